@@ -1,0 +1,43 @@
+"""`recfusion evaluate`: judge a saved model on the test users of its own split."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recfusion.cli.options import JsonOption
+
+
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="A model folder.")],
+    data: Annotated[str | None, typer.Option(help="Where the same data lies now, if it has moved.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rebuild the model's own split from its protocol and judge it on the test users; other data is refused."""
+    from recfusion.cli.output import note, out, print_json, print_protocol, working
+    from recfusion.core.errors import InputError
+    from recfusion.experiments.train import evaluate_bundle
+    from recfusion.models.bundle import Bundle
+
+    bundle = Bundle.load(folder)
+    source = None if data is None else bundle.protocol.source.model_copy(update={"data": data})
+    with working(f"Evaluating {bundle.name} on the test users of split {bundle.protocol.split_id(bundle.seed)}"):
+        metrics = evaluate_bundle(bundle, source)
+    if as_json:
+        print_json(
+            {
+                "protocol": bundle.protocol.document(),
+                "split": bundle.protocol.split_id(bundle.seed),
+                "models": {bundle.name: metrics},
+            }
+        )
+    else:
+        console = out()
+        print_protocol(console, bundle.protocol)
+        for metric, value in metrics.items():
+            interval = f" ({100 * value['ci95'][0]:.2f} to {100 * value['ci95'][1]:.2f})" if "ci95" in value else ""
+            console.print(f"test {metric}: {100 * value['mean']:.2f}{interval}")
+    try:
+        bundle.write_metrics(folder, bundle.metrics | {"test": metrics})
+    except InputError as error:
+        note(f"The results were not added to the model folder: {error}")

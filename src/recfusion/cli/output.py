@@ -1,0 +1,151 @@
+"""What people see: notes and progress on standard error, tables and JSON on standard output."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from recfusion.data.protocol import Protocol as ProtocolCard
+
+WIDE = 200  # columns assumed where the output is no terminal, so that tables in files are not folded
+
+
+class Advance(Protocol):
+    """Say that one more piece is done."""
+
+    def __call__(self, done: str, amount: int = 1) -> None: ...
+
+
+def out() -> Console:
+    """Return the console of the results."""
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, width=WIDE)
+
+
+def note(text: str) -> None:
+    """Tell the user something on standard error."""
+    typer.echo(text, err=True)
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document on standard output."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Show that something is going on whose length is not known."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        note(text)
+        yield
+
+
+@contextmanager
+def progress(title: str, total: int | None) -> Iterator[Advance]:
+    """Show a bar with the time left on a terminal, and a plain line per piece elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        finished = 0
+
+        def say(done: str, amount: int = 1) -> None:
+            nonlocal finished
+            finished += amount
+            if done:
+                note(f"[{finished}/{total}] {done}")
+
+        yield say
+        return
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(title, total=total)
+
+        def advance(done: str, amount: int = 1) -> None:
+            bar.update(task, advance=amount, description=done or title)
+
+        yield advance
+
+
+@contextmanager
+def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how much of a download is done: a bar on a terminal, a line every tenth elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        told = -1
+
+        def say(done: int, total: int | None) -> None:
+            nonlocal told
+            tenth = done // (total // 10 + 1) if total else done // 50_000_000
+            if tenth > told:
+                told = tenth
+                note(f"{title}: {done / 1e6:.0f} MB{f' of {total / 1e6:.0f} MB' if total else ''}")
+
+        yield say
+        return
+
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def print_protocol(console: Console, protocol: ProtocolCard) -> None:
+    """Print the protocol card."""
+    console.print(
+        f"[bold]{protocol.name}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
+        f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
+    )
+    for sentence in protocol.assumptions():
+        console.print(f"  {sentence}", style="dim", markup=False)
+    read = protocol.read
+    if read.missing or read.unparsable:
+        console.print(
+            f"  Of {read.rows:,} rows read, {read.missing:,} lacked a value and {read.unparsable:,} could not be parsed."
+        )
+    for remark in read.notes:
+        console.print(f"  {remark[:1].upper()}{remark[1:]}.", style="dim", markup=False)
+
+
+def print_results(console: Console, document: Mapping[str, Any]) -> None:
+    """Print the table of a result document: means in percent with their intervals, the best in bold."""
+    models: Mapping[str, Any] = document["models"]
+    metrics = [key for key, value in next(iter(models.values())).items() if isinstance(value, dict) and "mean" in value]
+    n_splits = len(document["seeds"])
+    table = Table(
+        title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100 with 95 % intervals over users", title_justify="left"
+    )
+    table.add_column("model", no_wrap=True)
+    for metric in metrics:
+        table.add_column(metric, justify="right", no_wrap=True)
+    table.add_column("fit s", justify="right", no_wrap=True)
+    table.add_column("score s", justify="right", no_wrap=True)
+    best = {metric: max(models, key=lambda name: models[name][metric]["mean"]) for metric in metrics}
+    for name, entry in models.items():
+        cells = [_cell(entry[metric], bold=best[metric] == name and len(models) > 1) for metric in metrics]
+        table.add_row(name, *cells, f"{entry['fit_seconds']:.2f}", f"{entry['score_seconds']:.2f}")
+    console.print(table)
+    for test in (test for test in document["tests"] if test["metric"] == metrics[-1]):
+        low, high = (100 * bound for bound in test["ci95"])
+        console.print(
+            f"{test['a']} against {test['b']}, {test['metric']}: {100 * test['difference']:+.2f} "
+            f"({low:+.2f} to {high:+.2f}), p = {test['p_holm']:.4f} with Holm's correction",
+            markup=False,
+        )
+
+
+def _cell(value: Mapping[str, Any], *, bold: bool) -> str:
+    mean = f"{100 * value['mean']:.2f}"
+    interval = value.get("ci95")
+    shown = f"[bold]{mean}[/bold]" if bold else mean
+    return f"{shown} [dim]{100 * interval[0]:.1f}–{100 * interval[1]:.1f}[/dim]" if interval else shown

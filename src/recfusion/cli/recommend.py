@@ -1,0 +1,113 @@
+"""`recfusion recommend`: lists for one history, or for a file of users."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from recfusion.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from recfusion.models.bundle import Bundle
+    from recfusion.models.recommend import Histories
+
+
+def recommend(
+    folder: Annotated[Path, typer.Argument(help="A model folder.")],
+    history: Annotated[str | None, typer.Option(help="Ids of the items that somebody has, separated by commas.")] = None,
+    users: Annotated[Path | None, typer.Option(help="A file with a row per user and item.")] = None,
+    file: Annotated[Path | None, typer.Option("--out", help="With --users: csv, parquet or jsonl file to write.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Length of the lists.", min=1)] = 10,
+    user: Annotated[str | None, typer.Option(help="With --users: column of the user ids.")] = None,
+    item: Annotated[str | None, typer.Option(help="With --users: column of the item ids.")] = None,
+    rating: Annotated[str | None, typer.Option(help="With --users: column of the ratings.")] = None,
+    separator: Annotated[str | None, typer.Option(help="With --users: separator of a text file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recommend items to users, who need not have been seen in training.
+
+    Ids that the model does not know are left out and reported. A user of whom no known item is left gets the most
+    popular items, and the column `basis` says so.
+    """
+    from recfusion.core.errors import InputError
+    from recfusion.models.bundle import Bundle
+
+    if (history is None) == (users is None):
+        raise InputError("Expected either --history ID,ID,... or --users FILE with --out FILE.")
+    if users is not None and file is None:
+        raise InputError("Expected --out FILE (csv, parquet or jsonl) with --users.")
+    if users is None or file is None:
+        _for_history(Bundle.load(folder), history or "", k, as_json=as_json)
+    else:
+        _for_file(folder, users, file, k, {"user": user, "item": item, "rating": rating, "separator": separator})
+
+
+def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> None:
+    import polars as pl
+
+    from recfusion.cli.output import out, print_json
+    from recfusion.models.recommend import read_histories, recommend_batches
+
+    ids = [text.strip() for text in history.split(",") if text.strip()]
+    rows = pl.DataFrame({"user": ["you"] * max(1, len(ids)), "item": pl.Series(ids or [None], dtype=pl.String)})
+    known = read_histories(bundle, rows)
+    _report(known)
+    found = pl.concat(list(recommend_batches(bundle, known, k))).drop("user")
+    if as_json:
+        print_json({"model": bundle.name, "recommendations": found.to_dicts()})
+        return
+    from rich.table import Table
+
+    table = Table(title=f"{bundle.name} on {bundle.protocol.name}", title_justify="left")
+    for name in found.columns:
+        table.add_column(name, justify="right" if found[name].dtype.is_numeric() else "left")
+    for row in found.iter_rows():
+        table.add_row(*("" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value) for value in row))
+    out().print(table)
+
+
+def _for_file(folder: Path, users: Path, file: Path, k: int, columns: dict[str, str | None]) -> None:
+    from recfusion.cli.output import note, progress, working
+    from recfusion.data.readers import read_table
+    from recfusion.data.writers import table_writer
+    from recfusion.models.bundle import Bundle
+    from recfusion.models.recommend import read_histories, recommend_batches
+
+    bundle = Bundle.load(folder)
+    with table_writer(file) as write:
+        with working(f"Reading {users}"):
+            raw = read_table(users, **columns)
+            known = read_histories(bundle, _liked(raw.rows, bundle.protocol.preparation.min_rating))
+        _report(known)
+        with progress("Recommending", len(known.users)) as advance:
+            for found in recommend_batches(bundle, known, k):
+                write(found)
+                advance("", found["user"].n_unique())
+    note(f"{len(known.users):,} lists of up to {k} items written to {file}")
+
+
+def _liked(rows: "pl.DataFrame", threshold: object) -> "pl.DataFrame":
+    """Return the rows with the items rated below the model's own threshold blanked, so that no user is lost."""
+    import polars as pl
+
+    from recfusion.cli.output import note
+
+    if "rating" not in rows.columns or not isinstance(threshold, float):
+        return rows
+    liked = pl.col("rating") >= threshold
+    note(f"{rows.select((~liked).sum()).item():,} rows rated below {threshold:g} are not part of a history")
+    return rows.with_columns(pl.when(liked).then("item").alias("item"))
+
+
+def _report(histories: "Histories") -> None:
+    from recfusion.cli.output import note
+
+    if histories.unknown_rows:
+        some = ", ".join(histories.unknown_ids)
+        more = ", ..." if histories.unknown_rows > len(histories.unknown_ids) else ""
+        note(f"{histories.unknown_rows:,} ids are not known to the model and were left out: {some}{more}")
+    if histories.n_empty:
+        count = histories.n_empty
+        note(f"{count:,} user{'s have' if count > 1 else ' has'} no known item: the most popular items are recommended")

@@ -1,0 +1,40 @@
+"""`recfusion train`: fit one model and save it as a folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recfusion.cli.options import DataChoice, SeedOption, SetOption, data_options, parse_settings
+
+
+@data_options
+def train(
+    model: Annotated[str, typer.Argument(help="Name of the model; see `recfusion models`.")],
+    choice: DataChoice,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
+    settings: SetOption = None,
+    seed: SeedOption = 0,
+    all_users: Annotated[bool, typer.Option("--all-users", help="Learn from every user, for production.")] = False,
+) -> None:
+    """Train a model on the training users of a data set and save it as a folder."""
+    from recfusion.cli.output import note, out, print_protocol, working
+    from recfusion.core.files import check_replaceable
+    from recfusion.data.load import load
+    from recfusion.experiments.train import train as run
+    from recfusion.models.bundle import CONFIG
+    from recfusion.models.registry import make_model
+
+    given = parse_settings(settings)
+    make_model(model, given)  # a wrong name or setting should not wait for the data
+    check_replaceable(folder, CONFIG)
+    with working(f"Reading {choice.source.data}"):
+        data = load(choice.source, choice.preparation)
+    with working(f"Training {model} on {data.n_users:,} users and {data.n_items:,} items"):
+        bundle = run(model, data, given, plan=choice.plan, seed=seed, all_users=all_users)
+    bundle.save(folder)
+    console = out()
+    print_protocol(console, bundle.protocol)
+    for metric, value in bundle.metrics.get("validation", {}).items():
+        console.print(f"validation {metric}: {100 * value['mean']:.2f}")
+    note(f"Trained in {bundle.fit_seconds:.1f} s; saved to {folder}")

@@ -1,0 +1,32 @@
+"""Names for the array types that pass between rooms, and the few sparse helpers that numpy and scipy lack."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+Csr = csr_array
+
+
+def binary_csr(indptr: NDArray[np.integer], indices: NDArray[np.integer], n_columns: int) -> Csr:
+    """Return the 0/1 matrix (len(indptr) - 1, n_columns) whose row r has ones at indices[indptr[r]:indptr[r + 1]]."""
+    index = np.int32 if len(indices) < 2**31 else np.int64
+    parts = (np.ones(len(indices), np.float32), indices.astype(index), indptr.astype(index))
+    return csr_array(parts, shape=(len(indptr) - 1, n_columns))
+
+
+def row_numbers(matrix: Csr) -> NDArray[np.int32]:
+    """Return the row of each stored entry."""
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
+
+
+def column_counts(matrix: Csr) -> IntArray:
+    """Return how many rows have each column."""
+    return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.int64)
+
+
+def keep_entries(matrix: Csr, keep: NDArray[np.bool_]) -> Csr:
+    """Return `matrix` with only the stored entries where `keep` is true (same shape)."""
+    kept_before = np.concatenate([[0], np.cumsum(keep)])
+    return binary_csr(kept_before[matrix.indptr], matrix.indices[keep], matrix.shape[1])

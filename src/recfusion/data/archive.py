@@ -1,0 +1,128 @@
+"""A read-only view of a folder or zip archive, and a guarded walk through a tar archive; nothing is ever unpacked."""
+
+import gzip
+import hashlib
+import os
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import IO, cast
+
+from recfusion.core.errors import InputError
+
+FOLDER_DEPTH = 3  # levels of a folder that are looked at
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The files in a folder or in a zip archive; a file is named by its path or by the last part of it."""
+
+    path: Path
+
+    def names(self) -> list[str]:
+        """Return the names of all files, the shallowest first; an archive with an unsafe name is refused."""
+        with reading(self.path):
+            found = _folder_names(self.path) if self.path.is_dir() else _zip_names(self.path)
+        return sorted(found, key=lambda name: (name.count("/"), name))
+
+    def find(self, name: str) -> str:
+        """Return the full name of the file `name`; a missing one is an error that says which was expected."""
+        for full in self.names():
+            if full == name or full.endswith("/" + name):
+                return full
+        raise InputError(
+            f"Expected a file '{name}' in '{self.path}', found none: use an unchanged copy of the data set."
+        )
+
+    def read(self, name: str) -> bytes:
+        """Return the content of one file."""
+        full = self.find(name)
+        with reading(self.path):
+            if self.path.is_dir():
+                return (self.path / full).read_bytes()
+            with zipfile.ZipFile(self.path) as archive:
+                if archive.getinfo(full).flag_bits & 0x1:
+                    raise InputError(f"'{full}' in '{self.path}' is encrypted: use an unencrypted copy of the archive.")
+                return archive.read(full)
+
+    def open(self, name: str) -> Path | bytes:
+        """Return what a parser can read: the path of a file in a folder, or the bytes of one in a zip archive."""
+        return self.path / self.find(name) if self.path.is_dir() else self.read(name)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn the errors of a damaged or unreadable file at `path` into an InputError of one sentence."""
+    try:
+        yield
+    except (zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError) as error:
+        raise InputError(f"The archive '{path}' is damaged or incomplete ({error}): get a fresh copy.") from None
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from None
+
+
+def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield (name, stream) for each file of a tar archive, in one pass; each must be read before the next is asked for.
+
+    Links, devices and unsafe names are refused. `path` is only named in errors.
+    """
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            _check_name(member.name, path)
+            if member.isdir():
+                continue
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is None:
+                raise InputError(
+                    f"The archive '{path}' holds the link or device '{member.name}': such archives are refused."
+                )
+            yield member.name, content
+
+
+def check_archive(path: Path) -> None:
+    """Raise unless `path` opens as a zip archive, or as a tar archive within gzip."""
+    with reading(path), path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    if not is_gzip:
+        Archive(path).names()
+        return
+    with reading(path), gzip.open(path) as stream:
+        next(tar_files(cast(IO[bytes], stream), path), None)
+
+
+def md5_of(path: Path) -> str:
+    """Return the MD5 of a file, the checksum that the publishers give."""
+    with reading(path), path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _folder_names(folder: Path) -> list[str]:
+    names = []
+    for here, folders, files in os.walk(folder):
+        inner = Path(here).relative_to(folder)
+        names += [(inner / file).as_posix() for file in files]
+        if len(inner.parts) >= FOLDER_DEPTH - 1:
+            folders.clear()
+    return names
+
+
+def _zip_names(path: Path) -> list[str]:
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    for member in members:
+        _check_name(member.filename, path)
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise InputError(f"The archive '{path}' holds the link '{member.filename}': such archives are refused.")
+    return [member.filename for member in members if not member.is_dir()]
+
+
+def _check_name(name: str, path: Path) -> None:
+    # The Windows rules also cover POSIX names: both slashes, drives and network shares.
+    windows = PureWindowsPath(name)
+    if windows.anchor or ".." in windows.parts:
+        raise InputError(f"The archive '{path}' holds the unsafe name '{name}': such archives are refused.")

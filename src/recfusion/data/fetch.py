@@ -1,0 +1,123 @@
+"""Downloads of data sets: resumed where they stopped, checked against the publisher's checksum, then put in place."""
+
+import os
+from collections.abc import Callable
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from recfusion.core.errors import InputError
+from recfusion.data.archive import check_archive, md5_of
+from recfusion.data.catalog import DataSet, cache_folder, data_set, how_to_get, locate
+
+TIMEOUT_SECONDS = 30.0
+PIECE_BYTES = 1 << 18
+
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server tells
+
+
+def fetch(
+    name: str, *, on_progress: Progress | None = None, folder: Path | None = None, url: str | None = None
+) -> Path:
+    """Return the local copy of a data set, and download it first if there is none.
+
+    The archive goes to `folder`, by default the cache; `url` names a mirror. An interrupted download leaves a file
+    `.part` from which the next call goes on.
+    """
+    entry = data_set(name)
+    target = (cache_folder() if folder is None else Path(folder)) / entry.archive
+    present = locate(name) if folder is None or entry.layout == "embedded" else target
+    if present is not None and present.exists():
+        return present
+    address = url or entry.url
+    if address is None:
+        raise InputError(f"The data set '{name}' cannot be fetched: {how_to_get(entry)}")
+    if not address.startswith(("http://", "https://")):
+        raise InputError(f"Expected an address that begins with http:// or https://, got '{address}'.")
+    _make_folder(target.parent)
+    part = target.with_name(target.name + ".part")
+    if not (part.exists() and _matches(part, entry)):
+        try:
+            _download(address, part, on_progress)
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed address
+            raise InputError(
+                f"Downloading '{address}' failed ({_reason(error)}): try again later, to go on where this stopped, "
+                f"or put {entry.archive} into '{target.parent}' by hand."
+            ) from None
+    _check(part, entry, address)
+    os.replace(part, target)
+    return target
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise InputError(f"Cannot write to the folder '{folder}': set RECFUSION_CACHE to one that can be written to.")
+
+
+def _download(address: str, part: Path, on_progress: Progress | None) -> None:
+    response, start = _open(address, part.stat().st_size if part.exists() else 0)
+    with response, part.open("ab" if start else "wb") as file:
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdigit() else None
+        done = start
+        while piece := response.read(PIECE_BYTES):
+            file.write(piece)
+            done += len(piece)
+            if on_progress is not None:
+                on_progress(done, total)
+    if total is not None and done < total:
+        raise ConnectionError(f"the connection ended after {done:,} of {total:,} bytes")
+
+
+def _open(address: str, start: int) -> tuple[HTTPResponse, int]:
+    """Ask for the bytes from `start` on; return the answer and the byte at which it does begin."""
+    headers = {"User-Agent": "recfusion", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    try:
+        response: HTTPResponse = urlopen(Request(address, headers=headers), timeout=TIMEOUT_SECONDS)
+    except HTTPError as error:
+        error.close()
+        if error.code == 416 and start:  # nothing from there on, so what we have is not the beginning of this file
+            return _open(address, 0)
+        raise
+    if response.status != 206:
+        return response, 0
+    if response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+        return response, start
+    response.close()
+    if not start:
+        raise ConnectionError("the server sent a part of the file where the whole was asked for")
+    return _open(address, 0)
+
+
+def _check(part: Path, entry: DataSet, address: str) -> None:
+    """Raise unless the download is what the publisher offers; what is wrong is removed, as it cannot be resumed."""
+    try:
+        if not _matches(part, entry) and entry.md5 is not None:
+            raise InputError(
+                f"The checksum of '{address}' is wrong: expected MD5 {entry.md5}, got {md5_of(part)}; the download was "
+                f"removed, so try again or put {entry.archive} into '{part.parent}' by hand."
+            )
+        check_archive(part)
+    except InputError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _matches(part: Path, entry: DataSet) -> bool:
+    return entry.md5 is not None and md5_of(part) == entry.md5
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, HTTPError):
+        return f"HTTP {error.code} {error.reason}"
+    if isinstance(error, URLError):
+        return str(error.reason)
+    return str(error) or type(error).__name__

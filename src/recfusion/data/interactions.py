@@ -1,0 +1,77 @@
+"""The one data structure that preparation makes and everything else reads: a binary matrix with names on it."""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, IntArray
+from recfusion.data.raw import ReadReport
+from recfusion.data.settings import Preparation, Source
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step of the preparation left."""
+
+    step: str
+    users: int
+    items: int
+    interactions: int
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """Who liked what: a 0/1 matrix (users, items), the ids of its rows and columns, and how it came to be."""
+
+    name: str
+    matrix: Csr  # (users, items), rows sorted by item
+    users: pl.Series  # id of each row
+    items: pl.Series  # id of each column
+    item_table: pl.DataFrame  # one row per column of the matrix, in order: `item` and any others (title, genres, ...)
+    times: NDArray[np.int64] | None = None  # seconds since 1970 of each stored entry, in the matrix's order
+    source: Source = field(default_factory=Source)
+    preparation: Preparation = field(default_factory=Preparation)
+    steps: tuple[Step, ...] = ()
+    report: ReadReport = field(default_factory=lambda: ReadReport(rows=0))
+    licence: str = ""
+    citation: str = ""
+
+    @property
+    def n_users(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @property
+    def n_interactions(self) -> int:
+        return int(self.matrix.nnz)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of ids, ones and times: equal for equal data, whatever file or engine it came from."""
+        digest = hashlib.blake2b(digest_size=16)
+        for ids in (self.users, self.items):
+            digest.update(str(ids.dtype.is_integer()).encode())
+            digest.update("\n".join(ids.cast(pl.String)).encode())
+        for numbers in (self.matrix.indptr, self.matrix.indices, self.times):
+            digest.update(b"|" if numbers is None else np.ascontiguousarray(numbers, np.int64).tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return (
+            f"Interactions({self.name!r}: {self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} ones)"
+        )
+
+
+def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:
+    """Return the position in `ids` of each wanted id, -1 where there is none (also where the types cannot match)."""
+    same_kind = wanted.cast(ids.dtype, strict=False) if wanted.dtype != ids.dtype else wanted
+    place = pl.DataFrame({"id": ids, "place": np.arange(len(ids), dtype=np.int64)})
+    found = pl.DataFrame({"id": same_kind}).join(place, on="id", how="left", maintain_order="left")
+    return found["place"].fill_null(-1).to_numpy()

@@ -1,0 +1,187 @@
+"""Reader for the Netflix Prize set: the prize's own archive, its unpacked folder, or the four combined files."""
+
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+import polars as pl
+
+from recfusion.core.errors import InputError
+from recfusion.data.archive import Archive, reading, tar_files
+from recfusion.data.raw import RawData, ReadReport
+
+BLOCK_BYTES = 64 << 20  # text parsed at a time: large enough for speed, small beside the table that results
+SECONDS_A_DAY = 86_400
+
+_MOVIE = re.compile(r"mv_\d+\.txt")
+_COMBINED = re.compile(r"combined_data_\d+\.txt")
+_TAR = re.compile(r"training_set\.tar")
+_TITLES = re.compile(r"movie_titles\.(txt|csv)")
+
+
+def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> RawData:
+    """Read the ratings and titles from `nf_prize_dataset.tar.gz` or a folder at `path`."""
+    ratings, titles = _Ratings(path, block_bytes), None
+    with reading(path):
+        for file_name, stream in _archive_files(path) if path.is_file() else _folder_files(path):
+            if _TITLES.fullmatch(file_name):
+                titles = stream.read()
+            else:
+                ratings.feed(stream)
+    rows = ratings.finish()
+    if titles is None or rows.is_empty():
+        missing = "movie_titles.txt" if titles is None else "training_set.tar, training_set/ or combined_data_1.txt"
+        raise InputError(f"Expected {missing} in '{path}', found none: use a complete copy of the Netflix Prize data.")
+    columns = {"user": "column 1", "item": "line 'ITEM:'", "rating": "column 2", "time": "column 3"}
+    return RawData(name, rows, _items(titles, path), ReadReport(rows.height, columns))
+
+
+def is_netflix_folder(folder: Path) -> bool:
+    """Tell whether a folder holds ratings in one of the forms that `read_netflix` knows."""
+    return bool(_rating_files(Archive(folder).names()))
+
+
+def _archive_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files of titles and ratings, also those in a tar archive within the archive."""
+    with gzip.open(path) as stream:
+        for name, content in tar_files(cast(IO[bytes], stream), path):
+            last = name.rpartition("/")[2]
+            if _TAR.fullmatch(last):
+                yield from _movies(content, path)
+            elif _TITLES.fullmatch(last) or _MOVIE.fullmatch(last):
+                yield last, content
+        while stream.read(1 << 20):  # gzip compares its checksum only at the very end
+            pass
+
+
+def _folder_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    names = Archive(path).names()
+    titles = [name for name in names if _TITLES.fullmatch(name.rpartition("/")[2])]
+    for name in titles[:1] + _rating_files(names):
+        last = name.rpartition("/")[2]
+        with (path / name).open("rb") as stream:
+            if _TAR.fullmatch(last):
+                yield from _movies(stream, path / name)
+            else:
+                yield last, stream
+
+
+def _movies(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    for name, content in tar_files(stream, path):
+        last = name.rpartition("/")[2]
+        if _MOVIE.fullmatch(last):
+            yield last, content
+
+
+def _rating_files(names: list[str]) -> list[str]:
+    """Return the files of ratings in one form only, so that a folder with several does not count ratings twice."""
+    for form in (_MOVIE, _TAR, _COMBINED):
+        files = [name for name in names if form.fullmatch(name.rpartition("/")[2])]
+        if files:
+            return sorted(files)
+    return []
+
+
+class _Ratings:
+    """Gathers text into blocks of whole lines and parses each as soon as it is full."""
+
+    def __init__(self, path: Path, block_bytes: int) -> None:
+        self.path = path
+        self.block_bytes = block_bytes
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.item: int | None = None  # the last 'ITEM:' line seen, which may lie in an earlier block
+        self.frames: list[pl.DataFrame] = []
+
+    def feed(self, stream: IO[bytes]) -> None:
+        """Take all lines of one file."""
+        piece = b"\n"
+        while more := stream.read(min(self.block_bytes, 1 << 20)):
+            piece = more
+            self._add(piece)
+            if self.size >= self.block_bytes:
+                self._parse_whole_lines()
+        if not piece.endswith(b"\n"):
+            self._add(b"\n")
+
+    def finish(self) -> pl.DataFrame:
+        """Return all ratings."""
+        self._parse_whole_lines()
+        if not self.frames:
+            return pl.DataFrame()
+        return pl.concat(self.frames)
+
+    def _add(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+        self.size += len(piece)
+
+    def _parse_whole_lines(self) -> None:
+        text = b"".join(self.pieces)
+        end = text.rfind(b"\n") + 1
+        self.pieces, self.size = [text[end:]], len(text) - end
+        if end:
+            self.frames.append(self._parse(text[:end]))
+
+    def _parse(self, text: bytes) -> pl.DataFrame:
+        """Return the ratings in `text`, whose only colons are those of the lines 'ITEM:'."""
+        bodies, items, counts = [], [], []
+        *sections, last = text.split(b":")
+        parts = [section.rpartition(b"\n") for section in sections]
+        for body, header in [*((body, header) for body, _, header in parts), (last, None)]:
+            lines = body.strip(b"\r\n")
+            if lines:
+                if self.item is None:
+                    raise self._unexpected(f"got '{_start(lines)}' before any line 'ITEM:'")
+                bodies.append(lines)
+                items.append(self.item)
+                counts.append(lines.count(b"\n") + 1)
+            if header is not None:
+                self.item = self._item(header)
+        rows = self._table(b"\n".join(bodies))
+        if rows.height != sum(counts) or any(rows.null_count().row(0)) or not rows["rating"].is_finite().all():
+            raise self._unexpected("some lines are empty or lack a field")
+        item = pl.Series("item", np.repeat(np.array(items, dtype=np.int32), counts))
+        time = pl.col("date").cast(pl.Int32).cast(pl.Int64) * SECONDS_A_DAY
+        return rows.select("user", item, "rating", time.alias("time"))
+
+    def _table(self, text: bytes) -> pl.DataFrame:
+        schema = {"user": pl.Int32, "rating": pl.Float32, "date": pl.Date}
+        try:
+            return pl.read_csv(text, has_header=False, schema=schema, quote_char=None)
+        except pl.exceptions.PolarsError as error:
+            raise self._unexpected(str(error).partition("\n")[0]) from None
+
+    def _item(self, header: bytes) -> int:
+        if not header.isdigit() or len(header) > 9:  # nine digits fit in 32 bits
+            raise self._unexpected(f"got '{_start(header)}:'")
+        return int(header)
+
+    def _unexpected(self, what: str) -> InputError:
+        return InputError(
+            f"Expected lines 'ITEM:' and 'user,rating,YYYY-MM-DD' in '{self.path}', {what}: "
+            "use an unchanged copy of the Netflix Prize data."
+        )
+
+
+def _start(text: bytes) -> str:
+    return text.partition(b"\n")[0][:80].decode("latin-1")
+
+
+def _items(titles: bytes, path: Path) -> pl.DataFrame:
+    """Return item, title and year from lines 'id,year,title'; titles may hold commas, and a year may be NULL."""
+    table = []
+    for number, line in enumerate(titles.decode("latin-1").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            item, year, title = line.rstrip("\r").split(",", maxsplit=2)
+            table.append((int(item), title, None if year == "NULL" else int(year)))
+        except ValueError:
+            raise InputError(
+                f"Expected 'id,year,title' in line {number} of the movie titles in '{path}', got '{line[:80]}': "
+                "use an unchanged copy of the Netflix Prize data."
+            ) from None
+    return pl.DataFrame(table, schema={"item": pl.Int32, "title": pl.String, "year": pl.Int32}, orient="row")

@@ -1,0 +1,95 @@
+"""Intervals and paired tests from one value per user, honest where splits share users.
+
+A user who is a test user in several splits gives several values that are not independent. So whole users are drawn,
+with all the values they have (a cluster bootstrap); with one split this is the ordinary bootstrap over users. All
+columns (models and metrics) share the same draws, so differences between them are paired.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from recfusion.core.arrays import IntArray
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.evaluation.metrics import Values
+
+DRAWS = 10_000
+_DRAWS_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A metric over users and splits."""
+
+    mean: float  # over all test users of all splits
+    ci95: tuple[float, float]  # of that mean, bootstrap over users
+    median: float  # over splits, of each split's mean
+    iqr: tuple[float, float]  # over splits
+    splits: tuple[float, ...]  # each split's mean
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The paired difference of two columns of values."""
+
+    difference: float
+    ci95: tuple[float, float]
+    p: float
+
+
+def bootstrap_means(users: IntArray, values: Values, *, rng: RngLike = 0, draws: int = DRAWS) -> Values:
+    """Return bootstrap means (draws, columns) of `values` (rows, columns), whose rows belong to `users`."""
+    _, cluster = np.unique(users, return_inverse=True)
+    counts = np.bincount(cluster).astype(np.float64)
+    n = len(counts)
+    sums = np.stack([np.bincount(cluster, column, n) for column in values.T], axis=1)  # (users, columns)
+    generator = make_rng(rng)
+    means = np.empty((draws, values.shape[1]))
+    for start in range(0, draws, _DRAWS_AT_ONCE):
+        size = min(_DRAWS_AT_ONCE, draws - start)
+        drawn = generator.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+        means[start : start + size] = (times @ sums) / (times @ counts)[:, None]
+    return means
+
+
+def summarise(split_values: Sequence[Values], drawn: Values) -> Summary:
+    """Return the summary of one column: its values split by split, and its bootstrap means (draws,)."""
+    means = [float(values.mean()) for values in split_values]
+    first, middle, third = np.quantile(means, [0.25, 0.5, 0.75])
+    return Summary(
+        mean=float(np.concatenate(split_values).mean()),
+        ci95=_interval(drawn),
+        median=float(middle),
+        iqr=(float(first), float(third)),
+        splits=tuple(means),
+    )
+
+
+def paired_difference(a: Values, b: Values, drawn_a: Values, drawn_b: Values) -> Difference:
+    """Return mean(a - b) with its interval and a two-sided bootstrap test of no difference.
+
+    p is the share of bootstrap differences, centred on zero, that lie at least as far out as the observed one; it is
+    never below 1 / (draws + 1).
+    """
+    observed = float((a - b).mean())
+    drawn = drawn_a - drawn_b
+    extreme = int(np.count_nonzero(np.abs(drawn - observed) >= abs(observed)))
+    return Difference(observed, _interval(drawn), (extreme + 1) / (len(drawn) + 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's step-down adjusted p-values: valid together, never smaller than the raw ones."""
+    n = len(p_values)
+    adjusted = [0.0] * n
+    running = 0.0
+    for place, which in enumerate(sorted(range(n), key=p_values.__getitem__)):
+        running = max(running, min(1.0, (n - place) * p_values[which]))
+        adjusted[which] = running
+    return adjusted
+
+
+def _interval(drawn: Values) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)

@@ -1,0 +1,1 @@
+"""Running models under a protocol and gathering what they give."""

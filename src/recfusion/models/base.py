@@ -1,0 +1,105 @@
+"""The contract of every recommender, and how a model's settings are declared, checked and read."""
+
+import dataclasses
+import typing
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.errors import InputError, choices
+from recfusion.core.rng import RngLike
+from recfusion.data.split import Fold
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which values a setting may take, and between which it is worth searching."""
+
+    doc: str
+    at_least: float | None = None
+    search: tuple[float, float] | None = None
+    log: bool = False
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    at_least: float | None = None,
+    search: tuple[float, float] | None = None,
+    log: bool = False,
+) -> Any:
+    """Declare a hyper-parameter: its default, what it means, its bound and its search range, in one place."""
+    return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, search, log)})
+
+
+def learned() -> Any:
+    """Declare an array that `fit` learns; it is saved with the model."""
+    return dataclasses.field(init=False, repr=False, compare=False, metadata={"learned": True})
+
+
+@dataclass
+class Recommender(ABC):
+    """A model: a dataclass whose `setting` fields are its hyper-parameters and whose `learned` fields end in `_`."""
+
+    title: ClassVar[str]
+    """What the model is, in one line."""
+
+    @abstractmethod
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        """Learn from the 0/1 matrix `train` (users, items); `valid` is for early stopping and tuning alone."""
+
+    @abstractmethod
+    def score(self, history: Csr) -> FloatArray:
+        """Return scores (users, items) for one batch of histories (users, items), of users seen or unseen.
+
+        A user's scores depend on that user's history alone. The caller masks seen items and may overwrite the array.
+        """
+
+    def __post_init__(self) -> None:
+        for name, declared in settings_of(type(self)).items():
+            value = getattr(self, name)
+            if declared.at_least is not None and value is not None and value < declared.at_least:
+                raise InputError(
+                    f"Expected {name} of {type(self).__name__} to be at least {declared.at_least:g}, got {value}."
+                )
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers the model has learned."""
+        return sum(int(getattr(self, name).size) for name in learned_names(type(self)))
+
+
+def settings_of(model: type[Recommender]) -> dict[str, Range]:
+    """Return the declared settings of a model class."""
+    return {f.name: f.metadata["setting"] for f in dataclasses.fields(model) if "setting" in f.metadata}
+
+
+def setting_values(model: Recommender) -> dict[str, Any]:
+    """Return the values of a model's settings, as they go into JSON."""
+    return {name: getattr(model, name) for name in settings_of(type(model))}
+
+
+def learned_names(model: type[Recommender]) -> list[str]:
+    """Return the names of the arrays that a model class learns."""
+    return [f.name for f in dataclasses.fields(model) if "learned" in f.metadata]
+
+
+def build(model: type[Recommender], name: str, values: typing.Mapping[str, Any]) -> Recommender:
+    """Return a model with settings from text or JSON: each is parsed by its field's type."""
+    declared = settings_of(model)
+    kinds = typing.get_type_hints(model)
+    parsed = {}
+    for key, value in values.items():
+        if key not in declared:
+            raise choices(f"setting of {name}", key, declared or ["(it has none)"])
+        try:
+            adapter: TypeAdapter[Any] = TypeAdapter(kinds[key], config=ConfigDict(strict=False))
+            parsed[key] = adapter.validate_python(value)
+        except ValidationError as error:
+            expected = error.errors()[0]["msg"].lower()
+            raise InputError(f"Setting {key} of {name}: {expected}; got '{value}'.") from None
+    return model(**parsed)

@@ -1,0 +1,70 @@
+"""Dense work on the items-by-items Gram matrix, shared by the linear models: float32, in place."""
+
+import numpy as np
+from scipy.linalg.blas import ssyrk
+from scipy.linalg.lapack import spotrf, spotri
+from threadpoolctl import threadpool_limits
+
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
+
+_CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
+_SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted in a dense one's (measured)
+_SMALL = 6000  # items up to which one thread is enough
+
+
+def require_gram_memory(n_items: int, model: str, n_matrices: float) -> None:
+    """Raise before a fit whose items-by-items matrices would not fit into memory."""
+    require_memory(
+        int(n_matrices * 4 * n_items**2),
+        f"{model} on {n_items:,} items",
+        "raise --min-users-per-item so that fewer items remain, or use a machine with more memory.",
+    )
+
+
+def blas_threads(n_items: int) -> threadpool_limits:
+    """Return the context in which BLAS takes one thread for small matrices.
+
+    OpenBLAS threads wait for each other in busy loops. Where another process has a core, they turn the third of a
+    second that these factorisations take into several; large matrices gain more from threads than that costs.
+    """
+    return threadpool_limits(1 if n_items <= _SMALL else None, "blas")
+
+
+def gram(train: Csr) -> FloatArray:
+    """Return G = X'X (items, items), both triangles, in Fortran order as LAPACK wants it."""
+    n_users, n_items = train.shape
+    per_user = np.diff(train.indptr).astype(np.float64)
+    if np.square(per_user).sum() * _SPARSE_PENALTY < n_users * float(n_items) ** 2:
+        product = (train.T @ train).tocsc()
+        return product.toarray(order="F")
+    g = np.zeros((n_items, n_items), np.float32, order="F")
+    rows = max(1, _CELLS_PER_BLOCK // n_items)
+    with blas_threads(n_items):
+        for start in range(0, n_users, rows):
+            block = train[start : start + rows].toarray()  # (rows, items)
+            g = ssyrk(1.0, block.T, beta=1.0, c=g, overwrite_c=True, lower=True)
+    return mirror_lower(g)
+
+
+def invert_in_place(a: FloatArray) -> FloatArray:
+    """Return the inverse of a symmetric positive definite matrix; `a` (Fortran order) is overwritten."""
+    with blas_threads(len(a)):
+        factor, failed = spotrf(a, lower=True, overwrite_a=True, clean=False)
+        if not failed:
+            inverse, failed = spotri(factor, lower=True, overwrite_c=True)
+    if failed:
+        raise InputError("The regularised Gram matrix is not positive definite: raise the regularisation (l2).")
+    return mirror_lower(inverse)
+
+
+def mirror_lower(a: FloatArray, block: int = 1024) -> FloatArray:
+    """Copy the lower triangle onto the upper one, in place, block by block."""
+    n = len(a)
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        corner = a[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        a[start:stop, stop:] = a[stop:, start:stop].T
+    return a

@@ -1,0 +1,134 @@
+"""The MovieLens layouts, read from folders and from zip archives."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.catalog import load
+from recfusion.data.movielens import GENRES, read_ratings_csv, read_ratings_dat, read_u_data
+
+needs_data = pytest.mark.skipif(not os.environ.get("RECFUSION_DATA"), reason="needs local copies in RECFUSION_DATA")
+
+TYPES = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float32, "time": pl.Int64}
+U_ITEM = "242|Amélie (2001)|01-Jan-2001||http://x|" + "|".join(
+    "1" if g in ("Comedy", "Romance") else "0" for g in GENRES
+)
+
+
+def make(tmp_path: Path, kind: str, files: dict[str, bytes]) -> Path:
+    """Put the files into a folder or a zip archive."""
+    if kind == "zip":
+        with zipfile.ZipFile(tmp_path / "set.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(f"set/{name}", content)
+        return tmp_path / "set.zip"
+    folder = tmp_path / "set [1]*"  # a name that must not be taken for a pattern
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_u_data_is_read_with_titles_and_genres(tmp_path: Path, kind: str) -> None:
+    files = {"u.data": b"196\t242\t3\t881250949\n186\t302\t4\t891717742\n", "u.item": f"{U_ITEM}\n\n".encode("latin-1")}
+    raw = read_u_data(make(tmp_path, kind, files), "tiny")
+    assert raw.rows.rows() == [(196, 242, 3.0, 881250949), (186, 302, 4.0, 891717742)]
+    assert dict(raw.rows.schema) == TYPES
+    assert raw.items is not None
+    assert raw.items.rows(named=True) == [{"item": 242, "title": "Amélie (2001)", "genres": "Comedy|Romance"}]
+    assert raw.report.rows == 2
+    assert raw.report.columns == {"user": "column 1", "item": "column 2", "rating": "column 3", "time": "column 4"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_ratings_dat_is_read_in_both_encodings(tmp_path: Path, kind: str, encoding: str, end: str) -> None:
+    files = {
+        "ratings.dat": f"1::1193::5::978300760{end}2::661::3.5::978302109{end}".encode(),
+        "movies.dat": f"661::Léon: The Pro :: Uncut (1994)::Crime|Drama{end}".encode(encoding),
+    }
+    raw = read_ratings_dat(make(tmp_path, kind, files), "tiny")
+    assert raw.rows.rows() == [(1, 1193, 5.0, 978300760), (2, 661, 3.5, 978302109)]
+    assert dict(raw.rows.schema) == TYPES
+    assert raw.items is not None
+    assert raw.items.rows() == [(661, "Léon: The Pro :: Uncut (1994)", "Crime|Drama")]
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_ratings_csv_is_read_with_quoted_titles(tmp_path: Path, kind: str) -> None:
+    files = {
+        "ratings.csv": b"userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n",
+        "movies.csv": 'movieId,title,genres\n31,"""Great"" Cats, The (1998)",Musical\n32,Ü,Drama\n'.encode(),
+    }
+    raw = read_ratings_csv(make(tmp_path, kind, files), "tiny")
+    assert raw.rows.rows() == [(1, 31, 2.5, 1260759144)]
+    assert dict(raw.rows.schema) == TYPES
+    assert raw.items is not None
+    assert raw.items.rows() == [(31, '"Great" Cats, The (1998)', "Musical"), (32, "Ü", "Drama")]
+    assert raw.report.columns == {"user": "userId", "item": "movieId", "rating": "rating", "time": "timestamp"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+@pytest.mark.parametrize(
+    "ratings",
+    [
+        b"",
+        b"1,1193,5,978300760\n",  # another separator
+        b"1:1:1193:1:5:1:978300760\n",  # single colons
+        b"1::2::3::4\n1::2::3\n",  # too few fields, after a good line
+        b"1::2::3::4\n1::2::3::4::5\n",  # too many
+        b"1::2::3::4\n1:7:2::3::4\n",  # something between
+        b"1::2::3::4\n\n1::2::3::4\n",  # an empty line
+        b"1::2::3::4\n1::2::x::4\n",  # no number
+        b"1::2::3::4\n1::2::nan::4\n",
+        b"1::2::3::4\n1::2::3::\xff\xfe\n",
+    ],
+)
+def test_a_malformed_line_of_ratings_is_an_error_and_never_dropped(tmp_path: Path, kind: str, ratings: bytes) -> None:
+    source = make(tmp_path, kind, {"ratings.dat": ratings, "movies.dat": b""})
+    with pytest.raises(InputError, match=r"Expected lines such as '1::1193::5::978300760' in ratings\.dat") as caught:
+        read_ratings_dat(source, "tiny")
+    assert "\n" not in str(caught.value)
+
+
+def test_another_header_is_an_error(tmp_path: Path) -> None:
+    source = make(tmp_path, "folder", {"ratings.csv": b"user,item,rating,time\n1,2,3,4\n", "movies.csv": b""})
+    with pytest.raises(InputError, match="got 'user,item,rating,time'"):
+        read_ratings_csv(source, "tiny")
+
+
+@pytest.mark.parametrize("movies", [b"", b"id,name\n1,x\n", b"movieId,title,genres\nx,y,z\n"])
+def test_a_malformed_movies_csv_is_an_error(tmp_path: Path, movies: bytes) -> None:
+    ratings = b"userId,movieId,rating,timestamp\n1,2,3,4\n"
+    with pytest.raises(InputError, match=r"Expected the columns movieId, title, genres in movies\.csv"):
+        read_ratings_csv(make(tmp_path, "zip", {"ratings.csv": ratings, "movies.csv": movies}), "tiny")
+
+
+@pytest.mark.parametrize("line", ["x|" + U_ITEM, U_ITEM + "|0", U_ITEM[:-1] + "2", "1|Title"])
+def test_a_malformed_item_is_named_by_its_line(tmp_path: Path, line: str) -> None:
+    source = make(tmp_path, "zip", {"u.data": b"1\t2\t3\t4\n", "u.item": f"{U_ITEM}\n{line}\n".encode()})
+    with pytest.raises(InputError, match=r"Line 2 of u\.item"):
+        read_u_data(source, "tiny")
+
+
+def test_a_missing_file_of_titles_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"Expected a file 'movies\.dat'"):
+        read_ratings_dat(make(tmp_path, "zip", {"ratings.dat": b"1::2::3::4\n"}), "tiny")
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "rows", "users", "items"), [("ml-1m", 1_000_209, 6_040, 3_706), ("ml-100k", 100_000, 943, 1_682)]
+)
+def test_the_published_counts_are_met(name: str, rows: int, users: int, items: int) -> None:
+    raw = load(name)
+    assert (raw.rows.height, raw.rows["user"].n_unique(), raw.rows["item"].n_unique()) == (rows, users, items)
+    assert raw.items is not None
+    assert raw.rows.join(raw.items, on="item", how="anti").is_empty()
+    assert raw.report.notes == ()
