@@ -7,56 +7,59 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recfusion.core.errors import InputError
-    from recfusion.data.interactions import Interactions
-    from recfusion.data.load import load
-    from recfusion.data.protocol import Protocol
-    from recfusion.data.settings import Preparation, Source, SplitPlan
-    from recfusion.data.split import Fold, Split, split
-    from recfusion.evaluation.evaluate import Evaluation, evaluate
-    from recfusion.evaluation.topk import top_k
-    from recfusion.experiments.compare import compare
-    from recfusion.experiments.results import result_document
-    from recfusion.experiments.train import train
-    from recfusion.models.base import Recommender
-    from recfusion.models.bundle import Bundle
-    from recfusion.models.ease import EASE
-    from recfusion.models.popularity import Popularity
-    from recfusion.models.random import Random
-    from recfusion.models.recommend import recommend
-    from recfusion.models.registry import MODELS, make_model
-    from recfusion.models.slim import SLIM
-    from recfusion.report.page import write_page
+    from recfusion.core.errors import InputError as InputError
+    from recfusion.data.interactions import Interactions as Interactions
+    from recfusion.data.load import load as load
+    from recfusion.data.protocol import Protocol as Protocol
+    from recfusion.data.settings import Preparation as Preparation
+    from recfusion.data.settings import Source as Source
+    from recfusion.data.settings import SplitPlan as SplitPlan
+    from recfusion.data.split import Fold as Fold
+    from recfusion.data.split import Split as Split
+    from recfusion.data.split import split as split
+    from recfusion.evaluation.evaluate import Evaluation as Evaluation
+    from recfusion.evaluation.evaluate import evaluate as evaluate
+    from recfusion.evaluation.topk import top_k as top_k
+    from recfusion.experiments.compare import compare as compare
+    from recfusion.experiments.results import result_document as result_document
+    from recfusion.experiments.train import train as train
+    from recfusion.models.base import Recommender as Recommender
+    from recfusion.models.bundle import Bundle as Bundle
+    from recfusion.models.ease import EASE as EASE
+    from recfusion.models.popularity import Popularity as Popularity
+    from recfusion.models.random import Random as Random
+    from recfusion.models.recommend import recommend as recommend
+    from recfusion.models.registry import MODELS as MODELS
+    from recfusion.models.registry import make_model as make_model
+    from recfusion.models.slim import SLIM as SLIM
+    from recfusion.report.page import write_page as write_page
 
 _HOMES = {
-    "InputError": "recfusion.core.errors",
-    "Interactions": "recfusion.data.interactions",
-    "load": "recfusion.data.load",
-    "Protocol": "recfusion.data.protocol",
-    "Preparation": "recfusion.data.settings",
-    "Source": "recfusion.data.settings",
-    "SplitPlan": "recfusion.data.settings",
-    "Fold": "recfusion.data.split",
-    "Split": "recfusion.data.split",
-    "split": "recfusion.data.split",
-    "Evaluation": "recfusion.evaluation.evaluate",
-    "evaluate": "recfusion.evaluation.evaluate",
-    "top_k": "recfusion.evaluation.topk",
-    "compare": "recfusion.experiments.compare",
-    "result_document": "recfusion.experiments.results",
-    "train": "recfusion.experiments.train",
-    "Recommender": "recfusion.models.base",
-    "Bundle": "recfusion.models.bundle",
-    "EASE": "recfusion.models.ease",
-    "Popularity": "recfusion.models.popularity",
-    "Random": "recfusion.models.random",
-    "recommend": "recfusion.models.recommend",
-    "MODELS": "recfusion.models.registry",
-    "make_model": "recfusion.models.registry",
-    "SLIM": "recfusion.models.slim",
-    "write_page": "recfusion.report.page",
+    name: module
+    for module, names in {
+        "recfusion.core.errors": "InputError",
+        "recfusion.data.interactions": "Interactions",
+        "recfusion.data.load": "load",
+        "recfusion.data.protocol": "Protocol",
+        "recfusion.data.settings": "Preparation Source SplitPlan",
+        "recfusion.data.split": "Fold Split split",
+        "recfusion.evaluation.evaluate": "Evaluation evaluate",
+        "recfusion.evaluation.topk": "top_k",
+        "recfusion.experiments.compare": "compare",
+        "recfusion.experiments.results": "result_document",
+        "recfusion.experiments.train": "train",
+        "recfusion.models.base": "Recommender",
+        "recfusion.models.bundle": "Bundle",
+        "recfusion.models.ease": "EASE",
+        "recfusion.models.popularity": "Popularity",
+        "recfusion.models.random": "Random",
+        "recfusion.models.recommend": "recommend",
+        "recfusion.models.registry": "MODELS make_model",
+        "recfusion.models.slim": "SLIM",
+        "recfusion.report.page": "write_page",
+    }.items()
+    for name in names.split()
 }
-__all__ = list(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

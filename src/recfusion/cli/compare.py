@@ -1,11 +1,17 @@
 """`recfusion compare`: several models on the same splits, with intervals and paired tests."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recfusion.cli.options import DataChoice, JsonOption, SetOption, data_options, parse_settings
+from recfusion.data.settings import SplitPlan
+
+if TYPE_CHECKING:
+    from recfusion.data.interactions import Interactions
+    from recfusion.experiments.compare import Run
 
 _METRICS = "calibrated_recall@20,calibrated_recall@50,ndcg@100"
 
@@ -23,12 +29,10 @@ def compare(
     page: Annotated[Path | None, typer.Option(help="File for a report page (HTML).")] = None,
 ) -> None:
     """Compare models on the same users of the same splits."""
-    from recfusion.cli.output import note, out, print_json, print_protocol, print_results, progress, working
+    from recfusion.cli.output import note, out, print_json, print_protocol, print_results, working
     from recfusion.core.files import check_writable, write_json
     from recfusion.data.load import load
-    from recfusion.data.protocol import Protocol
     from recfusion.evaluation.metrics import parse_metric
-    from recfusion.experiments.compare import compare as run
     from recfusion.experiments.results import result_document
     from recfusion.models.registry import make_model
     from recfusion.report.page import write_page
@@ -44,19 +48,13 @@ def compare(
             check_writable(path)
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
-    protocol = Protocol.of(data, choice.plan, names)
-    runs = []
-    with progress("Comparing", splits * len(chosen)) as advance:
-        for done in run(data, chosen, range(seed, seed + splits), plan=choice.plan, metrics=names):
-            runs.append(done)
-            judged = 100 * done.test.mean()[names[-1]]
-            advance(f"split {done.seed}, {done.name}: {names[-1]} {judged:.2f}, fitted in {done.fit_seconds:.1f} s")
-    document = result_document(protocol, runs)
+    runs = run_comparison(data, chosen, range(seed, seed + splits), choice.plan, names)
+    document = result_document(runs)
     if as_json:
         print_json(document)
     else:
         console = out()
-        print_protocol(console, protocol)
+        print_protocol(console, runs[0].protocol)
         print_results(console, document)
     if file is not None:
         write_json(file, document)
@@ -64,6 +62,26 @@ def compare(
     if page is not None:
         write_page(document, page)
         note(f"Report written to {page}")
+
+
+def run_comparison(
+    data: "Interactions",
+    models: Mapping[str, Mapping[str, Any]],
+    seeds: range,
+    plan: SplitPlan,
+    metrics: tuple[str, ...],
+) -> "list[Run]":
+    """Return the runs of a comparison, shown as they come in; the last metric is the one that is shown."""
+    from recfusion.cli.output import progress
+    from recfusion.experiments.compare import compare as run
+
+    runs = []
+    with progress("Comparing", len(seeds) * len(models)) as advance:
+        for done in run(data, models, seeds, plan=plan, metrics=metrics):
+            runs.append(done)
+            judged = 100 * done.test.mean()[metrics[-1]]
+            advance(f"split {done.seed}, {done.name}: {metrics[-1]} {judged:.2f}, fitted in {done.fit_seconds:.1f} s")
+    return runs
 
 
 def _names(text: str) -> list[str]:

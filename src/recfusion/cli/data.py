@@ -1,6 +1,6 @@
 """`recfusion data`: the catalog, fetching, and a look at a data set."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -71,7 +71,7 @@ def describe(
     protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS)
     counts = split_counts(split(found, choice.plan, seed=seed))
     per_user, per_item = np.diff(found.matrix.indptr), column_counts(found.matrix)
-    facts = {
+    facts: dict[str, Any] = {
         "density": found.n_interactions / (found.n_users * found.n_items),
         "items per user": {q: float(np.quantile(per_user, p)) for q, p in (("median", 0.5), ("p90", 0.9))},
         "users per item": {q: float(np.quantile(per_item, p)) for q, p in (("median", 0.5), ("p90", 0.9))},

@@ -16,13 +16,12 @@ def demo(
     splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 5,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
-    from recfusion.cli.output import note, out, print_protocol, print_results, progress
+    from recfusion.cli.compare import run_comparison
+    from recfusion.cli.output import note, out, print_protocol, print_results
     from recfusion.core.files import check_writable, write_json
     from recfusion.data.load import load
-    from recfusion.data.protocol import Protocol
     from recfusion.data.settings import SplitPlan
     from recfusion.evaluation.metrics import DEFAULT_METRICS
-    from recfusion.experiments.compare import compare
     from recfusion.experiments.examples import examples
     from recfusion.experiments.results import result_document
     from recfusion.experiments.train import train
@@ -30,23 +29,20 @@ def demo(
 
     check_writable(folder / "report.html")
     data = load()
-    runs = []
-    with progress("Comparing", splits * len(_MODELS)) as advance:
-        for done in compare(data, {name: {} for name in _MODELS}, range(splits)):
-            runs.append(done)
-            advance(f"split {done.seed}, {done.name}: {DEFAULT_METRICS[-1]} {100 * done.test.mean()[DEFAULT_METRICS[-1]]:.2f}")
-    protocol = Protocol.of(data, SplitPlan(), DEFAULT_METRICS)
-    document = result_document(protocol, runs) | {"command": "recfusion demo"}
+    runs = run_comparison(data, {name: {} for name in _MODELS}, range(splits), SplitPlan(), DEFAULT_METRICS)
+    document = result_document(runs) | {"command": "recfusion demo"}
     bundles = [train(name, data) for name in _MODELS[1:]]
     document["examples"] = examples(bundles, data, n_users=_SHOWN_USERS)
 
     console = out()
-    print_protocol(console, protocol)
+    print_protocol(console, runs[0].protocol)
     print_results(console, document)
     best = max(bundles, key=lambda bundle: document["models"][bundle.name][DEFAULT_METRICS[-1]]["mean"])
     console.print(f"\nWhat {best.name} recommends to {_SHOWN_USERS} test users, whom it has never seen:")
     for example in document["examples"]:
-        console.print(f"\n  [bold]{example['user']}[/bold] liked {', '.join(example['history'][:4])}, ...", soft_wrap=True)
+        console.print(
+            f"\n  [bold]{example['user']}[/bold] liked {', '.join(example['history'][:4])}, ...", soft_wrap=True
+        )
         for place in example["lists"][best.name][:5]:
             mark = "[green]✓[/green]" if place["hit"] else " "
             console.print(f"   {mark} {place['title']}")

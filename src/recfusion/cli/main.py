@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -32,6 +31,8 @@ app.add_typer(data.app, name="data")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"recfusion {version('recfusion')}")
         raise typer.Exit
 

@@ -1,5 +1,7 @@
 """`recfusion models`: every model with its settings."""
 
+from typing import Any
+
 from recfusion.cli.options import JsonOption
 
 
@@ -11,7 +13,7 @@ def models(as_json: JsonOption = False) -> None:
     from recfusion.models.base import settings_of
     from recfusion.models.registry import MODELS
 
-    document = {
+    document: dict[str, Any] = {
         name: {
             "title": model.title,
             "settings": {

@@ -110,9 +110,8 @@ def print_protocol(console: Console, protocol: ProtocolCard) -> None:
         console.print(f"  {sentence}", style="dim", markup=False)
     read = protocol.read
     if read.missing or read.unparsable:
-        console.print(
-            f"  Of {read.rows:,} rows read, {read.missing:,} lacked a value and {read.unparsable:,} could not be parsed."
-        )
+        bad = f"{read.missing:,} lacked a value and {read.unparsable:,} could not be parsed"
+        console.print(f"  Of {read.rows:,} rows read, {bad}.")
     for remark in read.notes:
         console.print(f"  {remark[:1].upper()}{remark[1:]}.", style="dim", markup=False)
 
@@ -123,7 +122,8 @@ def print_results(console: Console, document: Mapping[str, Any]) -> None:
     metrics = [key for key, value in next(iter(models.values())).items() if isinstance(value, dict) and "mean" in value]
     n_splits = len(document["seeds"])
     table = Table(
-        title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100 with 95 % intervals over users", title_justify="left"
+        title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100 with 95 % intervals over users",
+        title_justify="left",
     )
     table.add_column("model", no_wrap=True)
     for metric in metrics:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from recfusion.cli.options import JsonOption
+from recfusion.data.settings import Source
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 def recommend(
     folder: Annotated[Path, typer.Argument(help="A model folder.")],
-    history: Annotated[str | None, typer.Option(help="Ids of the items that somebody has, separated by commas.")] = None,
+    history: Annotated[
+        str | None, typer.Option(help="Ids of the items that somebody has, separated by commas.")
+    ] = None,
     users: Annotated[Path | None, typer.Option(help="A file with a row per user and item.")] = None,
-    file: Annotated[Path | None, typer.Option("--out", help="With --users: csv, parquet or jsonl file to write.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--out", help="With --users: csv, parquet or jsonl file to write.")
+    ] = None,
     k: Annotated[int, typer.Option("-k", help="Length of the lists.", min=1)] = 10,
     user: Annotated[str | None, typer.Option(help="With --users: column of the user ids.")] = None,
     item: Annotated[str | None, typer.Option(help="With --users: column of the item ids.")] = None,
@@ -41,7 +46,8 @@ def recommend(
     if users is None or file is None:
         _for_history(Bundle.load(folder), history or "", k, as_json=as_json)
     else:
-        _for_file(folder, users, file, k, {"user": user, "item": item, "rating": rating, "separator": separator})
+        columns = Source(data=str(users), user=user, item=item, rating=rating, separator=separator)
+        _for_file(Bundle.load(folder), columns, file, k)
 
 
 def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> None:
@@ -64,22 +70,21 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
     for name in found.columns:
         table.add_column(name, justify="right" if found[name].dtype.is_numeric() else "left")
     for row in found.iter_rows():
-        table.add_row(*("" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value) for value in row))
+        table.add_row(
+            *("" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value) for value in row)
+        )
     out().print(table)
 
 
-def _for_file(folder: Path, users: Path, file: Path, k: int, columns: dict[str, str | None]) -> None:
+def _for_file(bundle: "Bundle", users: Source, file: Path, k: int) -> None:
     from recfusion.cli.output import note, progress, working
-    from recfusion.data.readers import read_table
+    from recfusion.data.load import read
     from recfusion.data.writers import table_writer
-    from recfusion.models.bundle import Bundle
     from recfusion.models.recommend import read_histories, recommend_batches
 
-    bundle = Bundle.load(folder)
     with table_writer(file) as write:
-        with working(f"Reading {users}"):
-            raw = read_table(users, **columns)
-            known = read_histories(bundle, _liked(raw.rows, bundle.protocol.preparation.min_rating))
+        with working(f"Reading {users.data}"):
+            known = read_histories(bundle, _liked(read(users).rows, bundle.protocol.preparation.min_rating))
         _report(known)
         with progress("Recommending", len(known.users)) as advance:
             for found in recommend_batches(bundle, known, k):

@@ -1,12 +1,14 @@
 """Names for the array types that pass between rooms, and the few sparse helpers that numpy and scipy lack."""
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-FloatArray = NDArray[np.float32]
-IntArray = NDArray[np.int64]
-Csr = csr_array
+FloatArray: TypeAlias = NDArray[np.float32]
+IntArray: TypeAlias = NDArray[np.int64]
+Csr: TypeAlias = csr_array
 
 
 def binary_csr(indptr: NDArray[np.integer], indices: NDArray[np.integer], n_columns: int) -> Csr:

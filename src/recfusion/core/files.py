@@ -21,7 +21,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         beside = folder / path.name
         yield beside
-        os.replace(beside, path)
+        beside.replace(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -41,8 +41,8 @@ def replacing_folder(path: Path, marker: str) -> Iterator[Path]:
         fresh.mkdir()
         yield fresh
         if path.exists():
-            os.replace(path, old)
-        os.replace(fresh, path)
+            path.replace(old)
+        fresh.replace(path)
     finally:
         shutil.rmtree(parent, ignore_errors=True)
 

@@ -46,7 +46,7 @@ def fetch(
                 f"or put {entry.archive} into '{target.parent}' by hand."
             ) from None
     _check(part, entry, address)
-    os.replace(part, target)
+    part.replace(target)
     return target
 
 

@@ -64,9 +64,8 @@ class Interactions:
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        return (
-            f"Interactions({self.name!r}: {self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} ones)"
-        )
+        size = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} ones"
+        return f"Interactions({self.name!r}: {size})"
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:

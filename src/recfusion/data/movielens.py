@@ -58,8 +58,13 @@ _RATINGS_DAT = _Layout(
     separator=":",
     has_header=False,
     schema={
-        **{"column 1": pl.Int64, "_1": pl.Int8, "column 2": pl.Int64, "_2": pl.Int8},
-        **{"column 3": pl.Float32, "_3": pl.Int8, "column 4": pl.Int64},
+        "column 1": pl.Int64,
+        "_1": pl.Int8,
+        "column 2": pl.Int64,
+        "_2": pl.Int8,
+        "column 3": pl.Float32,
+        "_3": pl.Int8,
+        "column 4": pl.Int64,
     },
 )
 

@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -101,9 +101,7 @@ def id_codes(ids: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
     return ids.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int64), texts
 
 
-def resolve_min_rating(
-    asked: float | Literal["auto"] | None, rating: NDArray[np.float32] | None
-) -> float | None:
+def resolve_min_rating(asked: float | Literal["auto"] | None, rating: NDArray[np.float32] | None) -> float | None:
     """Return the threshold that holds: for "auto" 4 on stars (ratings up to 5, above 1 among them), none elsewhere.
 
     Other scales (play counts, 0/1 flags) keep every rating above zero.
@@ -118,7 +116,7 @@ def resolve_min_rating(
     return float(rating[rating > 0].min()) if low <= 0 < high else None
 
 
-def _numbers(raw: RawData, column: str, kind: type) -> NDArray[np.generic] | None:  # type: ignore[type-arg]
+def _numbers(raw: RawData, column: str, kind: type) -> Any:
     return raw.rows[column].to_numpy().astype(kind, copy=False) if column in raw.rows.columns else None
 
 

@@ -80,7 +80,7 @@ class Protocol(BaseModel):
     def assumptions(self) -> list[str]:
         """Return the paper's six assumptions as they hold here, a sentence each."""
         plan, chosen = self.plan, self.preparation
-        liked = "every row" if chosen.min_rating is None else f"a rating of at least {chosen.min_rating}"
+        liked = "every row" if chosen.min_rating is None else f"a rating of at least {float(chosen.min_rating):g}"
         order = (
             "the last part of a held-out history is predicted"
             if plan.kind == "temporal"
@@ -99,7 +99,7 @@ class Protocol(BaseModel):
 
 
 def check_same_protocol(hashes: dict[str, str]) -> None:
-    """Raise where results of different protocols would stand in one table; `hashes` maps a result's name to its hash."""
+    """Raise where results of different protocols would stand in one table; `hashes` maps a result to its hash."""
     if len(set(hashes.values())) > 1:
         listed = ", ".join(f"{name}: {digest}" for name, digest in hashes.items())
         raise InputError(

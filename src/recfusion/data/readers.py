@@ -106,7 +106,7 @@ def _scan(path: Path, separator: str | None) -> _Table:
         separator=layout.separator,
         has_header=False,
         skip_lines=int(layout.header),
-        schema={name: pl.String for name in (*layout.columns, _EXTRA)},
+        schema=dict.fromkeys((*layout.columns, _EXTRA), pl.String),
         truncate_ragged_lines=True,
         missing_columns="insert",
         encoding="utf8-lossy",

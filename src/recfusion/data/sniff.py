@@ -61,9 +61,7 @@ def guess_columns(
     for role, name in asked.items():
         if name is not None:
             if name not in columns:
-                raise InputError(
-                    f"Expected a column '{name}' (--{role}) in {where}, which has: {', '.join(columns)}."
-                )
+                raise InputError(f"Expected a column '{name}' (--{role}) in {where}, which has: {', '.join(columns)}.")
             chosen[role] = name
     if by_position and not chosen:
         if len(columns) < 2:

@@ -11,6 +11,7 @@ from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.settings import SplitPlan
 
+
 @dataclass(frozen=True)
 class Fold:
     """Users to be judged on: what the model is shown of each, and what it should find. Row r is users[r]."""

@@ -50,7 +50,7 @@ def _precision(lists: Lists, k: int) -> Values:
 
 
 def _hit_rate(lists: Lists, k: int) -> Values:
-    return lists.hits[:, :k].any(1).astype(np.float64)
+    return np.asarray(lists.hits[:, :k].any(1), np.float64)
 
 
 def _ndcg(lists: Lists, k: int) -> Values:

@@ -8,6 +8,7 @@ from typing import Any
 from recfusion.core.arrays import Csr
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
+from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import Fold, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
@@ -20,6 +21,7 @@ from recfusion.models.registry import make_model
 class Run:
     """One model fitted on one split and judged on its test users."""
 
+    protocol: Protocol
     name: str
     seed: int
     settings: dict[str, Any]
@@ -47,9 +49,11 @@ def compare(
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> Iterator[Run]:
     """Yield a run for each seed and model; `models` maps a name to its settings (empty: the defaults)."""
+    plan = plan or SplitPlan()
+    protocol = Protocol.of(data, plan, tuple(metrics))
     for seed in seeds:
         parts = split(data, plan, seed=seed)
         for name, settings in models.items():
             model, seconds = fit_model(name, settings, parts.train, parts.valid, seed=seed)
             test = evaluate(model, parts.test, parts.train, metrics)
-            yield Run(name, seed, setting_values(model), model.n_parameters, seconds, test)
+            yield Run(protocol, name, seed, setting_values(model), model.n_parameters, seconds, test)

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from recfusion.core.errors import InputError
-from recfusion.data.protocol import Protocol
+from recfusion.data.protocol import check_same_protocol
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import bootstrap_means, holm, paired_difference, summarise
 from recfusion.experiments.compare import Run
 from recfusion.models.registry import model_class
 
 
-def result_document(protocol: Protocol, runs: Sequence[Run]) -> dict[str, Any]:
+def result_document(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the document of a comparison: `protocol`, `seeds`, `models.<name>.<metric>` and `tests`.
 
-    Every model must have been run on the same seeds, or the means would not be comparable.
+    Every model must have been run under one protocol and on the same seeds, or the means would not be comparable.
     """
     by_model: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.seed):
@@ -26,6 +26,8 @@ def result_document(protocol: Protocol, runs: Sequence[Run]) -> dict[str, Any]:
         raise InputError("There are no results to show: run at least one model.")
     seeds = {name: [run.seed for run in its_runs] for name, its_runs in by_model.items()}
     first = next(iter(by_model.values()))
+    protocol = first[0].protocol
+    check_same_protocol({f"{run.name}, split {run.seed}": run.protocol.hash for run in runs})
     if any(its_seeds != [run.seed for run in first] for its_seeds in seeds.values()):
         raise InputError(f"Every model must be run on the same splits, got the seeds {seeds}.")
 

@@ -52,7 +52,9 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may say where the same data lies now; other data is refused.
     """
     if bundle.all_users:
-        raise InputError("This model was trained on all users, so none is left to judge it on: train without --all-users.")
+        raise InputError(
+            "This model was trained on all users, so none is left to judge it on: train without --all-users."
+        )
     protocol = bundle.protocol
     data = load(source or protocol.source, protocol.preparation)
     if data.fingerprint != protocol.fingerprint:

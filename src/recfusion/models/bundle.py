@@ -80,7 +80,9 @@ class Bundle:
             _restore(model, load_file(path / "model.safetensors"))
             items = pl.read_parquet(path / "items.parquet")
         except (OSError, SafetensorError, pl.exceptions.PolarsError, KeyError, ValueError) as error:
-            raise InputError(f"The model folder '{path}' is damaged ({_brief(error)}): train the model again.") from None
+            raise InputError(
+                f"The model folder '{path}' is damaged ({_brief(error)}): train the model again."
+            ) from None
         bundle = cls(
             name=config["model"],
             model=model,
@@ -154,7 +156,9 @@ def _checked_config(config: object, path: Path) -> dict[str, Any]:
     document = _dictionary(config, path / CONFIG)
     for key, kind in kinds.items():
         if not isinstance(document.get(key), kind):  # type: ignore[arg-type]
-            raise InputError(f"Expected '{key}' in '{path / CONFIG}', got {document.get(key)!r}: train the model again.")
+            raise InputError(
+                f"Expected '{key}' in '{path / CONFIG}', got {document.get(key)!r}: train the model again."
+            )
     if document["format"] != FORMAT:
         raise InputError(
             f"The model folder '{path}' has format {document['format']}, this recfusion reads format {FORMAT}: "

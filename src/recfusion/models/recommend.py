@@ -4,8 +4,9 @@ Ids that the model does not know are left out and counted. A user of whom nothin
 but unknown ids) gets the most popular items of the training data, and the column `basis` says so.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -46,7 +47,7 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     return Histories(users, binary_csr(indptr, pairs % n_items, n_items), int(unknown.sum()), tuple(names))
 
 
-def recommend(bundle: Bundle, histories: Mapping[Hashable, Sequence[Hashable]], k: int = 10) -> pl.DataFrame:
+def recommend(bundle: Bundle, histories: Mapping[Any, Sequence[Any]], k: int = 10) -> pl.DataFrame:
     """Return the K best items of each user: user, rank, item, score, basis and what the item table says.
 
     `histories` maps any name of a user to the ids of the items that the user has.

@@ -28,7 +28,9 @@ class SLIM(Recommender):
     """
 
     title: ClassVar[str] = "sparse non-negative linear item-item model"
-    l1: float = setting(10.0, "weight of the absolute penalty: larger is sparser", at_least=0, search=(1, 100), log=True)
+    l1: float = setting(
+        10.0, "weight of the absolute penalty: larger is sparser", at_least=0, search=(1, 100), log=True
+    )
     l2: float = setting(200.0, "weight of the squared penalty", at_least=0, search=(10.0, 2000.0), log=True)
     max_rounds: int = setting(20, "rounds of adding candidates at the most", at_least=1)
     max_sweeps: int = setting(200, "passes of coordinate descent in a round at the most", at_least=1)

@@ -1,0 +1,1 @@
+"""The report: a result document as one self-contained page."""

@@ -1,0 +1,67 @@
+"""Atomic files and folders."""
+
+from pathlib import Path
+
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_writable, read_json, replacing, replacing_folder, write_json
+
+
+def test_a_file_appears_only_when_the_block_ends_well(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "file.txt"
+    with replacing(target) as beside:
+        beside.write_text("new")
+        assert not target.exists()
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_failed_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    target.write_text("old")
+
+    def fail() -> None:
+        with replacing(target) as beside:
+            beside.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    for text in ("first", "second"):
+        with replacing_folder(target, "mark") as fresh:
+            (fresh / "mark").write_text(text)
+            (fresh / f"only {text}").touch()
+    assert sorted(path.name for path in target.iterdir()) == ["mark", "only second"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="holds other files"), replacing_folder(tmp_path, "mark"):
+        pass
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_path_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="Cannot write"):
+        check_writable(tmp_path / "file" / "below")
+
+
+def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    document = {"ü": [1, 2.5, None]}
+    write_json(tmp_path / "x.json", document)
+    assert read_json(tmp_path / "x.json") == document
+
+
+def test_broken_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(InputError, match=r"Expected JSON in .*x\.json"):
+        read_json(tmp_path / "x.json")

@@ -1,0 +1,103 @@
+"""Splits: who is where, and that nothing is lost or leaks."""
+
+import numpy as np
+import pytest
+
+from conftest import raw
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.prepare import prepare
+from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.data.split import split
+
+LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
+
+
+def entries(matrix: Csr) -> set[tuple[int, int]]:
+    rows, columns = matrix.nonzero()
+    return set(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def test_users_are_divided_and_histories_are_divided(groups: Interactions) -> None:
+    parts = split(groups, seed=3)
+    everybody = np.concatenate([parts.train_users, parts.valid.users, parts.test.users])
+    assert sorted(everybody) == list(range(80))
+    assert (len(parts.valid.users), len(parts.test.users)) == (8, 8)
+    for fold in (parts.valid, parts.test):
+        shown, hidden = entries(fold.history), entries(fold.held_out)
+        assert not shown & hidden
+        assert shown | hidden == entries(groups.matrix[fold.users])
+        lengths = np.diff(groups.matrix.indptr)[fold.users]
+        assert np.diff(fold.history.indptr).tolist() == np.rint(0.8 * lengths).astype(int).tolist()
+
+
+def test_the_same_seed_gives_the_same_split_and_another_seed_another(groups: Interactions) -> None:
+    one, again, other = (split(groups, seed=seed) for seed in (1, 1, 2))
+    assert one.test.users.tolist() == again.test.users.tolist() != other.test.users.tolist()
+    assert entries(one.test.history) == entries(again.test.history)
+
+
+def test_a_temporal_split_predicts_the_latest_items(groups: Interactions) -> None:
+    fold = split(groups, SplitPlan(kind="temporal")).test
+    assert groups.times is not None
+    for row, user in enumerate(fold.users):
+        start, stop = groups.matrix.indptr[user], groups.matrix.indptr[user + 1]
+        times = dict(zip(groups.matrix.indices[start:stop].tolist(), groups.times[start:stop].tolist(), strict=True))
+        latest_shown = max(times[item] for item in fold.history[[row]].indices.tolist())
+        assert all(times[item] > latest_shown for item in fold.held_out[[row]].indices.tolist())
+
+
+def test_a_temporal_split_needs_times() -> None:
+    data = prepare(raw({"user": [1, 1, 2, 2, 3, 3], "item": [1, 2, 1, 2, 1, 2]}), LOOSE)
+    with pytest.raises(InputError, match="needs times"):
+        split(data, SplitPlan(kind="temporal"))
+
+
+def test_a_weak_split_trains_on_every_user_and_hides_items(groups: Interactions) -> None:
+    parts = split(groups, SplitPlan(kind="weak", valid=0.2, test=0.2))
+    assert parts.train.shape == groups.matrix.shape
+    for fold in (parts.valid, parts.test):
+        assert entries(fold.history) == entries(parts.train[fold.users])
+    hidden = parts.valid.held_out.nnz + parts.test.held_out.nnz
+    assert hidden + parts.train.nnz == groups.n_interactions
+
+
+def test_a_user_with_one_item_cannot_be_judged_and_is_left_out() -> None:
+    user = [*range(10), *range(0, 10, 2)]
+    item = [0] * 10 + [1] * 5
+    data = prepare(raw({"user": user, "item": item}), LOOSE)
+    parts = split(data, SplitPlan(valid=0.3, test=0.3), seed=0)
+    for fold in (parts.valid, parts.test):
+        assert (fold.users % 2 == 0).all()
+        assert np.diff(fold.history.indptr).tolist() == [1] * len(fold.users)
+        assert np.diff(fold.held_out.indptr).tolist() == [1] * len(fold.users)
+
+
+@pytest.mark.parametrize("n_users", [1, 2])
+def test_too_few_users_are_refused(n_users: int) -> None:
+    data = prepare(raw({"user": list(range(n_users)) * 2, "item": [1] * n_users + [2] * n_users}), LOOSE)
+    with pytest.raises(InputError, match=f"at least 3 users .* got {n_users}"):
+        split(data)
+
+
+def test_no_user_to_judge_is_refused() -> None:
+    data = prepare(raw({"user": [1, 2, 3, 4], "item": [1, 1, 1, 1]}), LOOSE)
+    with pytest.raises(InputError, match="at least 2 items"):
+        split(data)
+
+
+def test_shares_that_leave_nobody_to_train_on_are_refused(groups: Interactions) -> None:
+    with pytest.raises(InputError, match="below 1"):
+        split(groups, SplitPlan(valid=0.5, test=0.5))
+
+
+def test_the_fold_in_is_uniformly_random() -> None:
+    """Over many seeds each of five items is held out equally often."""
+    data = prepare(raw({"user": [u for u in range(40) for _ in range(5)], "item": list(range(5)) * 40}), LOOSE)
+    counts = np.zeros(5)
+    for seed in range(60):
+        counts += np.bincount(split(data, seed=seed).test.held_out.indices, minlength=5)
+    share = counts / counts.sum()
+    # 240 draws: the standard deviation of a share is .026
+    assert np.abs(share - 0.2).max() < 0.1

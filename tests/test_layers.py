@@ -1,0 +1,50 @@
+"""The import rule: rooms import downwards only, and heavy libraries stay out of `recfusion --help`."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "recfusion"
+LAYERS = ["core", "data", "evaluation", "models", "experiments", "report", "cli"]
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Return the rooms of recfusion that a module imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("recfusion.")}
+
+
+def test_every_room_is_in_the_list_of_layers() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == set(LAYERS)
+
+
+def test_imports_go_downwards_only() -> None:
+    upward = [
+        f"{path.relative_to(SOURCE)} imports {other}"
+        for place, room in enumerate(LAYERS)
+        for path in (SOURCE / room).rglob("*.py")
+        for other in imported_rooms(path)
+        if LAYERS.index(other) > place
+    ]
+    assert upward == []
+
+
+def test_the_command_line_starts_without_heavy_libraries() -> None:
+    code = "import sys, recfusion.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"numpy", "scipy", "polars", "pyarrow", "jinja2", "rich.progress"} & set(loaded) == set()
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import recfusion
+
+    names = [name for name in dir(recfusion) if not name.startswith("_")]
+    assert len(names) > 20
+    assert [name for name in names if not hasattr(recfusion, name)] == []
