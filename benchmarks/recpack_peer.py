@@ -5,8 +5,8 @@ import recfusion: the two sides only share files (a split in, item-item weights 
 
 Set the environment up once (Python 3.11; with plain PyPI, give pip the CPU index of PyTorch, or it will fetch CUDA):
 
-    python3.11 -m venv /tmp/w/recpack-venv
-    /tmp/w/recpack-venv/bin/pip install -r benchmarks/recpack-requirements.txt
+    python3.11 -m venv .venv-recpack
+    .venv-recpack/bin/pip install -r benchmarks/recpack-requirements.txt
 
 Then run one subcommand at a time. Each prints one JSON object on stdout; RecPack's log and warnings go to stderr.
 

@@ -15,9 +15,10 @@ DOT_WIDTH = 320.0
 SCATTER_WIDTH = 400.0
 ROW = 32
 BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
-_CHAR = 6.7  # width of a character at the charts' 12 px, on the safe side
+_CHAR = 7.2  # width of a character at the charts' 12 px, on the safe side
+_BOLD = 1.1
 _LABEL_HEIGHT = 13.0
-_LONGEST_NAME = 17
+_LONGEST_NAME = 16
 _REACHES = (9.0, 15.0, 24.0, 36.0, 50.0)  # how far from its point a label may stand; past the first, with a leader
 _UNCLEAR = 12.0  # how much further a label goes to be clear of another point
 _DIRECTIONS = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))
@@ -39,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Point:
-    """One model in a scatter plot: `x` is positive or zero, `text` is what is said of the point when it is pointed at."""
+    """One model in a scatter plot: `x` is not negative, `text` is what a reader who points at it is told."""
 
     name: str
     x: float
@@ -87,7 +88,7 @@ def dot_plot(rows: Sequence[Row], *, ident: str, title: str, top: float) -> Mark
     """
     rows = sorted(rows, key=lambda row: -row.mean)
     marks = ticks(top)
-    left = 10 + _CHAR * max((_units(shorten(row.name)) for row in rows), default=0)
+    left = 10 + max((_label_width(row) for row in rows), default=0.0)
     right = DOT_WIDTH - 44
     bottom = ROW * len(rows) + 4.0
 
@@ -133,12 +134,11 @@ def scatter(points: Sequence[Point], *, ident: str, title: str, y_name: str, x_n
     parts += [_text(0, 12, y_name, "label", "start"), _text(x1, y0 + 35, x_name, "label", "end")]
 
     places = [(across(point.x), up(point.y)) for point in points]
-    widths = [_CHAR * _units(shorten(point.name)) for point in points]
-    labels = place_labels(places, widths, (x0 + 2, y1 - 10, width - 2, y0 - 2))
+    labels = place_labels(places, [_label_width(point) for point in points], (x0 + 2, y1 - 10, width - 2, y0 - 2))
     for point, (x, y), box in zip(points, places, labels, strict=True):
         inside = [_line(x, up(point.interval[0]), x, up(point.interval[1]), "faint")] if point.interval else []
         if box:
-            inside += [_leader(x, y, box), _text(box[0], box[3] - 3, shorten(point.name), "name halo", "start")]
+            inside += [_leader(x, y, box), _label(x, box, shorten(point.name))]
         parts.append(_group(f"row {point.mark}".strip(), point.text, [*inside, _circle(x, y, 4.5, "mean")]))
     missing = sum(box is None for box in labels)
     if missing:
@@ -201,6 +201,15 @@ def _leader(x: float, y: float, box: Box) -> Markup:
     return _line(x, y, *_nearest(x, y, box), "leader") if _distance(x, y, box) > _REACHES[0] else Markup("")
 
 
+def _label(x: float, box: Box, name: str) -> Markup:
+    """Return the text of a label, aligned to the side that faces its point, so that a narrower font leaves no gap."""
+    if box[0] >= x:
+        return _text(box[0], box[3] - 3, name, "name halo", "start")
+    if box[2] <= x:
+        return _text(box[2], box[3] - 3, name, "name halo", "end")
+    return _text((box[0] + box[2]) / 2, box[3] - 3, name, "name halo", "middle")
+
+
 def _splits(row: Row, y: float, at: Callable[[float], float]) -> Markup:
     if len(row.splits) < 2:
         return Markup("")
@@ -228,6 +237,10 @@ def _power(power: int, seconds: bool) -> str:
 def _units(text: str) -> int:
     """Return the width of `text` in characters; East Asian ones count twice."""
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _label_width(of: Row | Point) -> float:
+    return _CHAR * _units(shorten(of.name)) * (_BOLD if of.mark == "best" else 1)
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> Markup:

@@ -116,6 +116,8 @@ def finding(models: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], metri
     other = (close or others)[0]
     lead = means[best] - means[other]
     points = f"{_points(lead, 1 if lead >= 0.01 else 2)} points"
+    if close and lead == 0:
+        return best, f" has the highest {metric}, {value}, but so has {other}."
     if close:
         test = against[other]
         more = f", and so are those over {len(close) - 1} more" if len(close) > 1 else ""
@@ -154,7 +156,7 @@ def _dot_plots(models: Mapping[str, Any], cells: Mapping[str, Mapping[str, Cell]
     shared = max((reach(rows[metric]) for metric in rows if not _descriptive(metric)), default=0.0)
     found = []
     for number, (metric, its_rows) in enumerate(rows.items()):
-        own = _descriptive(metric) or reach(its_rows) < shared / 4
+        own = _descriptive(metric) or reach(its_rows) < shared / 3
         chart = dot_plot(its_rows, ident=f"metric-{number}", title=metric, top=reach(its_rows) if own else shared)
         found.append({"metric": metric, "meaning": _meaning(metric), "own_scale": own, "svg": chart})
     return found
@@ -195,7 +197,8 @@ def _scatters(models: Mapping[str, Any], column: Mapping[str, Cell], metric: str
 
 
 def _all_splits(models: Mapping[str, Any], metrics: Sequence[str]) -> list[Sequence[float]]:
-    return [entry[metric].get("splits") or () for entry in models.values() for metric in metrics if metric in entry]
+    known = [entry[metric] for entry in models.values() for metric in metrics if _mean(entry.get(metric)) is not None]
+    return [summary.get("splits") or () for summary in known]
 
 
 def _mean(summary: object) -> float | None:
