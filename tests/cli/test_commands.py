@@ -1,0 +1,129 @@
+"""The commands, used as a person would."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from recfusion.cli import main as cli
+from recfusion.models.registry import MODELS
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command that must succeed, and return what it printed."""
+
+    def call(*arguments: object) -> str:
+        monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        assert stop.value.code == 0, printed.err
+        return printed.out
+
+    return call
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A shop's file with text ids, duplicates and a few bad rows, and a file of its products."""
+    lines = ["customer;product;stars;date"]
+    for customer in range(60):
+        for step in range(8):
+            product = (customer % 3) * 10 + (customer + 3 * step) % 10
+            lines.append(f"c{customer:03d};p-{product};{4 + step % 2};2024-01-{step + 1:02d}")
+    lines += ["c001;p-11;5;2024-01-01", "c002;;5;2024-01-01", "c003;p-1;many;2024-01-01"]
+    (tmp_path / "shop.csv").write_text("\n".join(lines) + "\n")
+    titles = pl.DataFrame({"product": [f"p-{n}" for n in range(30)], "title": [f"Lamp, no. {n}" for n in range(30)]})
+    titles.write_csv(tmp_path / "products.csv")
+    return tmp_path / "shop.csv"
+
+
+def test_the_demo_compares_saves_recommends_and_reports(run: Run, tmp_path: Path) -> None:
+    printed = run("demo", "--out", tmp_path / "demo", "--splits", 2)
+    assert "659 users, 2,078 items, 44,413 interactions" in printed
+    assert "ease against popularity" in printed
+    assert "(19" in printed  # a title with its year
+    assert (tmp_path / "demo" / "report.html").read_text().startswith("<!")
+    assert json.loads((tmp_path / "demo" / "results.json").read_text())["seeds"] == [0, 1]
+    assert "Shawshank" in run("recommend", tmp_path / "demo" / "model", "--history", "296,356", "-k", 5)
+
+
+def test_a_file_of_one_s_own_goes_all_the_way(run: Run, shop: Path, tmp_path: Path) -> None:
+    products = shop.with_name("products.csv")
+    described = json.loads(run("data", "describe", shop, "--json"))
+    read = described["protocol"]["read"]
+    assert read["columns"] == {"user": "customer", "item": "product", "rating": "stars", "time": "date"}
+    assert (read["missing"], read["unparsable"]) == (1, 1)
+
+    run("train", "ease", "--data", shop, "--items", products, "--set", "l2=5", "--out", tmp_path / "model")
+    judged = json.loads(run("evaluate", tmp_path / "model", "--json"))
+    assert judged["models"]["ease"]["ndcg@100"]["mean"] > 0.5
+    assert json.loads((tmp_path / "model" / "metrics.json").read_text())["test"] == judged["models"]["ease"]
+
+    lists = json.loads(run("recommend", tmp_path / "model", "--history", "p-1, p-4,nothing", "-k", 3, "--json"))
+    assert [place["rank"] for place in lists["recommendations"]] == [1, 2, 3]
+    assert all(place["title"].startswith("Lamp, no.") for place in lists["recommendations"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_lists_for_a_file_of_users_are_written_in_the_asked_form(
+    run: Run, shop: Path, tmp_path: Path, kind: str
+) -> None:
+    run("train", "ease", "--data", shop, "--all-users", "--out", tmp_path / "model")
+    users = pl.DataFrame({"user": ["x", "x", "y", "z"], "item": ["p-1", "p-4", "p-22", "unheard of"]})
+    users.write_csv(tmp_path / "users.csv")
+    run("recommend", tmp_path / "model", "--users", tmp_path / "users.csv", "--out", tmp_path / f"lists.{kind}", "-k", 2)
+    read = {"csv": pl.read_csv, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson}[kind]
+    lists = read(tmp_path / f"lists.{kind}")
+    assert lists["user"].to_list() == ["x", "x", "y", "y", "z", "z"]
+    assert lists["rank"].to_list() == [1, 2] * 3
+    assert lists["basis"].to_list() == ["history"] * 4 + ["popularity"] * 2
+
+
+def test_a_comparison_prints_one_json_document(run: Run, tmp_path: Path) -> None:
+    printed = run(
+        *("compare", "--models", "popularity,ease", "--splits", 2, "--seed", 3, "--set", "ease.l2=300", "--json"),
+        *("--out", tmp_path / "results.json", "--page", tmp_path / "page.html"),
+    )
+    document = json.loads(printed)
+    assert document == json.loads((tmp_path / "results.json").read_text())
+    assert document["seeds"] == [3, 4]
+    assert document["models"]["ease"]["settings"]["l2"] == 300
+    for model in ("popularity", "ease"):
+        for metric in ("ndcg@100", "calibrated_recall@20", "calibrated_recall@50"):
+            value = document["models"][model][metric]
+            assert 0 < value["ci95"][0] < value["mean"] < value["ci95"][1] < 1
+            assert len(value["splits"]) == 2
+    assert (tmp_path / "page.html").stat().st_size > 1000
+
+
+def test_the_protocol_card_stands_above_the_table(run: Run) -> None:
+    printed = run("compare", "--models", "popularity")
+    assert printed.index("Strong generalization") < printed.index("ndcg@100 ") < printed.index("popularity │")
+
+
+def test_other_splits_can_be_asked_for(run: Run) -> None:
+    for kind in ("weak", "temporal"):
+        document = json.loads(run("compare", "--models", "popularity", "--split", kind, "--json"))
+        assert document["protocol"]["plan"]["kind"] == kind
+
+
+def test_every_model_is_listed_with_its_settings(run: Run) -> None:
+    assert set(json.loads(run("models", "--json"))) == set(MODELS)
+    assert "l2 = 500.0" in run("models")
+
+
+def test_the_catalog_is_listed(run: Run) -> None:
+    assert set(json.loads(run("data", "list", "--json"))) >= {"ml-latest-small", "ml-1m", "ml-25m", "netflix"}
+
+
+def test_training_twice_into_one_folder_replaces_the_model(run: Run, tmp_path: Path) -> None:
+    run("train", "popularity", "--out", tmp_path / "model")
+    run("train", "ease", "--out", tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["model"] == "ease"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
