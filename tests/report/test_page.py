@@ -115,7 +115,7 @@ def test_html_in_any_text_is_shown_as_it_stands() -> None:
     evil = document(command=EVIL, versions={EVIL: EVIL}, tests=[])
     evil["models"] = {EVIL: model(0.3, title=EVIL, settings={EVIL: EVIL}), "b": model(0.2)}
     evil["examples"] = [{"user": EVIL, "history": [EVIL], "lists": {EVIL: [{"title": EVIL, "hit": True}]}}]
-    evil["protocol"] |= {key: EVIL for key in ("name", "hash", "licence", "citation", "fingerprint")}
+    evil["protocol"] |= dict.fromkeys(("name", "hash", "licence", "citation", "fingerprint"), EVIL)
     evil["protocol"] |= {"assumptions": [EVIL], "read": {"notes": [EVIL]}}
     text = render(evil)
     page = Page(text)

@@ -2,29 +2,32 @@
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import binary_csr
+from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, Step
 from recfusion.data.raw import RawData
 from recfusion.data.settings import Preparation
 
 
+Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
+
+
 @dataclass
 class _Rows:
-    """The rows under preparation as parallel arrays, sorted by user and item."""
+    """The rows under preparation as parallel arrays."""
 
-    user: NDArray[np.int64]
-    item: NDArray[np.int64]
+    user: Codes
+    item: Codes
     rating: NDArray[np.float32] | None
     time: NDArray[np.int64] | None
 
-    def keep(self, where: NDArray[np.bool_] | NDArray[np.int64]) -> None:
+    def keep(self, where: NDArray[np.bool_] | IntArray) -> None:
         self.user, self.item = self.user[where], self.item[where]
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
@@ -43,7 +46,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     rows = _Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64))
     steps = [Step("rows as read", len(user_ids), len(item_ids), len(user))]
 
-    _sort_without_duplicates(rows, len(item_ids))
+    _drop_duplicates(rows, len(item_ids))
     steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
     threshold = resolve_min_rating(choices.min_rating, rows.rating)
     if threshold is not None:
@@ -62,6 +65,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
             "lower the rating threshold, the minimum items per user or the minimum users per item."
         )
 
+    rows.rating = None
+    rows.keep(np.argsort(_pair_key(rows, len(item_ids))))
     user_kept, user_row = _compact(rows.user, len(user_ids))
     item_kept, item_column = _compact(rows.item, len(item_ids))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user_row, minlength=len(user_kept)))])
@@ -82,7 +87,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     )
 
 
-def id_codes(ids: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
+def id_codes(ids: pl.Series) -> tuple[Codes, pl.Series]:
     """Return each id's place among the sorted distinct ids, and those ids.
 
     Sorted order does not depend on the order of the rows, so equal data gives equal matrices.
@@ -93,12 +98,12 @@ def id_codes(ids: pl.Series) -> tuple[NDArray[np.int64], pl.Series]:
         if high - low < 4 * len(numbers) + 1024:  # a table of the range is far cheaper than a sort
             present = np.zeros(high - low + 1, bool)
             present[numbers - low] = True
-            codes = np.cumsum(present) - 1
+            codes = np.cumsum(present, dtype=np.int32) - np.int32(1)
             return codes[numbers - low], pl.Series(np.flatnonzero(present) + low)
         distinct, codes = np.unique(numbers, return_inverse=True)
-        return codes.astype(np.int64), pl.Series(distinct)
+        return codes.astype(np.int32), pl.Series(distinct)
     texts = ids.unique().cast(pl.String).sort()
-    return ids.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int64), texts
+    return ids.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int32), texts
 
 
 def resolve_min_rating(asked: float | Literal["auto"] | None, rating: NDArray[np.float32] | None) -> float | None:
@@ -120,17 +125,20 @@ def _numbers(raw: RawData, column: str, kind: type) -> Any:
     return raw.rows[column].to_numpy().astype(kind, copy=False) if column in raw.rows.columns else None
 
 
-def _sort_without_duplicates(rows: _Rows, n_items: int) -> None:
-    """Sort by user, then item; of several rows for one pair the latest stays, among equals the highest rating."""
-    key = rows.user * n_items + rows.item
-    order = np.argsort(key)
+def _drop_duplicates(rows: _Rows, n_items: int) -> None:
+    """Keep one row per user and item: the latest, among equals the one with the highest rating."""
+    key = _pair_key(rows, n_items)
+    ordered = np.sort(key)
+    if not np.any(ordered[1:] == ordered[:-1]):
+        return
+    tie_breakers = [column for column in (rows.rating, rows.time) if column is not None]
+    order = np.lexsort((*tie_breakers, key))
     ordered = key[order]
-    if np.any(ordered[1:] == ordered[:-1]):
-        tie_breakers = [column for column in (rows.rating, rows.time) if column is not None]
-        order = np.lexsort((*tie_breakers, key))
-        ordered = key[order]
-        order = order[np.append(ordered[1:] != ordered[:-1], True)]
-    rows.keep(order)
+    rows.keep(order[np.append(ordered[1:] != ordered[:-1], True)])
+
+
+def _pair_key(rows: _Rows, n_items: int) -> IntArray:
+    return rows.user.astype(np.int64) * n_items + rows.item
 
 
 def _filter_rare(rows: _Rows, choices: Preparation) -> list[Step]:
@@ -150,20 +158,20 @@ def _filter_rare(rows: _Rows, choices: Preparation) -> list[Step]:
     return steps
 
 
-def _least_popular(item: NDArray[np.int64]) -> int:
+def _least_popular(item: Codes) -> int:
     """Return the item with the fewest rows; among equals the one with the largest id."""
     counts = np.bincount(item)
     rare = np.flatnonzero(counts == counts[counts > 0].min())
     return int(rare[-1])
 
 
-def _compact(codes: NDArray[np.int64], n_codes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _compact(codes: Codes, n_codes: int) -> tuple[IntArray, Codes]:
     """Return the codes that occur, and each row's place among them."""
     present = np.bincount(codes, minlength=n_codes) > 0
-    return np.flatnonzero(present), (np.cumsum(present) - 1)[codes]
+    return np.flatnonzero(present), (np.cumsum(present, dtype=np.int32) - np.int32(1))[codes]
 
 
-def _distinct(codes: NDArray[np.int64]) -> int:
+def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
 
 

@@ -1,7 +1,10 @@
 """Guessing what the user did not say about a table: its separator, whether it has a header, which column is which."""
 
+import csv
 import gzip
+import io
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,27 +33,31 @@ class TextLayout:
     separator: str
     header: bool
     columns: tuple[str, ...]
+    skip_lines: int  # lines before the first row: blank ones, and those of the header
 
 
 def sniff_text(path: Path, separator: str | None) -> TextLayout:
     """Return the layout of a delimited text file from its first lines."""
-    lines = _first_lines(path)
-    if not lines:
+    start, whole = _first_bytes(path)
+    text = start.decode("utf-8-sig", errors="replace")
+    if not text.strip():
         raise InputError(f"Expected rows of interactions in '{path}', got an empty file.")
+    if "\0" in text:
+        raise InputError(f"Expected text in UTF-8 in '{path}', got binary data or another encoding: convert it first.")
+    if "\r" in text and "\n" not in text:
+        raise InputError(f"Expected lines that end in a line feed in '{path}', got carriage returns: convert it first.")
     if separator is None:
-        separator = max(SEPARATORS, key=lambda mark: _regularity(lines, mark))
-    fields = _fields(lines[0], separator)
-    header = not any(_is_number(field) for field in fields)
-    if len(lines) > 1 and header and len(fields) > 1:
-        # Text ids and no header: then the first line looks like the others, and names no role.
-        header = any(_role_rank(field, role) is not None for field in fields for role in ROLES) or any(
-            _is_number(field) for field in _fields(lines[1], separator)
-        )
-    names = fields if header else [f"column {place + 1}" for place in range(len(fields))]
-    doubled = {name for name in names if names.count(name) > 1}
+        separator = max(SEPARATORS, key=lambda mark: _regularity(_records(text, mark, whole)))
+    separator = _checked_separator(separator)
+    records = _records(text, separator, whole)
+    (last_line, fields), others = records[0], [fields for _, fields in records[1:]]
+    header = _is_header(fields, others)
+    names = [name if header and name else f"column {place}" for place, name in enumerate(fields, start=1)]
+    doubled = sorted(name for name in set(names) if names.count(name) > 1)
     if doubled:
-        raise InputError(f"The header of '{path}' has the column '{sorted(doubled)[0]}' twice: rename one of them.")
-    return TextLayout(separator, header, tuple(names))
+        raise InputError(f"The header of '{path}' has the column '{doubled[0]}' twice: rename one of them.")
+    blank = len(text) - len(text.lstrip("\r\n"))
+    return TextLayout(separator, header, tuple(names), last_line if header else text[:blank].count("\n"))
 
 
 def guess_columns(
@@ -97,23 +104,43 @@ def _role_rank(name: str, role: str) -> int | None:
     return len(telling) + min(hits) if hits and "name" not in words else None
 
 
-def _regularity(lines: list[str], separator: str) -> tuple[float, int]:
+def _is_header(first: list[str], others: list[list[str]]) -> bool:
+    """Say whether the first line names columns: it looks unlike the others, or names a role."""
+    if any(field[:1].isdigit() or _is_number(field) for field in first):
+        return False
+    if not others or len(first) < 2:
+        return True
+    # An id such as user_01 is no name of a column, though "user" is in it.
+    named = any(
+        _role_rank(field, role) is not None and field.isidentifier() and not re.search(r"\d", field)
+        for field in first
+        for role in ROLES
+    )
+    columns = zip(*(fields for fields in others if len(fields) == len(first)), strict=True)
+    return named or any(all(_is_number(value) for value in values) for values in columns)
+
+
+def _regularity(records: list[tuple[int, list[str]]]) -> tuple[float, int]:
     """Score a separator: the share of lines with as many fields as the first, then the number of fields."""
-    counts = [len(_fields(line, separator)) for line in lines]
-    return (sum(count == counts[0] for count in counts) / len(counts) if counts[0] > 1 else 0.0, counts[0])
+    counts = [len(fields) for _, fields in records]
+    return (counts.count(counts[0]) / len(counts) if counts[0] > 1 else 0.0, counts[0])
 
 
-def _fields(line: str, separator: str) -> list[str]:
-    inside_quotes = False
-    fields, start = [], 0
-    for place, mark in enumerate(line):
-        if mark == '"':
-            inside_quotes = not inside_quotes
-        elif mark == separator and not inside_quotes:
-            fields.append(line[start:place])
-            start = place + 1
-    fields.append(line[start:])
-    return [field.strip().strip('"').strip() for field in fields]
+def _records(text: str, separator: str, whole: bool, most: int = 50) -> list[tuple[int, list[str]]]:
+    """Return the first records that are not blank, each with the number of its last line."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    read = [(reader.line_num, [field.strip() for field in fields]) for fields in reader]
+    records = [(line, fields) for line, fields in read if any(fields)]
+    return records[: most if whole else max(1, min(most, len(records) - 1))]
+
+
+def _checked_separator(separator: str) -> str:
+    separator = "\t" if separator == "\\t" else separator
+    if len(separator.encode()) != 1 or separator in '"\r\n':
+        raise InputError(
+            f"Expected one character such as ; or | as the separator, got '{separator}': convert the file."
+        )
+    return separator
 
 
 def _is_number(text: str) -> bool:
@@ -124,13 +151,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _first_lines(path: Path, most: int = 50) -> list[str]:
-    opener = gzip.open if path.suffix == ".gz" else open
+def _first_bytes(path: Path, most: int = 1 << 16) -> tuple[bytes, bool]:
+    """Return the start of a file, unpacked where it is gzip, and whether that is all of it."""
     try:
-        with opener(path, "rb") as file:
-            start = file.read(1 << 16)
-    except (OSError, EOFError) as error:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            start = gzip.GzipFile(fileobj=file).read(most) if packed else file.read(most)
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read '{path}': {error}.") from None
-    text = bytes(start).decode("utf-8-sig", errors="replace")
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[: most if len(start) < 1 << 16 else max(1, min(most, len(lines) - 1))]
+    return start, len(start) < most

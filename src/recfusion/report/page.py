@@ -34,6 +34,7 @@ _CARD: Mapping[str, Any] = {
     "steps": (),
     "assumptions": (),
 }
+_MODEL: Mapping[str, Any] = dict.fromkeys(("title", "settings", "parameters", "fit_seconds", "score_seconds"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def render(document: Mapping[str, Any]) -> str:
         metrics=metrics,
         main=main,
         descriptive=[metric for metric in metrics if _descriptive(metric)],
-        models={name: models[name] for name in ranked},
+        models={name: {**_MODEL, **models[name]} for name in ranked},
         cells=cells,
         has_marks=any(cell.mark for of_metric in cells.values() for cell in of_metric.values()),
         tested=bool(tests),
