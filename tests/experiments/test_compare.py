@@ -74,7 +74,7 @@ def test_no_results_are_refused() -> None:
 def test_examples_show_titles_and_mark_hits(groups: Interactions) -> None:
     shown = examples([train("ease", groups), train("popularity", groups)], groups, n_users=2, k=4)
     assert len(shown) == 2
-    assert shown[0]["user"].startswith("user u")
+    assert shown[0]["user"].startswith("u")
     assert set(shown[0]["lists"]) == {"ease", "popularity"}
     titles = {f"Item {n}" for n in range(40)}
     for example in shown:

@@ -41,7 +41,7 @@ def demo(
     console.print(f"\nWhat {best.name} recommends to {_SHOWN_USERS} test users, whom it has never seen:")
     for example in document["examples"]:
         console.print(
-            f"\n  [bold]{example['user']}[/bold] liked {', '.join(example['history'][:4])}, ...", soft_wrap=True
+            f"\n  [bold]User {example['user']}[/bold] liked {', '.join(example['history'][:4])}, ...", soft_wrap=True
         )
         for place in example["lists"][best.name][:5]:
             mark = "[green]✓[/green]" if place["hit"] else " "

@@ -28,7 +28,7 @@ def examples(bundles: Sequence[Bundle], data: Interactions, *, n_users: int = 3,
         wanted = set(held_out[[place]].indices.tolist())
         shown.append(
             {
-                "user": f"user {data.users[int(fold.users[row])]}",
+                "user": str(data.users[int(fold.users[row])]),
                 "history": [names[item] for item in _most_telling(data, history[[place]].indices)],
                 "lists": {
                     model: [{"title": names[item], "hit": int(item) in wanted} for item in items[place] if item >= 0]
