@@ -14,7 +14,6 @@ from recfusion.data.interactions import Interactions, Step
 from recfusion.data.raw import RawData
 from recfusion.data.settings import Preparation
 
-
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
 
 

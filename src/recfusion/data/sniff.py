@@ -33,7 +33,7 @@ class TextLayout:
     separator: str
     header: bool
     columns: tuple[str, ...]
-    skip_lines: int  # lines before the first row: blank ones, and those of the header
+    skip_lines: int  # up to the end of the header
 
 
 def sniff_text(path: Path, separator: str | None) -> TextLayout:
@@ -46,9 +46,11 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
         raise InputError(f"Expected text in UTF-8 in '{path}', got binary data or another encoding: convert it first.")
     if "\r" in text and "\n" not in text:
         raise InputError(f"Expected lines that end in a line feed in '{path}', got carriage returns: convert it first.")
+    text = text.replace("\r\n", "\n").replace("\r", " ")
     if separator is None:
         separator = max(SEPARATORS, key=lambda mark: _regularity(_records(text, mark, whole)))
-    separator = _checked_separator(separator)
+    else:
+        separator = _checked_separator(separator)
     records = _records(text, separator, whole)
     (last_line, fields), others = records[0], [fields for _, fields in records[1:]]
     header = _is_header(fields, others)
@@ -56,24 +58,30 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
     doubled = sorted(name for name in set(names) if names.count(name) > 1)
     if doubled:
         raise InputError(f"The header of '{path}' has the column '{doubled[0]}' twice: rename one of them.")
-    blank = len(text) - len(text.lstrip("\r\n"))
-    return TextLayout(separator, header, tuple(names), last_line if header else text[:blank].count("\n"))
+    return TextLayout(separator, header, tuple(names), last_line if header else 0)
 
 
 def guess_columns(
     columns: Sequence[str], asked: dict[str, str | None], *, where: str, by_position: bool
 ) -> dict[str, str]:
-    """Return role -> column: as asked, else by the names, else (no header) by position user, item, rating, time."""
+    """Return role -> column: as asked, else by the names, else (no header) by position user, item, rating, time.
+
+    A rating or time asked for as "none" is left out.
+    """
     chosen: dict[str, str] = {}
+    unwanted = [role for role in ("rating", "time") if asked.get(role) == "none" and "none" not in columns]
+    asked = {role: name for role, name in asked.items() if role not in unwanted}
     for role, name in asked.items():
         if name is not None:
             if name not in columns:
                 raise InputError(f"Expected a column '{name}' (--{role}) in {where}, which has: {', '.join(columns)}.")
+            if name in chosen.values():
+                raise InputError(f"Expected a column of its own for --{role} in {where}, got '{name}' twice.")
             chosen[role] = name
     if by_position and not chosen:
         if len(columns) < 2:
             raise _cannot_tell("user", columns, where)
-        return dict(zip(ROLES, columns, strict=False))
+        return {role: name for role, name in zip(ROLES, columns, strict=False) if role in asked}
     for role in asked:
         if role not in chosen:
             free = [name for name in columns if name not in chosen.values()]
@@ -89,7 +97,8 @@ def guess_columns(
 def _cannot_tell(role: str, columns: Sequence[str], where: str) -> InputError:
     return InputError(
         f"Expected a column for the {role} in {where}, found {len(columns)} column{'s' * (len(columns) != 1)}: "
-        f"{', '.join(columns)}; name it with --{role} (and the separator with --separator, if the columns look wrong)."
+        f"{', '.join(columns) or 'none'}; name it with --{role} (and the separator with --separator, if columns look "
+        "wrong)."
     )
 
 
@@ -101,7 +110,7 @@ def _role_rank(name: str, role: str) -> int | None:
     if bare in telling:
         return telling.index(bare)
     hits = [telling.index(word) for word in words if word in telling and len(word) > 1]
-    return len(telling) + min(hits) if hits and "name" not in words else None
+    return len(telling) + min(hits) if hits and not {"name", "title"} & set(words) else None
 
 
 def _is_header(first: list[str], others: list[list[str]]) -> bool:
@@ -111,13 +120,10 @@ def _is_header(first: list[str], others: list[list[str]]) -> bool:
     if not others or len(first) < 2:
         return True
     # An id such as user_01 is no name of a column, though "user" is in it.
-    named = any(
-        _role_rank(field, role) is not None and field.isidentifier() and not re.search(r"\d", field)
-        for field in first
-        for role in ROLES
-    )
+    words = [field for field in first if not any(mark.isdigit() for mark in field)]
+    named = any(_role_rank(word, role) is not None for word in words for role in ROLES)
     columns = zip(*(fields for fields in others if len(fields) == len(first)), strict=True)
-    return named or any(all(_is_number(value) for value in values) for values in columns)
+    return named or any(any(values) and all(_is_number(value or "0") for value in values) for values in columns)
 
 
 def _regularity(records: list[tuple[int, list[str]]]) -> tuple[float, int]:

@@ -29,12 +29,19 @@ def table_writer(path: Path) -> Iterator[Write]:
                 def append(frame: pl.DataFrame) -> None:
                     nonlocal written
                     if kind in (".csv", ".tsv"):
+                        _refuse_lists(frame, path)
                         frame.write_csv(file, include_header=not written, separator="\t" if kind == ".tsv" else ",")
                     else:
                         frame.write_ndjson(file)
                     written += 1
 
                 yield append
+
+
+def _refuse_lists(frame: pl.DataFrame, path: Path) -> None:
+    for name, dtype in frame.schema.items():
+        if dtype.is_nested():
+            raise InputError(f"The column '{name}' holds lists, which '{path}' cannot hold: write .parquet or .jsonl.")
 
 
 @contextmanager

@@ -1,0 +1,204 @@
+"""Whatever is wrong from outside: one line that begins with "Error:", exit code 2, nothing printed, nothing written."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import polars as pl
+import pytest
+
+from recfusion.cli import main as cli
+
+Fail = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own to work in, with a usable table in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECFUSION_DATA", str(tmp_path / "no data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no cache"))
+    rows = [f"u{user},{(user + 3 * step) % 15},5\n" for user in range(40) for step in range(8)]
+    Path("good.csv").write_text("user,item,rating\n" + "".join(rows))
+    return tmp_path
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
+    monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return stop.value.code
+
+
+@pytest.fixture
+def fail(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fail:
+    """Run a command that must fail as it should, and return its message."""
+
+    def call(*arguments: object) -> str:
+        before = sorted(folder.rglob("*"))
+        code = leave(monkeypatch, *arguments)
+        printed = capsys.readouterr()
+        *progress, message = printed.err.strip().splitlines()
+        assert code == 2, printed.err
+        assert printed.out == ""
+        assert message.startswith("Error: ")
+        assert not any(line.startswith(("Error", "Traceback", " ")) for line in progress)
+        assert sorted(folder.rglob("*")) == before
+        return message
+
+    return call
+
+
+@pytest.fixture
+def model(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A model folder."""
+    assert leave(monkeypatch, "train", "ease", "--data", "good.csv", "--out", "model") == 0
+    capsys.readouterr()
+    return folder / "model"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "got an empty file"),
+        ("user,item,rating\n", "got none below"),
+        ("user\na\nb\n", "a column for the item"),
+        ("who,what\na,1\nc,2\n", "a column for the user"),
+        ("user,item,rating\na,1,good\nb,2,bad\n", "row 1 has the rating 'good' instead of a number"),
+        ("user,item\na,1\na,2\na,3\na,4\na,5\n", "No interactions"),
+        ("user,item,item\na,1,2\n", "twice"),
+        ("user,item\na,1\nb,\n", "row 2 has no item"),
+        ("\0\0\0", "binary data"),
+    ],
+)
+def test_a_bad_file_is_refused(fail: Fail, content: str, words: str) -> None:
+    Path("bad.csv").write_text(content)
+    assert words in fail("train", "popularity", "--data", "bad.csv", "--out", "model")
+    assert words in fail("data", "describe", "bad.csv")
+    assert words in fail("compare", "--data", "bad.csv", "--json")
+
+
+@pytest.mark.parametrize("users", [1, 2])
+def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
+    Path("few.csv").write_text("user,item\n" + "".join(f"u{u},{i}\n" for u in range(users) for i in range(6)))
+    message = fail("train", "ease", "--data", "few.csv", "--min-users-per-item", 0, "--out", "model")
+    assert f"at least 3 users (one each for training, validation and test), got {users}" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("train ease --data good.csv", "Missing option '--out'"),
+        ("train esae --data good.csv --out m", "Unknown model 'esae': choose one of"),
+        ("train ease --data nosuch --out m", "neither a data set of the catalog"),
+        ("train ease --data nosuch.csv --out m", "Expected a file at 'nosuch.csv', got nothing"),
+        ("train ease --data . --out m", "got a folder"),
+        ("train ease --data ml-100k --out m", "recfusion data fetch ml-100k"),
+        ("train ease --data ml-latest-small --user x --out m", "leave out --user"),
+        ("train ease --data good.csv --out m --bogus 1", "No such option: --bogus"),
+        ("train ease --data good.csv --out m --set l2", "Expected --set NAME=VALUE"),
+        ("train ease --data good.csv --out m --set l2=abc", "got 'abc'"),
+        ("train ease --data good.csv --out m --set l2=-1", "at least"),
+        ("train ease --data good.csv --out m --set depth=3", "Unknown setting of ease 'depth'"),
+        ("train ease --data good.csv --out m --seed -1", "--seed"),
+        ("train ease --data good.csv --out m --split foo", "strong"),
+        ("train ease --data good.csv --out m --split temporal", "needs times"),
+        ("train ease --data good.csv --out m --min-rating abc", "--min-rating"),
+        ("train ease --data good.csv --out m --min-rating 9", "No interactions of 'good.csv' are left"),
+        ("train ease --data good.csv --out m --user nobody", "Expected a column 'nobody' (--user)"),
+        ("train ease --data good.csv --out m --separator ::", "Expected one character"),
+        ("train ease --data good.csv --out m --separator ;", "--separator"),
+        ("train ease --data good.csv --out m --items nosuch.csv", "Expected a file at 'nosuch.csv'"),
+        ("train ease --data good.csv --out good.csv", "Expected a folder to write to"),
+        ("train ease --data good.csv --out good.csv/m", "Cannot write to"),
+        ("train ease --data good.csv --out .", "is left alone"),
+        ("compare --data good.csv --models foo", "Unknown model 'foo'"),
+        ("compare --data good.csv --models ,", "at least one model"),
+        ("compare --data good.csv --splits 0", "--splits"),
+        ("compare --data good.csv --metrics foo@3", "Unknown metric"),
+        ("compare --data good.csv --metrics ndcg", "a list length"),
+        ("compare --data good.csv --set l2=3", "MODEL.NAME=VALUE"),
+        ("compare --data good.csv --out good.csv/r.json", "Cannot write to"),
+        ("recommend model", "Expected either --history"),
+        ("recommend model --history 1 --users good.csv", "Expected either --history"),
+        ("recommend model --users good.csv", "Expected --out FILE"),
+        ("recommend model --history 1", "Expected a model folder"),
+        ("recommend good.csv --history 1 -k 0", "-k"),
+        ("evaluate nosuch", "Expected a model folder"),
+        ("data fetch nosuch", "Unknown data set 'nosuch'"),
+        ("data describe nosuch", "neither a data set"),
+        ("fly", "No such command 'fly'"),
+    ],
+)
+def test_a_wrong_word_is_refused(fail: Fail, arguments: str, words: str) -> None:
+    assert words in fail(*arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--users nosuch.csv --out lists.csv", "Expected a file at 'nosuch.csv'"),
+        ("--users good.csv --out lists.xlsx", "end it in .csv"),
+        ("--users good.csv --out good.csv/lists.csv", "Cannot write to"),
+        ("--users good.csv --user nobody --out lists.csv", "Expected a column 'nobody'"),
+        ("--users empty.jsonl --out lists.csv", "empty file"),
+    ],
+)
+def test_lists_for_a_bad_file_are_refused(fail: Fail, model: Path, arguments: str, words: str) -> None:
+    Path("empty.jsonl").touch()
+    assert words in fail("recommend", model, *arguments.split())
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def edit(key: str, value: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {key: value}))
+
+    return change
+
+
+def shorten(folder: Path) -> None:
+    items = pl.read_parquet(folder / "items.parquet")
+    items.head(3).write_parquet(folder / "items.parquet")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut, "is damaged"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "is damaged"),
+        (lambda folder: (folder / "items.parquet").unlink(), "is damaged"),
+        (lambda folder: (folder / "protocol.json").unlink(), "protocol.json"),
+        (lambda folder: (folder / "config.json").write_text("{"), "Expected JSON"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "Expected a JSON object"),
+        (lambda folder: (folder / "protocol.json").write_text("{}"), "Expected a protocol card"),
+        (shorten, "do not fit together"),
+        (edit("format", 9), "has format 9"),
+        (edit("model", "foo"), "Unknown model 'foo'"),
+        (edit("settings", {"zz": 1}), "Unknown setting of ease 'zz'"),
+        (edit("seed", "x"), "Expected 'seed'"),
+    ],
+)
+def test_a_damaged_model_folder_is_refused(
+    fail: Fail, model: Path, damage: Callable[[Path], object], words: str
+) -> None:
+    damage(copytree(model, model.with_name("damaged")))
+    assert words in fail("recommend", "damaged", "--history", "1")
+    assert words in fail("evaluate", "damaged")
+
+
+def test_a_model_is_not_judged_on_other_data(fail: Fail, model: Path) -> None:
+    Path("other.csv").write_text(Path("good.csv").read_text().replace("u39,0,", "u39,1,"))
+    assert "got other data (other.csv: 40, 15, " in fail("evaluate", model, "--data", "other.csv")
+
+
+def test_a_folder_that_is_no_model_is_left_alone(fail: Fail) -> None:
+    Path("mine").mkdir()
+    Path("mine/diary.txt").write_text("dear diary")
+    assert "holds other files" in fail("train", "ease", "--data", "good.csv", "--out", "mine")
