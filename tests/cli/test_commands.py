@@ -75,14 +75,17 @@ def test_lists_for_a_file_of_users_are_written_in_the_asked_form(
     run: Run, shop: Path, tmp_path: Path, kind: str
 ) -> None:
     run("train", "ease", "--data", shop, "--all-users", "--out", tmp_path / "model")
-    users = pl.DataFrame({"user": ["x", "x", "y", "z"], "item": ["p-1", "p-4", "p-22", "unheard of"]})
+    users = pl.DataFrame({"user": ["x", "x", "y", "z", "w"], "item": ["p-1", "p-4", "p-22", "unheard of", None]})
     users.write_csv(tmp_path / "users.csv")
-    run("recommend", tmp_path / "model", "--users", tmp_path / "users.csv", "--out", tmp_path / f"lists.{kind}", "-k", 2)
-    read = {"csv": pl.read_csv, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson}[kind]
-    lists = read(tmp_path / f"lists.{kind}")
-    assert lists["user"].to_list() == ["x", "x", "y", "y", "z", "z"]
-    assert lists["rank"].to_list() == [1, 2] * 3
-    assert lists["basis"].to_list() == ["history"] * 4 + ["popularity"] * 2
+    run(
+        "recommend", tmp_path / "model", "--users", tmp_path / "users.csv", "--out", tmp_path / f"lists.{kind}", "-k", 2
+    )
+    scan: dict[str, Callable[[Path], pl.LazyFrame]]
+    scan = {"csv": pl.scan_csv, "parquet": pl.scan_parquet, "jsonl": pl.scan_ndjson}
+    lists = scan[kind](tmp_path / f"lists.{kind}").collect()
+    assert lists["user"].to_list() == ["x", "x", "y", "y", "z", "z", "w", "w"]
+    assert lists["rank"].to_list() == [1, 2] * 4
+    assert lists["basis"].to_list() == ["history"] * 4 + ["popularity"] * 4
 
 
 def test_a_comparison_prints_one_json_document(run: Run, tmp_path: Path) -> None:
@@ -120,6 +123,16 @@ def test_every_model_is_listed_with_its_settings(run: Run) -> None:
 
 def test_the_catalog_is_listed(run: Run) -> None:
     assert set(json.loads(run("data", "list", "--json"))) >= {"ml-latest-small", "ml-1m", "ml-25m", "netflix"}
+
+
+def test_item_columns_named_like_those_of_a_list_are_kept_under_other_names(
+    run: Run, shop: Path, tmp_path: Path
+) -> None:
+    pl.DataFrame({"product": [f"p-{n}" for n in range(20)], "score": list(range(20))}).write_csv(tmp_path / "i.csv")
+    run("train", "popularity", "--data", shop, "--items", tmp_path / "i.csv", "--out", tmp_path / "model")
+    lists = json.loads(run("recommend", tmp_path / "model", "--history", "p-3", "--json"))["recommendations"]
+    assert {"score", "item_score"} <= set(lists[0])
+    assert "describes 20 of 30 items" in (tmp_path / "model" / "protocol.json").read_text()
 
 
 def test_training_twice_into_one_folder_replaces_the_model(run: Run, tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ def _truncate(path: Path) -> None:
         (lambda f: _edit(f / "config.json", format=99), "has format 99"),
         (lambda f: _edit(f / "config.json", model="nobody"), "Unknown model 'nobody'"),
         (lambda f: _edit(f / "config.json", settings={"l2": "x"}), "Setting l2 of ease"),
-        (lambda f: _edit(f / "config.json", seed=None), "Expected 'seed'"),
+        (lambda f: _edit(f / "config.json", seed=-3), "Expected 'seed'"),
+        (lambda f: _edit(f / "config.json", format=True), "Expected 'format'"),
+        (lambda f: _edit(f / "protocol.json", metrics=["ndcg@5"]), "does not fit its hash"),
     ],
 )
 def test_a_damaged_folder_says_what_is_wrong(folder: Path, damage: object, message: str) -> None:

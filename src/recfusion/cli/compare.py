@@ -30,7 +30,8 @@ def compare(
 ) -> None:
     """Compare models on the same users of the same splits."""
     from recfusion.cli.output import note, out, print_json, print_protocol, print_results, working
-    from recfusion.core.files import check_writable, write_json
+    from recfusion.core.errors import InputError
+    from recfusion.core.files import check_writable_file, write_json
     from recfusion.data.load import load
     from recfusion.evaluation.metrics import parse_metric
     from recfusion.experiments.results import result_document
@@ -41,11 +42,13 @@ def compare(
     for name, its_settings in chosen.items():
         make_model(name, its_settings)
     names = tuple(_names(metrics))
+    if not names:
+        raise InputError(f"Expected at least one metric in --metrics, such as {_METRICS}, got none.")
     for name in names:
         parse_metric(name)
     for path in (file, page):
         if path is not None:
-            check_writable(path)
+            check_writable_file(path)
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
     runs = run_comparison(data, chosen, range(seed, seed + splits), choice.plan, names)
@@ -92,8 +95,8 @@ def _settings_by_model(names: list[str], settings: dict[str, str]) -> dict[str, 
     """Return name -> its settings, from `model.setting` keys."""
     from recfusion.core.errors import InputError, choices
 
-    if not names:
-        raise InputError("Expected at least one model in --models, got none.")
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"Expected at least one model in --models, and none twice, got '{','.join(names)}'.")
     chosen: dict[str, dict[str, str]] = {name: {} for name in names}
     for key, value in settings.items():
         name, dot, setting = key.partition(".")

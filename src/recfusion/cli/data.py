@@ -59,8 +59,9 @@ def describe(
     import numpy as np
     from rich.table import Table
 
-    from recfusion.cli.output import out, print_json, print_protocol, working
+    from recfusion.cli.output import note, out, print_json, print_protocol, working
     from recfusion.core.arrays import column_counts
+    from recfusion.core.errors import InputError
     from recfusion.data.load import load
     from recfusion.data.protocol import Protocol, split_counts
     from recfusion.data.split import split
@@ -69,7 +70,11 @@ def describe(
     with working(f"Reading {data}"):
         found = load(choice.source, choice.preparation)
     protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS)
-    counts = split_counts(split(found, choice.plan, seed=seed))
+    try:
+        counts = split_counts(split(found, choice.plan, seed=seed))
+    except InputError as error:  # worth a look all the same
+        note(str(error))
+        counts = {}
     per_user, per_item = np.diff(found.matrix.indptr), column_counts(found.matrix)
     facts: dict[str, Any] = {
         "density": found.n_interactions / (found.n_users * found.n_items),
@@ -92,7 +97,8 @@ def describe(
         table.add_column(column, justify="left" if column == "part" else "right")
     for part, numbers in counts.items():
         table.add_row(part, *(f"{number:,}" for number in numbers.values()))
-    console.print(table)
+    if counts:
+        console.print(table)
     console.print(
         f"{100 * facts['density']:.2f} % of all cells are ones; a user has {np.median(per_user):g} items "
         f"and an item {np.median(per_item):g} users (medians)."

@@ -18,7 +18,7 @@ def demo(
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
     from recfusion.cli.compare import run_comparison
     from recfusion.cli.output import note, out, print_protocol, print_results
-    from recfusion.core.files import check_writable, write_json
+    from recfusion.core.files import check_writable_file, write_json
     from recfusion.data.load import load
     from recfusion.data.settings import SplitPlan
     from recfusion.evaluation.metrics import DEFAULT_METRICS
@@ -27,7 +27,7 @@ def demo(
     from recfusion.experiments.train import train
     from recfusion.report.page import write_page
 
-    check_writable(folder / "report.html")
+    check_writable_file(folder / "report.html")
     data = load()
     runs = run_comparison(data, {name: {} for name in _MODELS}, range(splits), SplitPlan(), DEFAULT_METRICS)
     document = result_document(runs) | {"command": "recfusion demo"}

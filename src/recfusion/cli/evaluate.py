@@ -20,7 +20,7 @@ def evaluate(
     from recfusion.models.bundle import Bundle
 
     bundle = Bundle.load(folder)
-    source = None if data is None else bundle.protocol.source.model_copy(update={"data": data})
+    source = None if data is None else bundle.protocol.source.moved_to(data)
     with working(f"Evaluating {bundle.name} on the test users of split {bundle.protocol.split_id(bundle.seed)}"):
         metrics = evaluate_bundle(bundle, source)
     if as_json:

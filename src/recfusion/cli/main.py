@@ -56,7 +56,8 @@ def main() -> None:
     except InputError as error:
         code = _fail(str(error))
     except typer.TyperException as error:
-        code = _fail(" ".join(str(getattr(error, "format_message", error.__str__)()).split()))
+        message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
+        code = _fail(message) if message else BAD_INPUT  # without a message it has printed the help
     except MemoryError:
         code = _fail("There is not enough memory for this: use fewer items or users, or a larger machine.")
     except OSError as error:
@@ -67,8 +68,9 @@ def main() -> None:
         else:
             code = _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.")
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("Stopped. Nothing half-written was left behind.", err=True)
         code = INTERRUPTED
+    if code == INTERRUPTED:
+        typer.echo("Stopped. Nothing half-written was left behind.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 

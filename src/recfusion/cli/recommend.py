@@ -1,16 +1,17 @@
 """`recfusion recommend`: lists for one history, or for a file of users."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recfusion.cli.options import JsonOption
-from recfusion.data.settings import Source
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from recfusion.data.raw import RawData
     from recfusion.models.bundle import Bundle
     from recfusion.models.recommend import Histories
 
@@ -29,6 +30,9 @@ def recommend(
     item: Annotated[str | None, typer.Option(help="With --users: column of the item ids.")] = None,
     rating: Annotated[str | None, typer.Option(help="With --users: column of the ratings.")] = None,
     separator: Annotated[str | None, typer.Option(help="With --users: separator of a text file.")] = None,
+    max_bad_share: Annotated[
+        float, typer.Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
+    ] = 0.05,
     as_json: JsonOption = False,
 ) -> None:
     """Recommend items to users, who need not have been seen in training.
@@ -41,13 +45,27 @@ def recommend(
 
     if (history is None) == (users is None):
         raise InputError("Expected either --history ID,ID,... or --users FILE with --out FILE.")
-    if users is not None and file is None:
-        raise InputError("Expected --out FILE (csv, parquet or jsonl) with --users.")
+    if (users is None) != (file is None):
+        raise InputError("Expected --users FILE and --out FILE (csv, parquet or jsonl) together.")
     if users is None or file is None:
         _for_history(Bundle.load(folder), history or "", k, as_json=as_json)
-    else:
-        columns = Source(data=str(users), user=user, item=item, rating=rating, separator=separator)
-        _for_file(Bundle.load(folder), columns, file, k)
+        return
+
+    def read() -> "RawData":
+        from recfusion.data.readers import read_table
+
+        return read_table(
+            users,
+            user=user,
+            item=item,
+            rating=rating,
+            time="none",
+            separator=separator,
+            max_bad_share=max_bad_share,
+            lone_users=True,
+        )
+
+    _for_file(Bundle.load(folder), read, file, k)
 
 
 def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> None:
@@ -76,15 +94,17 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
     out().print(table)
 
 
-def _for_file(bundle: "Bundle", users: Source, file: Path, k: int) -> None:
+def _for_file(bundle: "Bundle", read: Callable[[], "RawData"], file: Path, k: int) -> None:
     from recfusion.cli.output import note, progress, working
-    from recfusion.data.load import read
     from recfusion.data.writers import table_writer
     from recfusion.models.recommend import read_histories, recommend_batches
 
     with table_writer(file) as write:
-        with working(f"Reading {users.data}"):
-            known = read_histories(bundle, _liked(read(users).rows, bundle.protocol.preparation.min_rating))
+        with working("Reading the users"):
+            raw = read()
+            known = read_histories(bundle, _liked(raw.rows, bundle.protocol.preparation.min_rating))
+        if bad := raw.report.missing + raw.report.unparsable:
+            note(f"{bad:,} of {raw.report.rows:,} rows lack a value or cannot be parsed and were left out")
         _report(known)
         with progress("Recommending", len(known.users)) as advance:
             for found in recommend_batches(bundle, known, k):

@@ -15,8 +15,7 @@ from recfusion.core.errors import InputError
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it into place when the block ends well, remove it otherwise."""
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"Expected a file name to write to, got the folder '{path}': name a file in it.")
+    check_writable_file(path)
     folder = _temporary_folder(path)
     try:
         beside = folder / path.name
@@ -69,6 +68,13 @@ def check_writable(path: Path) -> None:
         raise InputError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
 
 
+def check_writable_file(path: Path) -> None:
+    """Raise unless a file can be written at `path`; makes nothing."""
+    if Path(path).is_dir():
+        raise InputError(f"Expected a file name to write to, got the folder '{path}': name a file in it.")
+    check_writable(path)
+
+
 def write_json(path: Path, document: object) -> None:
     """Write `document` as indented JSON, atomically."""
     with replacing(path) as beside:
@@ -80,9 +86,9 @@ def read_json(path: Path) -> object:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from None
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}; make it again.") from None
     except ValueError as error:
-        raise InputError(f"Expected JSON in '{path}', got something else ({error}).") from None
+        raise InputError(f"Expected JSON in '{path}', got something else ({error}): make it again.") from None
 
 
 def _temporary_folder(path: Path) -> Path:

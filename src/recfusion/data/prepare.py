@@ -1,7 +1,7 @@
 """From raw rows to a binary matrix, by reported steps: duplicates, rating threshold, rare users, rare items."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, Step
-from recfusion.data.raw import RawData
+from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
@@ -75,12 +75,12 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         matrix=binary_csr(indptr, item_column, len(item_kept)),
         users=user_ids[user_kept].alias("user"),
         items=items,
-        item_table=_item_table(items, raw.items),
+        item_table=(described := _item_table(items, raw.items)),
         times=rows.time,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
-        report=raw.report,
+        report=_with_described(raw, described),
         licence=raw.licence,
         citation=raw.citation,
     )
@@ -172,6 +172,18 @@ def _compact(codes: Codes, n_codes: int) -> tuple[IntArray, Codes]:
 
 def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
+
+
+def _with_described(raw: RawData, table: pl.DataFrame) -> ReadReport:
+    """Return the reader's report with how many items the item file describes, where one was given."""
+    if raw.items is None:
+        return raw.report
+    known = len(
+        table.join(raw.items.select(pl.col("item").cast(table["item"].dtype, strict=False)), on="item", how="semi")
+    )
+    if known == len(table):
+        return raw.report
+    return replace(raw.report, notes=(*raw.report.notes, f"the item file describes {known:,} of {len(table):,} items"))
 
 
 def _item_table(items: pl.Series, described: pl.DataFrame | None) -> pl.DataFrame:

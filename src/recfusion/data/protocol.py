@@ -36,12 +36,6 @@ class Protocol(BaseModel):
     @classmethod
     def of(cls, data: Interactions, plan: SplitPlan, metrics: tuple[str, ...]) -> "Protocol":
         """Return the card of prepared data; its hash covers data, preparation, ratios and metrics."""
-        covered = {
-            "data": data.fingerprint,
-            "preparation": data.preparation.model_dump(mode="json"),
-            "split": plan.model_dump(mode="json"),
-            "metrics": sorted(metrics),
-        }
         return cls(
             source=data.source,
             preparation=data.preparation,
@@ -56,18 +50,24 @@ class Protocol(BaseModel):
             steps=data.steps,
             licence=data.licence,
             citation=data.citation,
-            hash=hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest(),
+            hash=_digest(data.fingerprint, data.preparation, plan, metrics),
         )
 
     @classmethod
     def parse(cls, document: object, where: str) -> "Protocol":
         """Return the card that `document` (from JSON) holds."""
         try:
-            return cls.model_validate(document)
+            card = cls.model_validate(document)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise InputError(f"Expected a protocol card in '{where}': {place or 'document'}: {first['msg']}.") from None
+        if card.hash != _digest(card.fingerprint, card.preparation, card.plan, card.metrics):
+            raise InputError(
+                f"The protocol card in '{where}' does not fit its hash {card.hash}: it was changed by hand; "
+                "make the result again."
+            )
+        return card
 
     def document(self) -> dict[str, Any]:
         """Return the card as plain JSON data."""
@@ -119,6 +119,16 @@ def split_counts(split: Split) -> dict[str, dict[str, int]]:
         }
         for part, matrix in parts.items()
     }
+
+
+def _digest(fingerprint: str, preparation: Preparation, plan: SplitPlan, metrics: tuple[str, ...]) -> str:
+    covered = {
+        "data": fingerprint,
+        "preparation": preparation.model_dump(mode="json"),
+        "split": plan.model_dump(mode="json"),
+        "metrics": sorted(metrics),
+    }
+    return hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
 def _generalization(plan: SplitPlan) -> str:

@@ -13,7 +13,7 @@ class ReadReport:
 
     rows: int
     columns: dict[str, str] = field(default_factory=dict)  # role (user, item, rating, time) -> column in the file
-    missing: int = 0  # rows without a user, an item or (where the file has them) a rating
+    missing: int = 0  # rows without a user, an item or (where the file has them) a rating or a time
     unparsable: int = 0  # rows whose rating or time is no number or date, or with too many or too few fields
     notes: tuple[str, ...] = ()  # what else a reader of the protocol card should know
 

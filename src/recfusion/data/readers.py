@@ -48,11 +48,13 @@ def read_table(
     time: str | None = None,
     separator: str | None = None,
     max_bad_share: float = 0.05,
+    lone_users: bool = False,
 ) -> RawData:
     """Return the interactions of a file; columns that are not named are guessed, and the report says which.
 
     Rows that lack a value, and rows that cannot be parsed, are counted and left out; more of them than
-    `max_bad_share` is an error. A rating or time named "none" is not read.
+    `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a row may name a user and
+    no item: somebody without a history.
     """
     path = Path(path)
     asked = {"user": user, "item": item, "rating": rating, "time": time}
@@ -63,7 +65,7 @@ def read_table(
     frame = table.frame.select(*(pl.col(name).alias(role) for role, name in chosen.items()), _EXTRA)
     try:
         _check_kinds(frame, chosen, path)
-        parsed = _parse(frame, decimal_comma=table.decimal_comma)
+        parsed = _parse(frame, decimal_comma=table.decimal_comma, lone_users=lone_users)
         facts = parsed.select(**_facts(parsed)).collect(engine="streaming").row(0, named=True)
         _check_share(parsed, facts, chosen, path, max_bad_share)
         rows = parsed.filter("good").select(**{role: _final(role, facts) for role in chosen})
@@ -160,7 +162,7 @@ def _check_kinds(frame: pl.LazyFrame, chosen: Mapping[str, str], path: Path) -> 
             )
 
 
-def _parse(frame: pl.LazyFrame, *, decimal_comma: bool) -> pl.LazyFrame:
+def _parse(frame: pl.LazyFrame, *, decimal_comma: bool, lone_users: bool) -> pl.LazyFrame:
     """Add what each role's column gives and its value as typed, and the flags blank, missing, unparsable and good.
 
     The stages are separate so that no text is parsed twice.
@@ -181,7 +183,8 @@ def _parse(frame: pl.LazyFrame, *, decimal_comma: bool) -> pl.LazyFrame:
     none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in kinds)
     good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in kinds) & pl.col(_EXTRA).is_null()
     blank = none_given & pl.col(_EXTRA).is_null()
-    flagged = typed.with_columns(blank=blank, missing=~all_given & ~blank, good=good)
+    lone = pl.lit(lone_users) & pl.col("user value").is_not_null() & pl.col("item given").is_null()
+    flagged = typed.with_columns(blank=blank, missing=~all_given & ~blank & ~lone, good=good | lone)
     return flagged.with_columns(unparsable=~pl.any_horizontal("good", "missing", "blank"))
 
 

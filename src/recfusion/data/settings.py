@@ -14,11 +14,15 @@ class Source(BaseModel):
     data: str = Field("ml-latest-small", description="a name of the catalog, or a CSV, TSV, Parquet or JSON lines file")
     user: str | None = Field(None, description="column of the user ids; guessed where not given")
     item: str | None = Field(None, description="column of the item ids; guessed where not given")
-    rating: str | None = Field(None, description="column of the ratings; guessed where not given")
-    time: str | None = Field(None, description="column of the times; guessed where not given")
+    rating: str | None = Field(None, description="column of the ratings; guessed where not given; none: leave them out")
+    time: str | None = Field(None, description="column of the times; guessed where not given; none: leave them out")
     separator: str | None = Field(None, description="separator of a text file; guessed where not given")
     items: str | None = Field(None, description="a second file with titles, genres and other columns of the items")
     max_bad_share: float = Field(0.05, ge=0, le=1, description="largest share of unusable rows that is accepted")
+
+    def moved_to(self, data: str) -> "Source":
+        """Return the source of the same data elsewhere: a file keeps its columns, a catalog name has none to keep."""
+        return self.model_copy(update={"data": data}) if Path(data).exists() else Source(data=data)
 
     def absolute(self) -> "Source":
         """Return the same file with absolute paths, so that it can be read from any folder."""
@@ -29,7 +33,7 @@ class Source(BaseModel):
 class Preparation(BaseModel):
     """The choices of a preparation; the defaults are the paper's."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     min_rating: float | Literal["auto"] | None = Field(
         "auto", description="keep ratings at or above this; auto is 4 for star ratings, none elsewhere"

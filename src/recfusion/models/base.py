@@ -3,15 +3,20 @@
 import dataclasses
 import typing
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
+from recfusion.training.epoch import Checkpoint, Epoch
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,35 @@ class Recommender(ABC):
         A user's scores depend on that user's history alone. The caller masks seen items and may overwrite the array.
         """
 
+    def epochs(
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Epoch]:
+        """Fit epoch by epoch, for callers that show progress or keep a checkpoint; a closed form has no epochs."""
+        self.fit(train, valid, rng=rng)
+        return iter(())
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the learned arrays by name, as they are saved; a sparse matrix becomes its parts."""
+        state: dict[str, NDArray[Any]] = {}
+        for name in learned_names(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, csr_array):
+                shape = np.asarray(value.shape, np.int64)
+                parts = {"data": value.data, "indices": value.indices, "indptr": value.indptr, "shape": shape}
+                state |= {f"{name}.{part}": array for part, array in parts.items()}
+            else:
+                state[name] = value
+        return {name: np.ascontiguousarray(array) for name, array in state.items()}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
+        """Take over the learned arrays of a saved model for `n_items` items."""
+        for name in learned_names(type(self)):
+            if f"{name}.indptr" in state:
+                data, indices, indptr = (state[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
+                setattr(self, name, csr_array((data, indices, indptr), shape=tuple(state[f"{name}.shape"])))
+            else:
+                setattr(self, name, state[name])
+
     def __post_init__(self) -> None:
         for name, declared in settings_of(type(self)).items():
             value = getattr(self, name)
@@ -88,7 +122,7 @@ def learned_names(model: type[Recommender]) -> list[str]:
     return [f.name for f in dataclasses.fields(model) if "learned" in f.metadata]
 
 
-def build(model: type[Recommender], name: str, values: typing.Mapping[str, Any]) -> Recommender:
+def build(model: type[Recommender], name: str, values: Mapping[str, Any]) -> Recommender:
     """Return a model with settings from text or JSON: each is parsed by its field's type."""
     declared = settings_of(model)
     kinds = typing.get_type_hints(model)
@@ -97,7 +131,7 @@ def build(model: type[Recommender], name: str, values: typing.Mapping[str, Any])
         if key not in declared:
             raise choices(f"setting of {name}", key, declared or ["(it has none)"])
         try:
-            adapter: TypeAdapter[Any] = TypeAdapter(kinds[key], config=ConfigDict(strict=False))
+            adapter: TypeAdapter[Any] = TypeAdapter(kinds[key], config=ConfigDict(allow_inf_nan=False))
             parsed[key] = adapter.validate_python(value)
         except ValidationError as error:
             expected = error.errors()[0]["msg"].lower()

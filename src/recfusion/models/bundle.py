@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
@@ -16,12 +17,13 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, replacing, replacing_folder, write_json
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
-from recfusion.models.base import Recommender, learned_names, setting_values
+from recfusion.models.base import Recommender, setting_values
 from recfusion.models.card import model_card
 from recfusion.models.registry import make_model
 
 FORMAT = 1
 CONFIG = "config.json"  # marks a folder as ours
+LIST_COLUMNS = ("user", "rank", "score", "basis")  # of a recommended list, beside the items' own
 COUNT = "train_count"  # column of the item table: users who have the item in training
 
 
@@ -53,14 +55,15 @@ class Bundle:
         metrics: dict[str, Any] | None = None,
     ) -> "Bundle":
         """Return the bundle of a model just fitted on `train`."""
-        items = data.item_table.drop(COUNT, strict=False).with_columns(pl.Series(COUNT, column_counts(train)))
+        taken = {name: f"item_{name}" for name in (*LIST_COLUMNS, COUNT)}  # names that lists have of their own
+        items = data.item_table.rename(taken, strict=False).with_columns(pl.Series(COUNT, column_counts(train)))
         return cls(name, model, items, protocol, seed, all_users, fit_seconds, metrics or {})
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder; an older model folder of that name is replaced in one step."""
         path = Path(path)
         with replacing_folder(path, CONFIG) as folder:
-            save_file(_state(self.model), folder / "model.safetensors")
+            save_file(self.model.state(), folder / "model.safetensors")
             self.items.write_parquet(folder / "items.parquet")
             write_json(folder / "protocol.json", self.protocol.document())
             write_json(folder / "metrics.json", self.metrics)
@@ -74,23 +77,23 @@ class Bundle:
         path = Path(path)
         if not (path / CONFIG).is_file():
             raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
-        config = _checked_config(read_json(path / CONFIG), path)
-        model = make_model(config["model"], config["settings"])
+        config = _read_config(path)
+        model = make_model(config.model, config.settings)
         try:
-            _restore(model, load_file(path / "model.safetensors"))
             items = pl.read_parquet(path / "items.parquet")
+            model.load_state(load_file(path / "model.safetensors"), len(items))
         except (OSError, SafetensorError, pl.exceptions.PolarsError, KeyError, ValueError) as error:
             raise InputError(
                 f"The model folder '{path}' is damaged ({_brief(error)}): train the model again."
             ) from None
         bundle = cls(
-            name=config["model"],
+            name=config.model,
             model=model,
             items=items,
             protocol=Protocol.parse(read_json(path / "protocol.json"), str(path / "protocol.json")),
-            seed=config["seed"],
-            all_users=config["all_users"],
-            fit_seconds=config["fit_seconds"],
+            seed=config.seed,
+            all_users=config.all_users,
+            fit_seconds=config.fit_seconds,
             metrics=_dictionary(read_json(path / "metrics.json"), path / "metrics.json"),
         )
         bundle._check_shapes(path)
@@ -118,7 +121,8 @@ class Bundle:
         n_items = len(self.items)
         try:
             scores = self.model.score(csr_array((1, n_items), dtype=np.float32))
-            fits = scores.shape == (1, n_items) and {"item", COUNT} <= set(self.items.columns)
+            counted = self.items.schema.get(COUNT, pl.String).is_integer()
+            fits = scores.shape == (1, n_items) and counted and "item" in self.items.columns
         except (ValueError, IndexError, AttributeError):
             fits = False
         if not fits:
@@ -128,43 +132,31 @@ class Bundle:
             )
 
 
-def _state(model: Recommender) -> dict[str, Any]:
-    """Return the learned arrays by name; a sparse matrix becomes its parts."""
-    state: dict[str, Any] = {}
-    for name in learned_names(type(model)):
-        value = getattr(model, name)
-        if isinstance(value, csr_array):
-            shape = np.asarray(value.shape, np.int64)
-            parts = {"data": value.data, "indices": value.indices, "indptr": value.indptr, "shape": shape}
-            state |= {f"{name}.{part}": np.ascontiguousarray(array) for part, array in parts.items()}
-        else:
-            state[name] = np.ascontiguousarray(value)
-    return state
+class _Config(BaseModel):
+    """What config.json must hold."""
+
+    format: StrictInt
+    model: StrictStr
+    settings: dict[str, Any]
+    seed: StrictInt = Field(ge=0)
+    all_users: StrictBool
+    fit_seconds: float
 
 
-def _restore(model: Recommender, state: dict[str, Any]) -> None:
-    for name in learned_names(type(model)):
-        if f"{name}.indptr" in state:
-            data, indices, indptr = (state[f"{name}.{part}"] for part in ("data", "indices", "indptr"))
-            setattr(model, name, csr_array((data, indices, indptr), shape=tuple(state[f"{name}.shape"])))
-        else:
-            setattr(model, name, state[name])
-
-
-def _checked_config(config: object, path: Path) -> dict[str, Any]:
-    kinds = {"format": int, "model": str, "settings": dict, "seed": int, "all_users": bool, "fit_seconds": (int, float)}
-    document = _dictionary(config, path / CONFIG)
-    for key, kind in kinds.items():
-        if not isinstance(document.get(key), kind):  # type: ignore[arg-type]
-            raise InputError(
-                f"Expected '{key}' in '{path / CONFIG}', got {document.get(key)!r}: train the model again."
-            )
-    if document["format"] != FORMAT:
+def _read_config(path: Path) -> _Config:
+    document = _dictionary(read_json(path / CONFIG), path / CONFIG)
+    try:
+        config = _Config.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"Expected '{first['loc'][0]}' in '{path / CONFIG}': {first['msg'].lower()}"
+        raise InputError(f"{problem}; train the model again.") from None
+    if config.format != FORMAT:
         raise InputError(
-            f"The model folder '{path}' has format {document['format']}, this recfusion reads format {FORMAT}: "
+            f"The model folder '{path}' has format {config.format}, this recfusion reads format {FORMAT}: "
             "train the model again, or install the version that wrote it."
         )
-    return document
+    return config
 
 
 def _dictionary(value: object, path: Path) -> dict[str, Any]:

@@ -1,0 +1,153 @@
+"""Binomial diffusion beyond recommendation: the 8x8 digits of scikit-learn as zeros and ones.
+
+Trains a small network in about a minute on one core, prints the bound of held-out digits in bits per pixel, and draws
+new digits, and digits of which only the top half was known. Needs scikit-learn and matplotlib:
+
+    python examples/binary_digits.py --out digits.png
+"""
+# ruff: noqa: T201  (an example talks to its reader)
+
+import argparse
+import math
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+from recfusion.diffusion.binomial import Binomial
+from recfusion.diffusion.bound import Bound, elbo
+from recfusion.diffusion.process import Denoiser
+from recfusion.diffusion.sampling import ancestral_steps, inpaint
+from recfusion.diffusion.schedule import cosine
+
+SIDE, PIXELS, STEPS = 8, 64, 50
+
+
+class Network(nn.Module):
+    """Logits of x^0 from x^t: residual layers that each see the time step."""
+
+    def __init__(self, width: int = 512, depth: int = 3, dropout: float = 0.2) -> None:
+        super().__init__()
+        self.first = nn.Linear(PIXELS, width)
+        self.time = nn.Sequential(nn.Linear(width, width), nn.SiLU())
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.SiLU(), nn.Dropout(dropout))
+            for _ in range(depth)
+        )
+        self.last = nn.Linear(width, PIXELS)
+
+    def forward(self, xt: Tensor, t: Tensor) -> Tensor:
+        """(batch, 64), (batch,) -> (batch, 64)."""
+        h = self.first(2 * xt - 1)
+        z = self.time(sinusoids(t, h.shape[1]))
+        for block in self.blocks:
+            h = h + block(h + z)
+        logits: Tensor = self.last(h)
+        return logits
+
+
+def sinusoids(t: Tensor, width: int) -> Tensor:
+    """The sines and cosines of t at geometric frequencies, (batch, width)."""
+    frequency = torch.exp(-math.log(1000) * torch.arange(width // 2) / (width // 2))
+    angle = t[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=1)
+
+
+def load(rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return training and held-out digits (4 : 1) as zeros and ones, (digits, 64)."""
+    grey = torch.tensor(load_digits().data)
+    x = (grey >= 8).float()[torch.randperm(len(grey), generator=rng)]
+    n_train = len(x) * 4 // 5
+    return x[:n_train], x[n_train:]
+
+
+def train(process: Binomial, network: Network, x: Tensor, epochs: int, rng: torch.Generator, batch: int = 128) -> None:
+    """Minimise the bound at one random step for each digit."""
+    optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-2)
+    slower = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    network.train()
+    for epoch in range(1, epochs + 1):
+        total = 0.0
+        for x0 in x[torch.randperm(len(x), generator=rng)].split(batch):
+            loss = elbo(process, network, x0, rng, t=1).total.mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            total += loss.item() * len(x0)
+        slower.step()
+        if epoch % max(1, epochs // 10) == 0:
+            print(f"epoch {epoch:4d}  bound {total / len(x) / PIXELS / math.log(2):.3f} bits per pixel")
+
+
+@torch.no_grad()
+def measure(process: Binomial, network: Denoiser, x: Tensor, rng: torch.Generator, repeats: int = 5) -> Bound:
+    """Return the bound of each digit with all its steps, averaged over several draws of the noise."""
+    bounds = [elbo(process, network, x, rng) for _ in range(repeats)]
+    return Bound(*(torch.stack([getattr(b, part) for b in bounds]).mean(0) for part in ("L_T", "L_steps", "L_0")))
+
+
+def draw(process: Binomial, network: Denoiser, held_out: Tensor, rng: torch.Generator, path: Path) -> None:
+    """Draw held-out digits, samples, the way of some samples, and completions of known top halves."""
+    samples = list(ancestral_steps(process, network, (48, PIXELS), rng))
+    digits = held_out[:12]
+    mask = torch.zeros(SIDE, SIDE, dtype=torch.bool)
+    mask[: SIDE // 2] = True
+    mask = mask.flatten().expand_as(digits)
+    half = torch.where(mask, digits, 0.5)
+    completed = [inpaint(process, network, digits, mask, rng, repeats=5) for _ in range(3)]
+    way = torch.stack([step.mean[0] for step in samples if step.t in range(0, STEPS + 1, 5)])
+
+    panels = [
+        ("held-out digits", held_out[12:36]),
+        ("samples", samples[-1].x),
+        ("one sample on its way from t = 50 to t = 0 (means of the reverse steps)", way),
+        ("held-out digits, their known top halves, and three completions", torch.cat([digits, half, *completed])),
+    ]
+    heights = [math.ceil(len(images) / 12) for _, images in panels]
+    figure, axes = plt.subplots(len(panels), figsize=(8, sum(heights) * 0.72 + 1.2), height_ratios=heights)
+    for axis, (title, images) in zip(axes, panels, strict=True):
+        axis.imshow(mosaic(images), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+        axis.set_title(title, fontsize=9)
+        axis.axis("off")
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+
+
+def mosaic(images: Tensor, columns: int = 12) -> Tensor:
+    """Lay out images (n, 64) in rows with a grey line between them."""
+    rows = math.ceil(len(images) / columns)
+    padded = torch.cat([images, torch.zeros(rows * columns - len(images), PIXELS)])
+    framed = nn.functional.pad(padded.reshape(-1, SIDE, SIDE), (1, 1, 1, 1), value=0.15)  # (n, 10, 10)
+    return framed.reshape(rows, columns, SIDE + 2, SIDE + 2).permute(0, 2, 1, 3).reshape(rows * (SIDE + 2), -1)
+
+
+def main() -> None:
+    """Train, measure, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("binary_digits.png"), help="the picture to write")
+    parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)  # the network's first weights and its dropout
+    rng = torch.Generator().manual_seed(options.seed)
+    x_train, x_held_out = load(rng)
+    process = Binomial.paper_kernel(cosine(STEPS))
+    network = Network()
+    train(process, network, x_train, options.epochs, rng)
+    network.eval()
+    bound = measure(process, network, x_held_out, rng)
+    parts = {name: value.mean().item() / PIXELS / math.log(2) for name, value in vars(bound).items()}
+    print(f"held-out bound: {sum(parts.values()):.4f} bits per pixel", {name: round(v, 4) for name, v in parts.items()})
+    draw(process, network, x_held_out, rng, options.out)
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The variational bound -log p(x^0) <= L_T + sum_t L_{t-1} + L_0 (eq. 4), once for every process and schedule."""
+# ruff: noqa: N803, N806  (L_T and T are the paper's names)
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from recfusion.core.errors import InputError
+from recfusion.diffusion.distributions import kl
+from recfusion.diffusion.process import Denoiser, Process, per_example, same_step
+
+WhichSteps: TypeAlias = Literal["all"] | int
+Term: TypeAlias = Callable[[Process, Denoiser, Tensor, Tensor, torch.Generator | None], Tensor]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound of -log p(x^0) in nats, one value for each example in each of its three parts, (batch,)."""
+
+    L_T: Tensor
+    """KL(q(x^T | x^0) || p(x^T)): what the prior costs."""
+    L_steps: Tensor
+    """sum over t = 2..T of L_{t-1} = KL(q(x^{t-1} | x^t, x^0) || p_theta(x^{t-1} | x^t))."""
+    L_0: Tensor
+    """-log p_theta(x^0 | x^1). (The paper swaps x^0 and x^1 here and drops the sign: erratum 2.)"""
+
+    @property
+    def total(self) -> Tensor:
+        """The bound itself, (batch,)."""
+        return self.L_T + self.L_steps + self.L_0
+
+
+def elbo(
+    process: Process,
+    denoiser: Denoiser,
+    x0: Tensor,
+    rng: torch.Generator | None,
+    t: WhichSteps = "all",
+    weights: Tensor | None = None,
+) -> Bound:
+    """Estimate the bound of -log p(x^0), unbiased in either way.
+
+    t = "all": every step with one draw of x^t each, T calls of the denoiser. t = n: n steps drawn for each example
+    with probabilities proportional to `weights` (T,) (uniform by default), each term divided by its probability, n
+    calls whatever T. For a reparametrised process the gradient reaches a learned schedule too; for others see
+    `learned_elbo`.
+    """
+    return _estimate(one_draw, process, denoiser, x0, rng, t, weights)
+
+
+def learned_elbo(
+    process: Process,
+    denoiser: Denoiser,
+    x0: Tensor,
+    rng: torch.Generator | None,
+    t: WhichSteps = "all",
+    weights: Tensor | None = None,
+    draws: int = 2,
+) -> Bound:
+    """Estimate the bound so that its gradient is unbiased for a learned schedule as well as for the denoiser.
+
+    A reparametrised (Gaussian) process needs nothing more than `elbo`. The binomial one draws zeros and ones, through
+    which no gradient flows, so the missing part is estimated by the score function (REINFORCE), with the mean of the
+    other draws as baseline: for each x^0 and t, `draws` >= 2 independent x^t_k give
+
+        mean_k [ f_k + (f_k - mean_{j != k} f_j) grad log q(x^t_k | x^0) ],   f_k the bound's term at x^t_k.
+
+    It is honest because a baseline that does not depend on x^t_k has expectation zero against the score, so the mean
+    is the true gradient of the bound. A straight-through or a relaxed (Gumbel) gradient would have less variance and
+    the wrong mean. The value returned is the bound's own; the score term adds to the gradient alone.
+    """
+    if process.reparametrised:
+        return elbo(process, denoiser, x0, rng, t, weights)
+    if draws < 2:
+        raise InputError(f"Expected at least 2 draws for a leave-one-out baseline, got {draws}: choose draws >= 2.")
+
+    def with_score(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: torch.Generator | None) -> Tensor:
+        return scored_draws(process, denoiser, x0, t, rng, draws)
+
+    return _estimate(with_score, process, denoiser, x0, rng, t, weights)
+
+
+def bound_term(process: Process, denoiser: Denoiser, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
+    """L_{t-1} at a given x^t where t > 1, L_0 where t = 1; (batch,)."""
+    return _term(process, denoiser(xt, t), x0, xt, t)
+
+
+def one_draw(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: torch.Generator | None) -> Tensor:
+    """The bound's term at one x^t ~ q(x^t | x^0), (batch,)."""
+    return bound_term(process, denoiser, x0, process.q_sample(x0, t, rng), t)
+
+
+def scored_draws(
+    process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: torch.Generator | None, draws: int
+) -> Tensor:
+    """The bound's term averaged over draws of x^t, with the score-function gradient of q(x^t | x^0), (batch,)."""
+    x0 = x0.repeat_interleave(draws, dim=0)  # (batch * draws, ...)
+    t = t.repeat_interleave(draws)
+    xt = process.q_sample(x0, t, rng)
+    term = bound_term(process, denoiser, x0, xt, t).reshape(-1, draws)
+    log_q = per_example(process.q_marginal(x0, t).log_prob(xt)).reshape(-1, draws)
+    others = (term.sum(1, keepdim=True) - term) / (draws - 1)
+    gradient_only = (term - others).detach() * (log_q - log_q.detach())
+    return (term + gradient_only).mean(1)
+
+
+def draw_steps(n: int, T: int, rng: torch.Generator | None, device: torch.device) -> Tensor:
+    """Draw n steps t uniformly from 1..T."""
+    return torch.randint(1, T + 1, (n,), generator=rng, device=device)
+
+
+def _estimate(
+    term: Term,
+    process: Process,
+    denoiser: Denoiser,
+    x0: Tensor,
+    rng: torch.Generator | None,
+    t: WhichSteps,
+    weights: Tensor | None,
+) -> Bound:
+    process.check_data(x0)
+    prior = process.prior(x0.shape, x0.dtype, x0.device)
+    L_T = per_example(kl(process.q_marginal(x0, process.T), prior))
+    if t == "all":
+        L_0, *later = (term(process, denoiser, x0, same_step(s, x0), rng) for s in range(1, process.T + 1))
+        return Bound(L_T, sum(later, torch.zeros_like(L_0)), L_0)
+    if t < 1:
+        raise InputError(f"Expected t = 'all' or at least 1 step for each example, got {t}: choose t >= 1.")
+    L_steps, L_0 = torch.zeros_like(L_T), torch.zeros_like(L_T)
+    for _ in range(t):
+        steps, probability = _choose_steps(len(x0), process.T, weights, rng, x0.device)
+        value = term(process, denoiser, x0, steps, rng) / (probability.to(x0.dtype) * t)
+        L_0 = L_0 + torch.where(steps == 1, value, 0)
+        L_steps = L_steps + torch.where(steps == 1, 0, value)
+    return Bound(L_T, L_steps, L_0)
+
+
+def _term(process: Process, out: Tensor, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
+    first = t == 1
+    if bool(first.all()):
+        return -per_example(process.p_reverse(out, xt, t).log_prob(x0))
+    if not bool(first.any()):
+        return per_example(kl(process.q_posterior(x0, xt, t), process.p_reverse(out, xt, t)))
+    groups = [first.nonzero()[:, 0], (~first).nonzero()[:, 0]]
+    terms = [_term(process, out[rows], x0[rows], xt[rows], t[rows]) for rows in groups]
+    return torch.cat(terms)[torch.argsort(torch.cat(groups))]
+
+
+def _choose_steps(
+    n: int,
+    T: int,
+    weights: Tensor | None,
+    rng: torch.Generator | None,
+    device: torch.device,
+) -> tuple[Tensor, Tensor]:
+    """Return steps (n,) and the probability with which each was drawn, (n,)."""
+    if weights is None:
+        return draw_steps(n, T, rng, device), torch.full((n,), 1 / T, device=device)
+    if weights.shape != (T,) or not bool((weights > 0).all()):
+        raise InputError(
+            f"Expected T = {T} positive weights, got shape {tuple(weights.shape)}: give one for each step."
+        )
+    probability = (weights / weights.sum()).to(device)
+    index = torch.multinomial(probability, n, replacement=True, generator=rng)
+    return index + 1, probability[index]

@@ -1,0 +1,120 @@
+"""The Gaussian process: x^t = sqrt(alpha_bar_t) x^0 + sqrt(1 - alpha_bar_t) noise, with fixed or predicted variance."""
+# ruff: noqa: N802  (T is the paper's name for the number of steps)
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from recfusion.core.errors import InputError, choices
+from recfusion.diffusion.distributions import Normal
+from recfusion.diffusion.process import beside
+from recfusion.diffusion.schedule import NoiseSchedule, Steps
+
+Variance = Literal["posterior", "beta", "predicted"]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian diffusion (Ho et al., 2020) whose denoiser predicts x^0.
+
+    `variance` of the reverse step: "posterior" and "beta" are the two fixed choices of that paper; "predicted" reads
+    a second half of the denoiser's last axis, see `p_reverse`.
+    """
+
+    schedule: NoiseSchedule
+    variance: Variance = "posterior"
+    reparametrised = True
+
+    def __post_init__(self) -> None:
+        if self.variance not in get_args(Variance):
+            raise choices("variance", self.variance, get_args(Variance))
+
+    @property
+    def T(self) -> int:
+        return self.schedule.T
+
+    def check_data(self, x0: Tensor) -> None:
+        """Raise unless x^0 can be diffused: floating-point numbers, one row for each example."""
+        if not x0.is_floating_point() or x0.ndim < 2:
+            raise InputError(f"Expected floats (batch, ...), got {x0.dtype} {tuple(x0.shape)}: convert with x.float().")
+
+    def q_sample(self, x0: Tensor, t: Steps, rng: torch.Generator | None) -> Tensor:
+        """Sample q(x^t | x^0), differentiable in the schedule."""
+        return self.q_marginal(x0, t).draw(rng)
+
+    def q_marginal(self, x0: Tensor, t: Steps) -> Normal:
+        """q(x^t | x^0) = N(sqrt(alpha_bar_t) x^0, 1 - alpha_bar_t)."""
+        alpha_bar = self.schedule.alpha_bar(t)
+        return _normal(beside(alpha_bar.sqrt(), x0) * x0, 1 - alpha_bar)
+
+    def q_step(self, x_prev: Tensor, t: Steps) -> Normal:
+        """q(x^t | x^{t-1}) = N(sqrt(1 - beta_t) x^{t-1}, beta_t)."""
+        beta = self.schedule.beta(t)
+        return _normal(beside((1 - beta).sqrt(), x_prev) * x_prev, beta)
+
+    def q_posterior(self, x0: Tensor, xt: Tensor, t: Steps) -> Normal:
+        """q(x^{t-1} | x^t, x^0), eqs. 6 and 7 of Ho et al.; at t = 1 it is a point mass at x^0."""
+        return _normal(self._posterior_mean(x0, xt, t), self._posterior_variance(t))
+
+    def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> Normal:
+        """p_theta(x^{t-1} | x^t): the posterior's mean at xhat^0 = out, with the chosen variance.
+
+        "predicted": out is (batch, ..., 2 D), xhat^0 and then v, and log variance = f log beta + (1 - f) log posterior
+        variance, f = (v + 1)/2 (Nichol and Dhariwal, 2021, eq. 15). Preferred to a plain log-variance because the
+        right values span orders of magnitude over t, while a v near 0 is close to right at every step.
+        """
+        x0_hat, v = self._split(out)
+        mean = self._posterior_mean(x0_hat, xt, t)
+        if self.variance == "beta":
+            return _normal(mean, self.schedule.beta(t))
+        lower = self._positive_posterior_variance(t)
+        if v is None:
+            return _normal(mean, lower)
+        share = (v + 1) / 2
+        log_variance = share * beside(self.schedule.beta(t).log(), v) + (1 - share) * beside(lower.log(), v)
+        return Normal(mean, torch.exp(log_variance / 2))
+
+    def prior(
+        self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | None = None
+    ) -> Normal:
+        """p(x^T) = N(0, 1)."""
+        zeros = torch.zeros(tuple(shape), dtype=dtype, device=device)
+        return Normal(zeros, torch.ones_like(zeros))
+
+    def x0_error(self, out: Tensor, x0: Tensor) -> Tensor:
+        """(xhat^0 - x^0)^2 for each entry."""
+        return (self._split(out)[0] - x0) ** 2
+
+    def _split(self, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        if self.variance != "predicted":
+            return out, None
+        x0_hat, v = out.chunk(2, dim=-1)
+        return x0_hat, v
+
+    def _posterior_mean(self, x0: Tensor, xt: Tensor, t: Steps) -> Tensor:
+        before, now, beta = self.schedule.alpha_bar(_previous(t)), self.schedule.alpha_bar(t), self.schedule.beta(t)
+        of_x0 = before.sqrt() * beta / (1 - now)
+        of_xt = (1 - beta).sqrt() * (1 - before) / (1 - now)
+        return beside(of_x0, x0) * x0 + beside(of_xt, xt) * xt
+
+    def _posterior_variance(self, t: Steps) -> Tensor:
+        before, now = self.schedule.alpha_bar(_previous(t)), self.schedule.alpha_bar(t)
+        return self.schedule.beta(t) * (1 - before) / (1 - now)
+
+    def _positive_posterior_variance(self, t: Steps) -> Tensor:
+        # At t = 1 the posterior has no variance, and a reverse step without any would make L_0 infinite: as in
+        # improved-diffusion, step 1 borrows that of step 2.
+        if self.T == 1:
+            return self.schedule.beta(t)
+        return self._posterior_variance(max(t, 2) if isinstance(t, int) else t.clamp(min=2))
+
+
+def _previous(t: Steps) -> Steps:
+    return t - 1
+
+
+def _normal(mean: Tensor, variance: Tensor) -> Normal:
+    return Normal(mean, beside(variance.sqrt(), mean).expand_as(mean))

@@ -1,0 +1,57 @@
+"""The three-layer network of the paper, with every choice that its variants make."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from recfusion.nets.time import time_embedding
+
+TimeWay = Literal["none", "input", "output"]
+Head = Literal["tanh", "linear"]
+
+
+class MLP(nn.Module):
+    """f: R^D -> R^(n_heads * D): D -> width, PReLU, depth times (width -> width, PReLU), width -> D.
+
+    In the paper every hidden layer is one shared module, whatever the depth (`shared`). Time enters as f(x + Z_t)
+    ("input") or f(x) + Z_t ("output"). The first D outputs go through tanh or stay as they are (logits); a second
+    head, for log-variances, always stays as it is.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        width: int = 200,
+        depth: int = 1,
+        shared: bool = True,
+        time: TimeWay = "none",
+        head: Head = "tanh",
+        n_heads: int = 1,
+    ) -> None:
+        super().__init__()
+        self.n_features, self.time, self.head = n_features, time, head
+        self.inner = nn.Linear(n_features, width)
+        self.inner_activation = nn.PReLU()
+        layers = [nn.Sequential(nn.Linear(width, width), nn.PReLU()) for _ in range(1 if shared else depth)]
+        self.hidden = nn.ModuleList(layers)
+        self.repeats = depth if shared else 1
+        self.outer = nn.Linear(width, n_heads * n_features)
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return f(x, t) for x (batch, D) and t (batch,)."""
+        z = time_embedding(t, self.n_features) if self.time != "none" else None
+        if z is not None and self.time == "input":
+            x = x + z
+        h = self.inner_activation(self.inner(x))
+        for layer in self.hidden:
+            for _ in range(self.repeats):
+                h = layer(h)
+        out: Tensor = self.outer(h)  # (batch, heads * D)
+        mean, rest = out[:, : self.n_features], out[:, self.n_features :]
+        if z is not None and self.time == "output":
+            mean = mean + z
+        if self.head == "tanh":
+            mean = torch.tanh(mean)
+        return torch.cat([mean, rest], dim=1) if rest.shape[1] else mean

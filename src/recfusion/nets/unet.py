@@ -1,0 +1,95 @@
+"""The U-Net of DDPM (Ho et al., 2020), simplified, for vectors and for matrices with one channel."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate, pad, scaled_dot_product_attention
+
+from recfusion.core.errors import InputError
+from recfusion.nets.time import time_embedding
+
+_TIME_WIDTH = 64
+
+
+class UNet(nn.Module):
+    """f(x, t) for x (batch, length) with dims = 1, or (batch, height, width) with dims = 2; same shape out.
+
+    Each level halves every axis and doubles the channels; the lowest has self-attention. Sizes that cannot be halved
+    that often are padded with zeros inside, and the padding is cut off again.
+    """
+
+    def __init__(self, dims: int, *, channels: int = 8, levels: int = 3) -> None:
+        super().__init__()
+        if dims not in (1, 2):
+            raise InputError(f"Expected a U-Net for 1 or 2 dimensions, got {dims}.")
+        conv = nn.Conv1d if dims == 1 else nn.Conv2d
+        sizes = [channels * 2**level for level in range(levels)]
+        self.dims, self.levels = dims, levels
+        self.time = nn.Sequential(nn.Linear(_TIME_WIDTH, _TIME_WIDTH), nn.SiLU())
+        self.enter = conv(1, channels, 3, padding=1)
+        self.down = nn.ModuleList(ResidualBlock(conv, a, a) for a in sizes[:-1])
+        self.shrink = nn.ModuleList(conv(a, b, 3, stride=2, padding=1) for a, b in pairwise(sizes))
+        self.middle = nn.ModuleList([ResidualBlock(conv, sizes[-1], sizes[-1]) for _ in range(2)])
+        self.attention = Attention(sizes[-1])
+        self.grow = nn.ModuleList(conv(b, a, 3, padding=1) for a, b in pairwise(sizes))
+        self.up = nn.ModuleList(ResidualBlock(conv, 2 * a, a) for a in sizes[:-1])
+        self.leave = nn.Sequential(nn.GroupNorm(1, channels), nn.SiLU(), conv(channels, 1, 3, padding=1))
+
+    def forward(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return f(x, t) of x's shape."""
+        if x.dim() != self.dims + 1:
+            raise InputError(f"Expected a batch of {self.dims}-D examples for this U-Net, got shape {tuple(x.shape)}.")
+        z = self.time(time_embedding(t, _TIME_WIDTH))
+        h = self.enter(self._padded(x)[:, None])  # (batch, channels, ...)
+        skipped = []
+        for block, shrink in zip(self.down, self.shrink, strict=True):
+            h = block(h, z)
+            skipped.append(h)
+            h = shrink(h)
+        h = self.middle[1](self.attention(self.middle[0](h, z)), z)
+        for block, grow in zip(reversed(self.up), reversed(self.grow), strict=True):
+            h = grow(interpolate(h, scale_factor=2.0, mode="nearest"))
+            h = block(torch.cat([h, skipped.pop()], dim=1), z)
+        out: Tensor = self.leave(h)[:, 0]
+        return out[(slice(None), *(slice(size) for size in x.shape[1:]))]
+
+    def _padded(self, x: Tensor) -> Tensor:
+        multiple = 2 ** (self.levels - 1)
+        missing = [-size % multiple for size in reversed(x.shape[1:])]
+        return pad(x, [side for gap in missing for side in (0, gap)])
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions with group norm, the time added between them, and a short cut."""
+
+    def __init__(self, conv: type[nn.Conv1d] | type[nn.Conv2d], n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.GroupNorm(1, n_in), nn.SiLU(), conv(n_in, n_out, 3, padding=1))
+        self.time = nn.Linear(_TIME_WIDTH, n_out)
+        self.second = nn.Sequential(nn.GroupNorm(1, n_out), nn.SiLU(), conv(n_out, n_out, 3, padding=1))
+        self.short_cut = conv(n_in, n_out, 1) if n_in != n_out else nn.Identity()
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return the block's output for features x (batch, channels, ...) and time features z."""
+        shift = self.time(z).reshape(z.shape[0], -1, *[1] * (x.dim() - 2))
+        out: Tensor = self.second(self.first(x) + shift) + self.short_cut(x)
+        return out
+
+
+class Attention(nn.Module):
+    """Self-attention over all positions, with a residual connection."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(1, channels)
+        self.query_key_value = nn.Linear(channels, 3 * channels)
+        self.out = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x (batch, channels, ...) with what each position learns from the others added."""
+        h = self.norm(x).flatten(2).transpose(1, 2)  # (batch, positions, channels)
+        q, k, v = self.query_key_value(h).chunk(3, dim=2)
+        h = self.out(scaled_dot_product_attention(q, k, v))
+        out: Tensor = x + h.transpose(1, 2).reshape(x.shape)
+        return out

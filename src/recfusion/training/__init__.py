@@ -1,0 +1,1 @@
+"""Training networks: batches, a generator of epochs, early stopping and checkpoints."""

@@ -1,0 +1,84 @@
+"""Everything an interrupted training needs to go on as if nothing had happened, in one file without pickle."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import replacing
+
+_FORMAT = "1"
+
+
+@dataclass
+class TrainState:
+    """A network in training: what the loop changes and what early stopping remembers."""
+
+    net: nn.Module
+    optimizer: torch.optim.Optimizer
+    rng: torch.Generator
+    best: dict[str, Tensor]  # the weights of the best epoch
+    epoch: int = 0
+    best_epoch: int = 0
+    best_metric: float = float("-inf")
+
+    def keep_best(self, metric: float) -> None:
+        """Remember the present weights as the best."""
+        self.best_epoch, self.best_metric = self.epoch, metric
+        self.best = {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
+
+
+def save_checkpoint(path: Path, state: TrainState, run: str) -> None:
+    """Write the state; `run` names what is being trained, and another run refuses to go on from it."""
+    tensors = {f"net.{name}": tensor.contiguous() for name, tensor in state.net.state_dict().items()}
+    tensors |= {f"best.{name}": tensor.contiguous() for name, tensor in state.best.items()}
+    for index, slots in state.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{slot}": torch.as_tensor(value) for slot, value in slots.items()}
+    tensors["rng"] = state.rng.get_state()
+    numbers = {"epoch": state.epoch, "best_epoch": state.best_epoch, "best_metric": state.best_metric}
+    with replacing(path) as beside:
+        save_file(tensors, beside, {"format": _FORMAT, "run": run, "numbers": json.dumps(numbers)})
+
+
+def load_checkpoint(path: Path, state: TrainState, run: str) -> None:
+    """Put a saved state into `state`, which must be a fresh one of the same run."""
+    try:
+        with safe_open(path, "pt") as file:
+            about: dict[str, str] = file.metadata() or {}
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if about.get("format") != _FORMAT or about.get("run") != run:
+            raise InputError(
+                f"The checkpoint '{path}' belongs to another run (other data, model, settings or seed): "
+                "give the same ones again, or remove it to start anew."
+            )
+        state.net.load_state_dict(_below(tensors, "net."))
+        state.best = _below(tensors, "best.")
+        _restore_optimizer(state.optimizer, _below(tensors, "optimizer."))
+        state.rng.set_state(tensors["rng"])
+        numbers: dict[str, Any] = json.loads(about["numbers"])
+        state.epoch, state.best_epoch = numbers["epoch"], numbers["best_epoch"]
+        state.best_metric = numbers["best_metric"]
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"The checkpoint '{path}' is damaged ({type(error).__name__}): remove it to start anew."
+        ) from None
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, slots: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in slots.items():
+        index, slot = name.split(".", 1)
+        state.setdefault(int(index), {})[slot] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,135 @@
+"""Samplers: their steps, their distribution on a tiny case, and what inpainting keeps."""
+
+import pytest
+import torch
+from enumeration import TinyNet, all_bits, exact_log_likelihood
+from torch import Tensor
+
+from recfusion.core.errors import InputError
+from recfusion.diffusion.binomial import Binomial
+from recfusion.diffusion.gaussian import Gaussian
+from recfusion.diffusion.process import Process
+from recfusion.diffusion.sampling import (
+    KnownAs,
+    ancestral,
+    ancestral_steps,
+    forward_steps,
+    inpaint,
+    inpaint_steps,
+    one_step,
+)
+from recfusion.diffusion.schedule import harmonic, linear
+
+SCHEDULE = linear(3, 0.2, 0.7)
+SURVIVAL = [0.7, 0.4, 0.1]
+PROCESSES = {
+    "gaussian": Gaussian(SCHEDULE),
+    "paper kernel": Binomial.paper_kernel(SCHEDULE),
+    "thinning": Binomial.thinning_from_survival(SURVIVAL),
+}
+
+
+class Single(TinyNet):
+    """TinyNet for float32 samples."""
+
+    def forward(self, xt: Tensor, t: Tensor) -> Tensor:
+        return super().forward(xt.double(), t).float()
+
+
+def test_the_forward_chain_of_thinning_only_removes() -> None:
+    steps = list(forward_steps(PROCESSES["thinning"], torch.ones(50, 3), torch.Generator().manual_seed(0)))
+    assert len(steps) == 4
+    assert all((after <= before).all() for before, after in zip(steps, steps[1:], strict=False))
+
+
+def test_one_step_is_the_prediction_where_nothing_was_seen() -> None:
+    net, x1 = Single(3, 0), torch.tensor([[1.0, 0.0, 0.0]])
+    prediction = torch.sigmoid(net(x1, torch.tensor([1])))
+    mean = one_step(PROCESSES["thinning"], net, x1).mean
+    assert torch.allclose(mean[0, 1:], prediction[0, 1:])
+    assert mean[0, 0] == 1
+    assert not mean.requires_grad
+    assert torch.allclose(one_step(PROCESSES["gaussian"], net, x1).mean, net(x1, torch.tensor([1])))
+
+
+@pytest.mark.parametrize("name", ["paper kernel", "thinning"])
+def test_ancestral_samples_have_the_models_exact_distribution(name: str) -> None:
+    process, n = PROCESSES[name], 20_000
+    assert isinstance(process, Binomial)
+    probability = exact_log_likelihood(process, TinyNet(3, 0), 3).detach().exp()
+    sample = ancestral(process, Single(3, 0), (n, 3), torch.Generator().manual_seed(0))
+    share = torch.bincount((sample @ torch.tensor([4.0, 2.0, 1.0])).long(), minlength=8) / n
+    assert ((share - probability).abs() < 4.5 * (probability * (1 - probability) / n).sqrt()).all()
+
+
+def test_a_gaussian_with_the_right_denoiser_samples_the_data() -> None:
+    process, s = Gaussian(linear(100, 1e-3, 0.15)), 0.5
+
+    def denoiser(xt: Tensor, t: Tensor) -> Tensor:
+        alpha_bar = process.schedule.alpha_bar(t).float()[:, None]
+        return alpha_bar.sqrt() * s**2 / (alpha_bar * s**2 + 1 - alpha_bar) * xt
+
+    sample = ancestral(process, denoiser, (5000, 1), torch.Generator().manual_seed(0))
+    assert sample.mean().item() == pytest.approx(0, abs=0.03)
+    assert sample.std().item() == pytest.approx(s, rel=0.05)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_the_steps_run_from_T_to_0_and_end_in_the_sample(name: str) -> None:
+    process, net = PROCESSES[name], Single(3, 0)
+    steps = list(ancestral_steps(process, net, (4, 3), torch.Generator().manual_seed(5)))
+    assert [step.t for step in steps] == [3, 2, 1, 0]
+    assert torch.equal(steps[-1].x, ancestral(process, net, (4, 3), torch.Generator().manual_seed(5)))
+    assert steps[0].x.shape == steps[-1].mean.shape == (4, 3)
+
+
+@pytest.mark.parametrize("known_as", ["noised", "clean"])
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("name", PROCESSES)
+def test_inpainting_keeps_what_is_known(name: str, repeats: int, known_as: KnownAs) -> None:
+    process, net = PROCESSES[name], Single(3, 0)
+    known = all_bits(3).float().repeat(20, 1)
+    mask = torch.tensor([True, False, True]).expand_as(known)
+    rng = torch.Generator().manual_seed(0)
+    steps = list(inpaint_steps(process, net, known, mask, rng, repeats, known_as))
+    assert [step.t for step in steps] == [3, 2, 1, 0]
+    assert torch.equal(steps[-1].x[mask], known[mask])
+    if known_as == "clean":
+        assert all(torch.equal(step.x[mask], known[mask]) for step in steps)
+    elif name == "thinning" and repeats == 1:
+        path = torch.stack([step.x for step in steps])[:, mask]
+        assert (path.diff(dim=0) >= 0).all()
+        assert (path <= known[mask]).all()
+
+
+class Posterior:
+    """The best x^0-prediction for uniform draws from a few known rows."""
+
+    def __init__(self, process: Process, rows: Tensor) -> None:
+        self.process, self.rows = process, rows
+
+    def __call__(self, xt: Tensor, t: Tensor) -> Tensor:
+        n = len(self.rows)
+        start, noisy = self.rows.repeat(len(xt), 1), xt.repeat_interleave(n, 0)
+        log_q = self.process.q_marginal(start, t.repeat_interleave(n)).log_prob(noisy).sum(1)
+        return torch.logit(torch.softmax(log_q.reshape(-1, n), dim=1) @ self.rows, eps=1e-6)
+
+
+@pytest.mark.parametrize("known_as", ["noised", "clean"])
+def test_inpainting_completes_a_known_half_of_one_of_two_patterns(known_as: KnownAs) -> None:
+    rows = torch.tensor([[1.0, 1.0, 0.0, 0.0] * 3, [0.0, 0.0, 1.0, 1.0] * 3])
+    process = Binomial.paper_kernel(harmonic(30))
+    mask = (torch.arange(12) < 8).expand(40, 12)
+    known = rows[torch.arange(40) % 2]
+    hidden = torch.where(mask, known, 0)
+    done = inpaint(process, Posterior(process, rows), hidden, mask, torch.Generator().manual_seed(0), 2, known_as)
+    assert (done == known).all(1).float().mean() > 0.9
+
+
+def test_a_mask_that_does_not_fit_is_refused() -> None:
+    known, net = torch.zeros(2, 3), Single(3, 0)
+    for mask, repeats in ((torch.zeros(2, 3), 1), (torch.zeros(2, 2, dtype=torch.bool), 1), (known.bool(), 0)):
+        with pytest.raises(InputError, match="boolean mask"):
+            inpaint(PROCESSES["thinning"], net, known, mask, None, repeats)
+    with pytest.raises(InputError, match="noised, clean"):
+        inpaint(PROCESSES["thinning"], net, known, known.bool(), None, 1, "kept")  # type: ignore[arg-type]
