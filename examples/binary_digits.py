@@ -16,11 +16,12 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.bound import Bound, elbo
+from recfusion.diffusion.distributions import Bits
 from recfusion.diffusion.process import Denoiser
 from recfusion.diffusion.sampling import ancestral_steps, inpaint
 from recfusion.diffusion.schedule import cosine
@@ -73,10 +74,10 @@ def train(process: Binomial, network: Network, x: Tensor, epochs: int, rng: torc
     network.train()
     for epoch in range(1, epochs + 1):
         total = 0.0
-        for x0 in x[torch.randperm(len(x), generator=rng)].split(batch):
+        for x0 in torch.split(x[torch.randperm(len(x), generator=rng)], batch):
             loss = elbo(process, network, x0, rng, t=1).total.mean()
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             total += loss.item() * len(x0)
         slower.step()
@@ -100,12 +101,12 @@ def draw(process: Binomial, network: Denoiser, held_out: Tensor, rng: torch.Gene
     mask = mask.flatten().expand_as(digits)
     half = torch.where(mask, digits, 0.5)
     completed = [inpaint(process, network, digits, mask, rng, repeats=5) for _ in range(3)]
-    way = torch.stack([step.mean[0] for step in samples if step.t in range(0, STEPS + 1, 5)])
+    way = torch.stack([samples[round(i * STEPS / 11)].mean[0] for i in range(12)])
 
     panels = [
         ("held-out digits", held_out[12:36]),
         ("samples", samples[-1].x),
-        ("one sample on its way from t = 50 to t = 0 (means of the reverse steps)", way),
+        ("the first sample on its way from t = 50 to t = 0 (means of the reverse steps)", way),
         ("held-out digits, their known top halves, and three completions", torch.cat([digits, half, *completed])),
     ]
     heights = [math.ceil(len(images) / 12) for _, images in panels]
@@ -130,21 +131,26 @@ def main() -> None:
     """Train, measure, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("binary_digits.png"), help="the picture to write")
-    parser.add_argument("--epochs", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=150, help="passes over the training digits")
+    parser.add_argument("--seed", type=int, default=0, help="of the split, the weights and the noise")
     options = parser.parse_args()
 
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)  # the network's first weights and its dropout
     rng = torch.Generator().manual_seed(options.seed)
     x_train, x_held_out = load(rng)
-    process = Binomial.paper_kernel(cosine(STEPS))
+    mean = (x_train.sum(0) + 0.5) / (len(x_train) + 1)  # (64,), smoothed
+    # Drift to each pixel's mean. Thinning has the lower bound, .38 bits, but a pixel once set is never taken back, and
+    # the samples look worse.
+    process = Binomial.drift(cosine(STEPS), mean)
     network = Network()
     train(process, network, x_train, options.epochs, rng)
     network.eval()
+    alone = -Bits(torch.logit(mean)).log_prob(x_held_out).mean().item() / math.log(2)
     bound = measure(process, network, x_held_out, rng)
     parts = {name: value.mean().item() / PIXELS / math.log(2) for name, value in vars(bound).items()}
-    print(f"held-out bound: {sum(parts.values()):.4f} bits per pixel", {name: round(v, 4) for name, v in parts.items()})
+    print(f"held-out bound {sum(parts.values()):.3f} bits per pixel ({alone:.3f} if pixels were independent):")
+    print("  " + ", ".join(f"{name} {value:.4f}" for name, value in parts.items()))
     draw(process, network, x_held_out, rng, options.out)
     print(f"wrote {options.out}")
 

@@ -1,5 +1,7 @@
 """Samplers: their steps, their distribution on a tiny case, and what inpainting keeps."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from enumeration import TinyNet, all_bits, exact_log_likelihood
@@ -22,7 +24,7 @@ from recfusion.diffusion.schedule import harmonic, linear
 
 SCHEDULE = linear(3, 0.2, 0.7)
 SURVIVAL = [0.7, 0.4, 0.1]
-PROCESSES = {
+PROCESSES: dict[str, Process] = {
     "gaussian": Gaussian(SCHEDULE),
     "paper kernel": Binomial.paper_kernel(SCHEDULE),
     "thinning": Binomial.thinning_from_survival(SURVIVAL),
@@ -39,7 +41,7 @@ class Single(TinyNet):
 def test_the_forward_chain_of_thinning_only_removes() -> None:
     steps = list(forward_steps(PROCESSES["thinning"], torch.ones(50, 3), torch.Generator().manual_seed(0)))
     assert len(steps) == 4
-    assert all((after <= before).all() for before, after in zip(steps, steps[1:], strict=False))
+    assert all((after <= before).all() for before, after in pairwise(steps))
 
 
 def test_one_step_is_the_prediction_where_nothing_was_seen() -> None:
@@ -63,7 +65,7 @@ def test_ancestral_samples_have_the_models_exact_distribution(name: str) -> None
 
 
 def test_a_gaussian_with_the_right_denoiser_samples_the_data() -> None:
-    process, s = Gaussian(linear(100, 1e-3, 0.15)), 0.5
+    process, s = Gaussian(linear(100, 1e-3, 0.15), "beta"), 0.5
 
     def denoiser(xt: Tensor, t: Tensor) -> Tensor:
         alpha_bar = process.schedule.alpha_bar(t).float()[:, None]
@@ -75,7 +77,7 @@ def test_a_gaussian_with_the_right_denoiser_samples_the_data() -> None:
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_the_steps_run_from_T_to_0_and_end_in_the_sample(name: str) -> None:
+def test_the_steps_run_down_to_0_and_end_in_the_sample(name: str) -> None:
     process, net = PROCESSES[name], Single(3, 0)
     steps = list(ancestral_steps(process, net, (4, 3), torch.Generator().manual_seed(5)))
     assert [step.t for step in steps] == [3, 2, 1, 0]

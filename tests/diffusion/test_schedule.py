@@ -69,20 +69,20 @@ def test_a_curve_that_does_not_fall_within_its_limits_is_refused(curve: list[flo
         from_survival(curve)
 
 
-@pytest.mark.parametrize("T", [0, -3])
-def test_no_steps_are_refused(T: int) -> None:
+@pytest.mark.parametrize("n_steps", [0, -3])
+def test_no_steps_are_refused(n_steps: int) -> None:
     for make in (quadratic, linear, cosine, harmonic):
         with pytest.raises(InputError, match="T >= 1"):
-            make(T)
+            make(n_steps)
     with pytest.raises(InputError, match="T >= 1"):
         Schedule(torch.empty(0))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.1), (-0.1, 0.1), (0.1, 1.1), (math.nan, 0.1)])
 def test_rates_outside_their_limits_are_refused(low: float, high: float) -> None:
-    for name in ("linear", "quadratic"):
+    for make in (linear, quadratic):
         with pytest.raises(InputError, match="noise rates beta in"):
-            make_schedule(name, 3, low, high)  # type: ignore[arg-type]
+            make(3, low, high)
 
 
 def test_an_unknown_name_lists_the_choices() -> None:

@@ -97,7 +97,7 @@ def test_a_saved_model_scores_as_before(name: str, groups: Interactions, tmp_pat
 @ALL
 def test_every_setting_is_documented_and_its_default_is_allowed(name: str) -> None:
     model = make_model(name)
-    for setting, declared in settings_of(MODELS[name]).items():
+    for setting, declared in settings_of(MODELS[name].load()).items():
         assert declared.doc
         if declared.search is not None:
             assert declared.search[0] <= getattr(model, setting) <= declared.search[1]

@@ -10,25 +10,26 @@ def models(as_json: JsonOption = False) -> None:
     import dataclasses
 
     from recfusion.cli.output import out, print_json
-    from recfusion.models.base import settings_of
-    from recfusion.models.registry import MODELS
+    from recfusion.models.base import setting_values, settings_of
+    from recfusion.models.registry import MODELS, make_model
 
-    document: dict[str, Any] = {
-        name: {
-            "title": model.title,
+    document: dict[str, Any] = {}
+    for name, entry in MODELS.items():
+        declared = settings_of(entry.load())
+        document[name] = {
+            "title": entry.title,
+            "presets": {preset: dict(values) for preset, values in entry.presets.items()},
             "settings": {
-                field.name: {"default": field.default, **dataclasses.asdict(settings_of(model)[field.name])}
-                for field in dataclasses.fields(model)
-                if field.name in settings_of(model)
+                key: {"default": value, **dataclasses.asdict(declared[key])}
+                for key, value in setting_values(make_model(name)).items()
             },
         }
-        for name, model in MODELS.items()
-    }
     if as_json:
         print_json(document)
         return
     console = out()
-    for name, entry in document.items():
-        console.print(f"[bold]{name}[/bold]: {entry['title']}")
-        for key, value in entry["settings"].items():
+    for name, about in document.items():
+        presets = f" (presets: {', '.join(about['presets'])})" if about["presets"] else ""
+        console.print(f"[bold]{name}[/bold]: {about['title']}{presets}")
+        for key, value in about["settings"].items():
             console.print(f"    {key} = {value['default']}  {value['doc']}", markup=False)

@@ -118,7 +118,7 @@ class Binomial:
     def q_sample(self, x0: Tensor, t: Steps, rng: torch.Generator | None) -> Tensor:
         """Sample q(x^t | x^0)."""
         one, zero = self.survival(t).detach(), _at(self._U, t).detach()
-        return draw_bits(torch.where(x0 > 0.5, beside(one, x0), beside(zero, x0)), rng)
+        return draw_bits(_choose(x0, zero, one), rng)
 
     def q_marginal(self, x0: Tensor, t: Steps) -> Bits:
         """q(x^t | x^0) = B(A_t x^0 + B_t); for the paper's kernel B(abar_t x^0 + (1 - abar_t)/2), erratum 1."""
@@ -134,7 +134,7 @@ class Binomial:
         Under thinning x^0 = 0, x^t = 1 is such a pair. It never meets a weight in the bound, but a denoiser may put
         some probability on that x^0, and x^{t-1} = 1 is then still right.
         """
-        one, zero = (_by_value(xt, self._logit[value, 0], self._logit[value, 1], t) for value in (1, 0))
+        one, zero = (_by_value(xt, self._logit[value], t) for value in (1, 0))
         return Bits(torch.where(x0 > 0.5, one, zero))
 
     def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> Bits:
@@ -148,7 +148,7 @@ class Binomial:
             return Bits(out)
         # With r_i = q(x^{t-1} = 1 | x^t, x^0 = i), p/(1 - p) = (r_0 + r_1 e^out)/((1 - r_0) + (1 - r_1) e^out).
         one, zero = (
-            torch.logaddexp(_by_value(xt, log[0, 0], log[0, 1], t), _by_value(xt, log[1, 0], log[1, 1], t) + out)
+            torch.logaddexp(_by_value(xt, log[0], t), _by_value(xt, log[1], t) + out)
             for log in (self._log_one, self._log_zero)
         )
         return Bits(one - zero)
@@ -217,11 +217,16 @@ def _posterior_tables(u: Tensor, d: Tensor, U: Tensor, D: Tensor) -> tuple[Tenso
 
 def _two_state(x: Tensor, up: Tensor, down: Tensor) -> Bits:
     one, zero = _log(1 - down) - _log(down), _log(up) - _log(1 - up)
-    return Bits(torch.where(x > 0.5, beside(one, x), beside(zero, x)))
+    return Bits(_choose(x, zero, one))
 
 
-def _by_value(xt: Tensor, if_zero: Tensor, if_one: Tensor, t: Steps) -> Tensor:
-    return torch.where(xt > 0.5, beside(_at(if_one, t), xt), beside(_at(if_zero, t), xt))
+def _by_value(xt: Tensor, table: Tensor, t: Steps) -> Tensor:
+    """Return the row for t of table[0] where x^t = 0 and of table[1] where x^t = 1."""
+    return _choose(xt, _at(table[0], t), _at(table[1], t))
+
+
+def _choose(x: Tensor, if_zero: Tensor, if_one: Tensor) -> Tensor:
+    return torch.where(x > 0.5, beside(if_one, x), beside(if_zero, x))
 
 
 def _at(table: Tensor, t: Steps) -> Tensor:

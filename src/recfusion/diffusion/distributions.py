@@ -35,6 +35,11 @@ class Normal(TorchNormal):
     def __init__(self, mean: Tensor, std: Tensor) -> None:
         super().__init__(mean, std, validate_args=False)
 
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log density of each entry."""
+        density: Tensor = super().log_prob(value)  # type: ignore[no-untyped-call]
+        return density
+
     def draw(self, rng: torch.Generator | None) -> Tensor:
         """Sample mean + std * noise, differentiable in both."""
         noise = torch.randn(self.loc.shape, generator=rng, dtype=self.loc.dtype, device=self.loc.device)
@@ -47,7 +52,7 @@ Entries: TypeAlias = Bits | Normal
 def draw_bits(probability: Tensor, rng: torch.Generator | None) -> Tensor:
     """Sample Bernoulli(probability) for each entry."""
     uniform = torch.rand(probability.shape, generator=rng, dtype=probability.dtype, device=probability.device)
-    return (uniform < probability).to(probability.dtype)
+    return (1 - uniform <= probability).to(probability.dtype)  # 1 - uniform is never 0, so probability 0 is never drawn
 
 
 def kl(q: Entries, p: Entries) -> Tensor:

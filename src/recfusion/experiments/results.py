@@ -11,7 +11,7 @@ from recfusion.data.protocol import check_same_protocol
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import bootstrap_means, holm, paired_difference, summarise
 from recfusion.experiments.compare import Run
-from recfusion.models.registry import model_class
+from recfusion.models.registry import entry
 
 
 def result_document(runs: Sequence[Run]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _model_entry(runs: Sequence[Run], drawn: dict[str, Values]) -> dict[str, Any
     summaries = {m: summarise([run.test.per_user[m] for run in runs], d) for m, d in drawn.items()}
     overall = {name: _overall([run.test.overall[name] for run in runs]) for name in first.test.overall}
     return {
-        "title": model_class(first.name).title,
+        "title": entry(first.name).title,
         "settings": first.settings,
         "parameters": first.parameters,
         "fit_seconds": float(np.mean([run.fit_seconds for run in runs])),

@@ -5,7 +5,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +49,6 @@ def learned() -> Any:
 @dataclass
 class Recommender(ABC):
     """A model: a dataclass whose `setting` fields are its hyper-parameters and whose `learned` fields end in `_`."""
-
-    title: ClassVar[str]
-    """What the model is, in one line."""
 
     @abstractmethod
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recfusion.models.base import setting_values, settings_of
+from recfusion.models.registry import entry
 
 if TYPE_CHECKING:
     from recfusion.models.bundle import Bundle
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 def model_card(bundle: Bundle) -> str:
     """Return the card of a model as Markdown."""
     protocol = bundle.protocol
+    title = entry(bundle.name).title
     declared = settings_of(type(bundle.model))
     settings = [f"| {key} | {value} | {declared[key].doc} |" for key, value in setting_values(bundle.model).items()]
     steps = [f"| {s.step} | {s.users:,} | {s.items:,} | {s.interactions:,} |" for s in protocol.steps]
@@ -27,7 +29,7 @@ def model_card(bundle: Bundle) -> str:
             "",
             f"# {bundle.name} on {protocol.name}",
             "",
-            f"{type(bundle.model).title[0].upper()}{type(bundle.model).title[1:]}. It recommends items to users by "
+            f"{title[0].upper()}{title[1:]}. It recommends items to users by "
             "what they already have; users need not have been seen in training.",
             "",
             "## Use",

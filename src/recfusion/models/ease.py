@@ -1,7 +1,7 @@
 """EASE: the linear autoencoder with a zero diagonal, in closed form (Steck, 2019)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -19,7 +19,6 @@ class EASE(Recommender):
     With P = (X'X + l2 I)^-1 the solution is B_ij = -P_ij / P_jj off the diagonal.
     """
 
-    title: ClassVar[str] = "linear item-item model with a closed form"
     l2: float = setting(500.0, "weight of the squared penalty", at_least=1e-6, search=(1.0, 10_000.0), log=True)
     weights_: FloatArray = learned()  # (items, items)
 

@@ -1,7 +1,7 @@
 """The most popular items for everybody."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from recfusion.models.base import Recommender, learned
 class Popularity(Recommender):
     """Scores count / max count, the same for every user."""
 
-    title: ClassVar[str] = "the most popular items, the same for everybody"
     popularity_: FloatArray = learned()  # (items,)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:

@@ -1,7 +1,7 @@
 """Random recommendations: the floor of every comparison."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ class Random(Recommender):
     in whatever batch or order users are asked for.
     """
 
-    title: ClassVar[str] = "uniformly random items among those seen in training"
     key_: NDArray[np.int64] = learned()  # (1,)
     seen_: NDArray[np.bool_] = learned()  # (items,)
 

@@ -1,20 +1,25 @@
 """The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.bound import elbo
 from recfusion.diffusion.gaussian import Gaussian
 from recfusion.diffusion.objectives import bce_elbo, removed, simple
+from recfusion.diffusion.process import Process
 from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
 from recfusion.diffusion.schedule import ScheduleName, make_schedule
 from recfusion.evaluation.evaluate import evaluate
@@ -26,44 +31,54 @@ from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
 from recfusion.training.fit import fit_epochs
 
-Objective = Literal["simple", "elbo", "bce-elbo", "removed", "published"]
-_VALIDATION_METRIC = "ndcg@100"
+_VALIDATED = "ndcg@100"
+_MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
+_KERNELS = {"paper-kernel": Binomial.paper_kernel, "bit-flips": Binomial.bit_flips, "thinning": Binomial.thinning}
 
 
 @dataclass
 class RecFusion(Recommender):
     """Diffusion on a user's row of the interaction matrix; a history is taken for x^1 and one reverse step ranks.
 
-    The net sees users one by one (`mlp`, `unet1d`), or as rows of a picture (`unet2d`) of `picture_users` users, of
-    all users with 0. In a picture the asked user stands among fixed training users, so that scores never depend on
-    who else is asked for.
+    The paper's three formulations: users one by one (`mlp`, `unet1d`); batches of users as rows of a picture
+    (`unet2d`, `picture_users` rows); the full matrix as one example (`unet2d`, `picture_users` 0). In a picture the
+    asked user stands in the middle of fixed training users, so that scores never depend on who else is asked for.
     """
 
-    title: ClassVar[str] = "diffusion with a small network"
     process: Literal["gaussian", "paper-kernel", "bit-flips", "thinning"] = setting("gaussian", "forward process")
     net: Literal["mlp", "unet1d", "unet2d"] = setting("mlp", "network")
-    objective: Objective = setting("simple", "what is minimised")
+    objective: Literal["simple", "elbo", "bce-elbo", "removed", "published"] = setting("simple", "what is minimised")
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
     T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))
     schedule: ScheduleName = setting("quadratic", "course of the noise rates")
+    decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
-    beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 0.9), log=True)
+    beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
     width: int = setting(200, "width of the mlp's hidden layers", at_least=1, search=(100, 800), log=True)
     depth: int = setting(1, "hidden layers of the mlp", at_least=0, search=(0, 4))
     shared: bool = setting(True, "whether all hidden layers are one")
-    channels: int = setting(8, "channels of the U-Net's first level", at_least=1)
+    channels: int = setting(4, "channels of the U-Net's first level", at_least=1)
     levels: int = setting(5, "levels of the U-Net", at_least=1)
     picture_users: int = setting(16, "rows of a picture for unet2d; 0: all users as one example", at_least=0)
-    dropout: float = setting(0.0, "share of the history hidden from the net in training", at_least=0, search=(0, 0.8))
-    lr: float = setting(1e-3, "learning rate of Adam", at_least=0, search=(1e-4, 1e-2), log=True)
-    weight_decay: float = setting(0.0, "weight decay of AdamW", at_least=0, search=(1e-6, 1e-1), log=True)
+    lr: float = setting(1e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
+    weight_decay: float = setting(0.0, "weight decay of AdamW", at_least=0, search=(0.0, 0.5))
     batch_size: int = setting(200, "users in a batch", at_least=1, search=(50, 1000), log=True)
     max_epochs: int = setting(200, "epochs at the most", at_least=1)
     patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    device: str = setting("cpu", "cpu or cuda")
-    net_: Any = learned()
-    companions_: Any = learned()  # (picture_users - 1, items): the fixed users of a picture
+    device: str = dataclasses.field(default="cpu", compare=False)  # where to compute: no part of the model
+    net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
+    companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        gaussian = self.process == "gaussian"
+        if self.objective in ("bce-elbo", "removed") and gaussian:
+            raise InputError(f"Objective '{self.objective}' is for binary noise: choose a process other than gaussian.")
+        if self.objective == "removed" and self.process != "thinning":
+            raise InputError("Objective 'removed' needs process 'thinning': only there is every missing item removed.")
+        if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
+            raise InputError("A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it.")
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         for _ in self.epochs(train, valid, rng=rng):
@@ -74,22 +89,27 @@ class RecFusion(Recommender):
         self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
-        n_items = train.shape[1]
-        self.net_ = seeded(lambda: self._make_net(n_items), generator).to(self.device)
-        optimizer = torch.optim.AdamW(self.net_.parameters(), lr=self.lr, weight_decay=self.weight_decay)
-        loss = self._loss(train, generator)
-        state = TrainState(self.net_, optimizer, generator, best=dict(self.net_.state_dict()))
+        self._require_memory(*train.shape)
+        self.net_ = seeded(lambda: self._make_net(train.shape[1]), generator).to(self.device)
+        self.companions_ = self._companions(train)
+        state = TrainState(
+            net=self.net_,
+            optimizer=torch.optim.AdamW(self.net_.parameters(), lr=self.lr, weight_decay=self.weight_decay),
+            rng=generator,
+            best=dict(self.net_.state_dict()),
+        )
+        process = self._make_process(train)
 
-        def validate() -> float:
+        def validated() -> float:
             assert valid is not None
-            return evaluate(self, valid, train, (_VALIDATION_METRIC,), threads=1).mean()[_VALIDATION_METRIC]
+            return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
 
         yield from fit_epochs(
             state,
-            loss,
+            lambda rows: self._loss(process, self._examples(rows), generator),
             train,
-            None if valid is None else validate,
-            batch_size=self.batch_size,
+            None if valid is None else validated,
+            batch_size=train.shape[0] if self._whole_matrix else self.batch_size,
             max_epochs=self.max_epochs,
             patience=self.patience,
             checkpoint=checkpoint,
@@ -98,54 +118,102 @@ class RecFusion(Recommender):
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:
         x1 = dense(history, torch.device(self.device))
-        out = self.net_(x1, torch.ones(len(x1), dtype=torch.int64, device=x1.device))
-        scores: FloatArray = out[:, : history.shape[1]].cpu().numpy()
-        return scores
+        if self.net == "unet2d":
+            return np.concatenate([self._score_in_picture(row) for row in x1]) if len(x1) else x1.numpy()
+        return self._predict(x1)[:, : history.shape[1]].cpu().numpy()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        weights = {f"net.{name}": tensor.cpu().numpy() for name, tensor in self.net_.state_dict().items()}
+        return super().state() | weights
+
+    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
+        super().load_state(state, n_items)
+        self.net_ = self._make_net(n_items).to(self.device)
+        weights = {name.removeprefix("net."): array for name, array in state.items() if name.startswith("net.")}
+        try:
+            self.net_.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+        except RuntimeError as error:
+            raise ValueError(f"the weights do not fit the network: {error}") from None
+        self.net_.eval()
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.net_.parameters())
+
+    @property
+    def _whole_matrix(self) -> bool:
+        return self.net == "unet2d" and self.picture_users == 0
 
     def _make_net(self, n_items: int) -> nn.Module:
-        if self.net == "mlp":
-            return MLP(
-                n_items,
-                width=self.width,
-                depth=self.depth,
-                shared=self.shared,
-                time=self.time,
-                head="tanh" if self.process == "gaussian" else "linear",
-                n_heads=2 if self.variance == "predicted" else 1,
-            )
-        return UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
+        if self.net != "mlp":
+            return UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
+        return MLP(
+            n_items,
+            width=self.width,
+            depth=self.depth,
+            shared=self.shared,
+            time=self.time,
+            head="tanh" if self.process == "gaussian" else "linear",
+            n_heads=2 if self.variance == "predicted" else 1,
+        )
 
-    def _loss(self, train: Csr, rng: torch.Generator) -> Any:
-        schedule = make_schedule(self.schedule, self.T, self.beta_low, self.beta_high)
-        means = (np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1)
+    def _make_process(self, train: Csr) -> Process:
+        schedule = make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
         if self.process == "gaussian":
-            process: Any = Gaussian(schedule, self.variance)
-        else:
-            make = {
-                "paper-kernel": Binomial.paper_kernel,
-                "bit-flips": Binomial.bit_flips,
-                "thinning": Binomial.thinning,
-            }
-            predicts: Any = "previous" if self.objective == "bce-elbo" else "x0"
-            process = make[self.process](schedule, torch.from_numpy(means), predicts=predicts)
+            return Gaussian(schedule, self.variance)
+        means = (np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1)  # smoothed: none is 0 or 1
+        predicts: Literal["previous", "x0"] = "previous" if self.objective == "bce-elbo" else "x0"
+        return _KERNELS[self.process](schedule, torch.from_numpy(means), predicts=predicts)
 
-        def denoiser(x: Tensor, t: Tensor) -> Tensor:
-            if self.dropout:
-                x = torch.nn.functional.dropout(x, self.dropout)
-            return self.net_(x, t)
+    def _examples(self, rows: Csr) -> Tensor:
+        """Return a batch of users as examples: (users, items), or pictures (pictures, rows, items)."""
+        if self.net != "unet2d":
+            return dense(rows, torch.device(self.device))
+        height = self.picture_users or rows.shape[0]
+        n_pictures = -(-rows.shape[0] // height)
+        filled = np.arange(n_pictures * height) % rows.shape[0]  # the last picture is filled up from the first
+        return dense(rows[filled], torch.device(self.device)).reshape(n_pictures, height, -1)
 
-        def loss(rows: Csr) -> Tensor:
-            x0 = dense(rows, torch.device(self.device))
-            if self.objective == "simple":
-                return simple(process, denoiser, x0, rng).mean()
-            if self.objective == "removed":
-                return removed(process, denoiser, x0, rng).mean()
-            if self.objective == "published":
-                if self.process == "gaussian":
-                    return published_gaussian_loss(process, denoiser, x0, rng).mean()
-                return published_binomial_loss(process, denoiser, x0, rng, schedule=schedule).mean()
-            if self.objective == "bce-elbo":
-                return bce_elbo(process, denoiser, x0, rng, 1).total.mean()
-            return elbo(process, denoiser, x0, rng, 1).total.mean()
+    def _loss(self, process: Process, x0: Tensor, rng: torch.Generator) -> Tensor:
+        """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
+        net = self.net_
+        if self.objective == "simple":
+            return simple(process, net, x0, rng).mean()
+        if self.objective == "elbo":
+            return elbo(process, net, x0, rng, 1).total.mean()
+        if isinstance(process, Gaussian):
+            return published_gaussian_loss(process, net, x0, rng).mean()
+        assert isinstance(process, Binomial)
+        if self.objective == "bce-elbo":
+            return bce_elbo(process, net, x0, rng, 1).total.mean()
+        if self.objective == "removed":
+            return removed(process, net, x0, rng).mean()
+        schedule = make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
+        return published_binomial_loss(process, net, x0, rng, schedule=schedule).mean()
 
-        return loss
+    def _predict(self, x1: Tensor) -> Tensor:
+        """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""
+        out: Tensor = self.net_(x1, torch.ones(len(x1), dtype=torch.int64, device=x1.device))
+        return out
+
+    def _companions(self, train: Csr) -> Csr:
+        """Return the users that fill a picture beside the asked one: evenly spread over the training users."""
+        height = train.shape[0] if self.picture_users == 0 else self.picture_users
+        count = min(height, train.shape[0]) - 1 if self.net == "unet2d" else 0
+        return train[np.linspace(0, train.shape[0] - 1, count).astype(np.int64)]
+
+    def _score_in_picture(self, row: Tensor) -> FloatArray:
+        others = dense(self.companions_, row.device)
+        middle = len(others) // 2
+        picture = torch.cat([others[:middle], row[None], others[middle:]])
+        return self._predict(picture[None])[0, middle][None].cpu().numpy()
+
+    def _require_memory(self, n_users: int, n_items: int) -> None:
+        if self.net == "mlp":
+            return
+        rows = n_users if self._whole_matrix else self.batch_size
+        require_memory(
+            4 * rows * n_items * self.channels * _MAPS,
+            f"A U-Net on {rows:,} users and {n_items:,} items at once",
+            "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
+        )

@@ -1,30 +1,120 @@
-"""MODELS, the one registry: the contract test, the commands, tuning and reports all iterate over it."""
+"""MODELS, the one registry: the contract test, the commands, tuning and reports all iterate over it.
 
-from collections.abc import Mapping
+An entry is a class, the settings that make a variant of it, and presets. Classes are imported when they are first
+used, so that the linear models need no torch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from recfusion.core.errors import choices
 from recfusion.models.base import Recommender, build
-from recfusion.models.ease import EASE
-from recfusion.models.popularity import Popularity
-from recfusion.models.random import Random
-from recfusion.models.slim import SLIM
 
-MODELS: Mapping[str, type[Recommender]] = {
-    "random": Random,
-    "popularity": Popularity,
-    "slim": SLIM,
-    "ease": EASE,
+TUNED = "tuned"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model: what it is, the class that implements it, and the settings in which it differs from the class."""
+
+    title: str
+    load: Callable[[], type[Recommender]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def _random() -> type[Recommender]:
+    from recfusion.models.random import Random
+
+    return Random
+
+
+def _popularity() -> type[Recommender]:
+    from recfusion.models.popularity import Popularity
+
+    return Popularity
+
+
+def _slim() -> type[Recommender]:
+    from recfusion.models.slim import SLIM
+
+    return SLIM
+
+
+def _ease() -> type[Recommender]:
+    from recfusion.models.ease import EASE
+
+    return EASE
+
+
+def _recfusion() -> type[Recommender]:
+    from recfusion.models.recfusion import RecFusion
+
+    return RecFusion
+
+
+# The settings that the paper and its published code used for every variant; what a variant adds is in its row.
+_PAPER: Mapping[str, Any] = {
+    "objective": "published",
+    "T": 3,
+    "schedule": "quadratic",
+    "beta_low": 1e-4,
+    "beta_high": 0.1,
+    "width": 200,
+    "depth": 4,
+    "shared": True,
+    "lr": 1e-4,
+    "batch_size": 200,
+    "picture_users": 200,
+    "max_epochs": 200,
+    "patience": 10,
 }
 
 
-def model_class(name: str) -> type[Recommender]:
-    """Return the model of that name."""
+def _variant(title: str, settings: Mapping[str, Any], paper: Mapping[str, Any] | None = None) -> Entry:
+    return Entry(title, _recfusion, settings, {"paper": {**_PAPER, **(paper or {})}})
+
+
+MODELS: Mapping[str, Entry] = {
+    "random": Entry("uniformly random items among those seen in training", _random),
+    "popularity": Entry("the most popular items, the same for everybody", _popularity),
+    "slim": Entry("sparse non-negative linear item-item model", _slim),
+    "ease": Entry("linear item-item model with a closed form", _ease),
+    "recfusion": _variant("Gaussian diffusion with a three-layer network", {}),
+    "recfusion-t": _variant("RecFusion with a time embedding, f(x + Z_t)", {"time": "input"}),
+    "recfusion-var": _variant(
+        "RecFusion that predicts mean and variance", {"variance": "predicted", "objective": "elbo"}
+    ),
+    "recfusion-bin": _variant(
+        "binomial diffusion: ones are thinned away and predicted back",
+        {"process": "thinning", "schedule": "linear", "beta_low": 0.2, "beta_high": 1.0, "patience": 20},
+    ),
+    "recfusion-unet1d": _variant(
+        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20}, {"net": "unet1d"}
+    ),
+    "recfusion-unet2d": _variant(
+        "RecFusion with a U-Net over pictures of several users", {"net": "unet2d", "max_epochs": 20}, {"net": "unet2d"}
+    ),
+}
+
+
+def entry(name: str) -> Entry:
+    """Return the registry's entry of that name."""
     if name not in MODELS:
         raise choices("model", name, MODELS)
     return MODELS[name]
 
 
 def make_model(name: str, settings: Mapping[str, Any] | None = None) -> Recommender:
-    """Return a new model by name, with settings given as values or as text."""
-    return build(model_class(name), name, settings or {})
+    """Return a new model by name, with settings given as values or as text.
+
+    `preset` is no setting of its own: it names settings to start from ("paper", where the model has it; "tuned" is
+    the default).
+    """
+    found = entry(name)
+    given = dict(settings or {})
+    preset = given.pop("preset", TUNED)
+    if preset != TUNED and preset not in found.presets:
+        raise choices(f"preset of {name}", preset, [TUNED, *found.presets])
+    return build(found.load(), name, {**found.settings, **found.presets.get(preset, {}), **given})

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -27,7 +27,6 @@ class SLIM(Recommender):
     still asks for a positive weight; when no item does, the solution is the one of the whole problem.
     """
 
-    title: ClassVar[str] = "sparse non-negative linear item-item model"
     l1: float = setting(
         10.0, "weight of the absolute penalty: larger is sparser", at_least=0, search=(1, 100), log=True
     )
