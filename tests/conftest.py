@@ -7,12 +7,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from recfusion.core.arrays import Csr, binary_csr
 from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
+
+
+torch.set_num_threads(1)  # nets this small lose more by waiting for a second thread than they gain
 
 
 def csr(rows: list[list[int]], n_columns: int) -> Csr:

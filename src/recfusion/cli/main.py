@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recfusion.cli import compare, data, demo, evaluate, models, recommend, train
+from recfusion.cli import compare, data, demo, evaluate, figure, models, recommend, train
 from recfusion.core.errors import InputError
 
 BAD_INPUT = 2
@@ -27,6 +27,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("recommend")(recommend.recommend)
 app.add_typer(data.app, name="data")
+app.add_typer(figure.app, name="figure")
 
 
 def _show_version(wanted: bool) -> None:
@@ -51,6 +52,9 @@ def options(
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    # Threads that wait in busy loops turn a second into many where other processes have the cores; must be set before
+    # torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = app(standalone_mode=False)
     except InputError as error:
