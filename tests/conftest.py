@@ -15,7 +15,6 @@ from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
-
 torch.set_num_threads(1)  # nets this small lose more by waiting for a second thread than they gain
 
 

@@ -37,3 +37,32 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, arguments: str, mome
     assert "Traceback" not in err
     assert err.endswith("Stopped. Nothing half-written was left behind.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path: Path) -> None:
+    """The weights after Ctrl-C and --resume equal those of a training that was left alone."""
+    command = [sys.executable, "-m", "recfusion", "train", "recfusion", "--set", "max_epochs=12", "--out"]
+    subprocess.run([*command, "whole"], cwd=tmp_path, check=True, capture_output=True)
+    process = subprocess.Popen(
+        [*command, "broken"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stderr is not None
+    assert any(line.startswith("epoch 3/") for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "go on with --resume" in err
+    assert [path.name for path in tmp_path.iterdir() if "broken" in path.name] == ["broken.checkpoint"]
+
+    refused = subprocess.run([*command, "broken"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "add --resume" in refused.stderr
+    subprocess.run([*command, "broken", "--resume"], cwd=tmp_path, check=True, capture_output=True)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"whole", "broken"}
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
+    assert one == two

@@ -12,6 +12,7 @@ from recfusion.data.settings import SplitPlan
 if TYPE_CHECKING:
     from recfusion.data.interactions import Interactions
     from recfusion.experiments.compare import Run
+    from recfusion.training.epoch import Epoch
 
 _METRICS = "calibrated_recall@20,calibrated_recall@50,ndcg@100"
 
@@ -80,7 +81,12 @@ def run_comparison(
 
     runs = []
     with progress("Comparing", len(seeds) * len(models)) as advance:
-        for done in run(data, models, seeds, plan=plan, metrics=metrics):
+
+        def on_epoch(name: str, seed: int, epoch: "Epoch") -> None:
+            best = "" if epoch.best_metric is None else f", best validation ndcg@100 {100 * epoch.best_metric:.2f}"
+            advance(f"split {seed}, {name}: epoch {epoch.number}{best}", 0)
+
+        for done in run(data, models, seeds, plan=plan, metrics=metrics, on_epoch=on_epoch):
             runs.append(done)
             judged = 100 * done.test.mean()[metrics[-1]]
             advance(f"split {done.seed}, {done.name}: {metrics[-1]} {judged:.2f}, fitted in {done.fit_seconds:.1f} s")

@@ -3,13 +3,16 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from recfusion.data.protocol import Protocol as ProtocolCard
+
+if TYPE_CHECKING:
+    from recfusion.training.epoch import Epoch
 
 WIDE = 200  # columns assumed where the output is no terminal, so that tables in files are not folded
 
@@ -58,7 +61,7 @@ def progress(title: str, total: int | None) -> Iterator[Advance]:
         def say(done: str, amount: int = 1) -> None:
             nonlocal finished
             finished += amount
-            if done:
+            if done and amount:
                 note(f"[{finished}/{total}] {done}")
 
         yield say
@@ -74,6 +77,24 @@ def progress(title: str, total: int | None) -> Iterator[Advance]:
             bar.update(task, advance=amount, description=done or title)
 
         yield advance
+
+
+@contextmanager
+def training(title: str) -> Iterator[Callable[["Epoch"], None]]:
+    """Show the epochs of a training: the latest one on a terminal, a line each elsewhere."""
+    console = Console(stderr=True)
+
+    def told(epoch: "Epoch") -> str:
+        judged = "" if epoch.metric is None else f", validation ndcg@100 {100 * epoch.metric:.2f}"
+        best = "" if epoch.best_metric is None else f" (best {100 * epoch.best_metric:.2f} in epoch {epoch.best_epoch})"
+        return f"epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}{best}, {epoch.seconds:.1f} s"
+
+    if console.is_terminal:
+        with console.status(title) as status:
+            yield lambda epoch: status.update(f"{title}, {told(epoch)}")
+    else:
+        note(title)
+        yield lambda epoch: note(told(epoch))
 
 
 @contextmanager

@@ -16,9 +16,12 @@ def train(
     settings: SetOption = None,
     seed: SeedOption = 0,
     all_users: Annotated[bool, typer.Option("--all-users", help="Learn from every user, for production.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
 ) -> None:
     """Train a model on the training users of a data set and save it as a folder."""
-    from recfusion.cli.output import note, out, print_protocol, working
+    from recfusion.cli.output import note, out, print_protocol, training, working
+    from recfusion.core.errors import InputError
     from recfusion.core.files import check_replaceable
     from recfusion.data.load import load
     from recfusion.experiments.train import train as run
@@ -28,10 +31,30 @@ def train(
     given = parse_settings(settings)
     make_model(model, given)  # a wrong name or setting should not wait for the data
     check_replaceable(folder, CONFIG)
+    checkpoint = folder.with_name(f"{folder.name}.checkpoint")
+    if checkpoint.exists() and not resume:
+        raise InputError(
+            f"An interrupted training is kept in '{checkpoint}': add --resume to go on with it, or remove it."
+        )
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
-    with working(f"Training {model} on {data.n_users:,} users and {data.n_items:,} items"):
-        bundle = run(model, data, given, plan=choice.plan, seed=seed, all_users=all_users)
+    with training(f"Training {model} on {data.n_users:,} users and {data.n_items:,} items") as on_epoch:
+        try:
+            bundle = run(
+                model,
+                data,
+                given,
+                plan=choice.plan,
+                seed=seed,
+                all_users=all_users,
+                device=device,
+                checkpoint=checkpoint,
+                on_epoch=on_epoch,
+            )
+        except KeyboardInterrupt:
+            if checkpoint.exists():
+                note(f"The training so far is kept in {checkpoint}: go on with --resume.")
+            raise
     bundle.save(folder)
     console = out()
     print_protocol(console, bundle.protocol)

@@ -1,8 +1,9 @@
 """Comparing models: every model on the same users of the same splits, one run at a time."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from recfusion.core.arrays import Csr
@@ -15,6 +16,9 @@ from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.models.base import Recommender, setting_values
 from recfusion.models.registry import make_model
+from recfusion.training.epoch import Checkpoint, Epoch
+
+OnEpoch = Callable[[Epoch], None]
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,21 @@ class Run:
 
 
 def fit_model(
-    name: str, settings: Mapping[str, Any], train: Csr, valid: Fold | None, *, seed: int
-) -> tuple[Recommender, float]:
-    """Return a new model fitted on `train`, and the seconds it took; the seed's stream is the model's own."""
-    model = make_model(name, settings)
+    model: Recommender,
+    name: str,
+    train: Csr,
+    valid: Fold | None,
+    *,
+    seed: int,
+    checkpoint: Checkpoint | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> float:
+    """Fit `model` on `train` and return the seconds it took; the seed's stream is the model's own."""
     start = time.perf_counter()
-    model.fit(train, valid, rng=stream(seed, f"fit {name}"))
-    return model, time.perf_counter() - start
+    for epoch in model.epochs(train, valid, rng=stream(seed, f"fit {name}"), checkpoint=checkpoint):
+        if on_epoch is not None:
+            on_epoch(epoch)
+    return time.perf_counter() - start
 
 
 def compare(
@@ -47,13 +59,19 @@ def compare(
     *,
     plan: SplitPlan | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    on_epoch: Callable[[str, int, Epoch], None] | None = None,
 ) -> Iterator[Run]:
-    """Yield a run for each seed and model; `models` maps a name to its settings (empty: the defaults)."""
+    """Yield a run for each seed and model; `models` maps a name to its settings (empty: the defaults).
+
+    `on_epoch` is told the model, the seed and each epoch of the models that have epochs.
+    """
     plan = plan or SplitPlan()
     protocol = Protocol.of(data, plan, tuple(metrics))
     for seed in seeds:
         parts = split(data, plan, seed=seed)
         for name, settings in models.items():
-            model, seconds = fit_model(name, settings, parts.train, parts.valid, seed=seed)
+            model = make_model(name, settings)
+            told = None if on_epoch is None else partial(on_epoch, name, seed)
+            seconds = fit_model(model, name, parts.train, parts.valid, seed=seed, on_epoch=told)
             test = evaluate(model, parts.test, parts.train, metrics)
             yield Run(protocol, name, seed, setting_values(model), model.n_parameters, seconds, test)

@@ -1,21 +1,27 @@
 """Training one model on a data set, and judging it again later on the users that were kept from it."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import Source, SplitPlan
-from recfusion.data.split import split
+from recfusion.data.split import Split, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.significance import bootstrap_means, summarise
-from recfusion.experiments.compare import fit_model
+from recfusion.experiments.compare import OnEpoch, fit_model
+from recfusion.models.base import Recommender, setting_values
 from recfusion.models.bundle import Bundle
+from recfusion.models.registry import make_model
+from recfusion.training.epoch import Checkpoint, Epoch
 
 
 def train(
@@ -27,23 +33,62 @@ def train(
     seed: int = 0,
     all_users: bool = False,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> Bundle:
     """Return a fitted model with its names and protocol.
 
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
-    learns from everybody, and nobody is left to judge it on.
+    learns from everybody, and nobody is left to judge it on. A model that trains in epochs then takes as many as were
+    best on the validation users of the split. It keeps its state in the file `checkpoint` and goes on from it where it
+    is there.
     """
     plan = plan or SplitPlan()
     protocol = Protocol.of(data, plan, tuple(metrics))
+    model = make_model(name, settings)
+    set_device(model, device)
+    kept = None
+    if checkpoint is not None:
+        run = json.dumps([protocol.split_id(seed), name, setting_values(model), all_users])
+        kept = Checkpoint(checkpoint, run)
     if all_users:
-        model, seconds = fit_model(name, settings or {}, data.matrix, None, seed=seed)
+        if hasattr(model, "max_epochs"):
+            model.max_epochs = _best_epoch(model, name, split(data, plan, seed=seed), seed, on_epoch)
+        seconds = fit_model(model, name, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
         return Bundle.of(name, model, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds)
     parts = split(data, plan, seed=seed)
-    model, seconds = fit_model(name, settings or {}, parts.train, parts.valid, seed=seed)
+    seconds = fit_model(model, name, parts.train, parts.valid, seed=seed, checkpoint=kept, on_epoch=on_epoch)
     judged = with_intervals(evaluate(model, parts.valid, parts.train, metrics))
     return Bundle.of(
         name, model, data, parts.train, protocol, seed=seed, fit_seconds=seconds, metrics={"validation": judged}
     )
+
+
+def _best_epoch(model: Recommender, name: str, parts: Split, seed: int, on_epoch: OnEpoch | None) -> int:
+    """Return after how many epochs a copy of `model` is best on the validation users."""
+    best = 1
+
+    def watch(epoch: Epoch) -> None:
+        nonlocal best
+        best = epoch.best_epoch
+        if on_epoch is not None:
+            on_epoch(epoch)
+
+    fit_model(replace(model), name, parts.train, parts.valid, seed=seed, on_epoch=watch)
+    return best
+
+
+def set_device(model: Recommender, device: str) -> None:
+    """Tell a model that computes with torch where to; closed forms stay on the CPU."""
+    if device not in ("cpu", "cuda"):
+        raise choices("device", device, ("cpu", "cuda"))
+    if hasattr(model, "device"):
+        import torch
+
+        if device == "cuda" and not torch.cuda.is_available():
+            raise InputError("Device cuda is asked for, but torch finds no CUDA here: use --device cpu.")
+        model.device = device
 
 
 def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, Any]:

@@ -96,7 +96,6 @@ class RecFusion(Recommender):
             net=self.net_,
             optimizer=torch.optim.AdamW(self.net_.parameters(), lr=self.lr, weight_decay=self.weight_decay),
             rng=generator,
-            best=dict(self.net_.state_dict()),
         )
         process = self._make_process(train)
 

@@ -1,7 +1,7 @@
 """Everything an interrupted training needs to go on as if nothing had happened, in one file without pickle."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,13 @@ class TrainState:
     net: nn.Module
     optimizer: torch.optim.Optimizer
     rng: torch.Generator
-    best: dict[str, Tensor]  # the weights of the best epoch
     epoch: int = 0
     best_epoch: int = 0
     best_metric: float = float("-inf")
+    best: dict[str, Tensor] = field(init=False)  # the weights of the best epoch
+
+    def __post_init__(self) -> None:
+        self.keep_best(self.best_metric)
 
     def keep_best(self, metric: float) -> None:
         """Remember the present weights as the best."""

@@ -1,0 +1,95 @@
+"""The RecFusion family: settings that fit together, pictures of users, presets and objectives."""
+
+import pytest
+
+from conftest import random_csr
+from recfusion.core import memory
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.split import split
+from recfusion.experiments.train import train
+from recfusion.models.recfusion import RecFusion
+from recfusion.models.registry import MODELS, make_model
+
+FAMILY = [name for name in MODELS if name.startswith("recfusion")]
+
+
+def test_the_paper_s_six_variants_are_rows_of_the_registry() -> None:
+    assert len(FAMILY) == 6
+    assert {type(make_model(name)) for name in FAMILY} == {RecFusion}
+    assert len({str(make_model(name)) for name in FAMILY}) == 6
+
+
+def test_parameters_are_those_of_the_paper() -> None:
+    model = RecFusion(max_epochs=1, depth=4).fit(random_csr(4, 3416, 0.01, 0), rng=0)
+    assert model.n_parameters == 1_410_218
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_paper_s_preset_can_be_run(name: str) -> None:
+    settings = {"preset": "paper", "max_epochs": 1, "picture_users": 4, "channels": 2, "levels": 2}
+    model = make_model(name, settings)
+    assert isinstance(model, RecFusion)
+    assert (model.lr, model.T, model.objective) == (1e-4, 3, "published")
+    model.fit(random_csr(9, 11, 0.3, 0), rng=0)
+
+
+@pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "thinning"])
+@pytest.mark.parametrize("objective", ["simple", "elbo", "bce-elbo", "published"])
+def test_every_objective_runs_on_every_binary_process(process: str, objective: str) -> None:
+    model = make_model("recfusion", {"process": process, "objective": objective, "max_epochs": 2, "width": 8})
+    model.fit(random_csr(12, 9, 0.3, 0), rng=0)
+
+
+def test_learning_lowers_the_loss(groups: Interactions) -> None:
+    for name in ("recfusion", "recfusion-bin", "recfusion-var"):
+        losses = [epoch.loss for epoch in make_model(name, {"max_epochs": 30}).epochs(split(groups).train, rng=0)]
+        assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_full_matrix_is_one_example(groups: Interactions) -> None:
+    parts = split(groups)
+    settings = {"picture_users": 0, "max_epochs": 2, "channels": 2, "levels": 3}
+    model = make_model("recfusion-unet2d", settings).fit(parts.train, rng=0)
+    assert isinstance(model, RecFusion)
+    assert model.companions_.shape[0] == parts.train.shape[0] - 1
+    assert model.score(parts.test.history[:1]).shape == (1, groups.n_items)
+
+
+def test_a_matrix_too_large_for_memory_is_refused_with_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    with pytest.raises(
+        InputError, match=r"A U-Net on 50 users and 400 items at once needs about 8 MB .* picture_users"
+    ):
+        make_model("recfusion-unet2d", {"picture_users": 0}).fit(random_csr(50, 400, 0.1, 0), rng=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "removed"}, "is for binary noise"),
+        ({"objective": "removed", "process": "bit-flips"}, "needs process 'thinning'"),
+        ({"variance": "predicted", "process": "thinning"}, "A predicted variance needs"),
+        ({"variance": "predicted", "net": "unet1d"}, "A predicted variance needs"),
+        ({"process": "poisson"}, "Setting process of recfusion"),
+        ({"T": 0}, "T of RecFusion to be at least 1"),
+        ({"preset": "poster"}, "Unknown preset of recfusion 'poster': choose one of tuned, paper"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_model("recfusion", settings)
+
+
+def test_a_schedule_out_of_range_is_refused_before_training() -> None:
+    with pytest.raises(InputError, match=r"noise rates beta in \(0, 1\]"):
+        make_model("recfusion", {"beta_high": 1.5}).fit(random_csr(5, 6, 0.4, 0), rng=0)
+
+
+def test_training_on_everybody_takes_as_many_epochs_as_were_best_on_validation(groups: Interactions) -> None:
+    probe = train("recfusion", groups, {"patience": 2})
+    whole = train("recfusion", groups, {"patience": 2}, all_users=True)
+    assert isinstance(probe.model, RecFusion)
+    assert isinstance(whole.model, RecFusion)
+    assert probe.model.max_epochs == 200
+    assert 1 <= whole.model.max_epochs < 200
