@@ -1,6 +1,7 @@
 """The RecFusion family: settings that fit together, pictures of users, presets and objectives."""
 
 import pytest
+import torch
 
 from conftest import random_csr
 from recfusion.core import memory
@@ -64,6 +65,21 @@ def test_a_matrix_too_large_for_memory_is_refused_with_an_estimate(monkeypatch: 
         make_model("recfusion-unet2d", {"picture_users": 0}).fit(random_csr(50, 400, 0.1, 0), rng=0)
 
 
+@pytest.mark.parametrize("process", ["gaussian", "thinning"])
+def test_a_learned_schedule_is_trained_and_saved_with_the_network(process: str) -> None:
+    settings = {"process": process, "objective": "elbo", "learned_schedule": True, "width": 8, "max_epochs": 3}
+    train = random_csr(20, 9, 0.3, 0)
+    model = make_model("recfusion", {**settings, "beta_low": 0.1, "beta_high": 0.5}).fit(train, rng=0)
+    assert isinstance(model, RecFusion)
+    start = torch.linspace(0.1**0.5, 0.5**0.5, 3, dtype=torch.float64) ** 2
+    betas = model.net_.get_submodule("noise").betas.detach()  # type: ignore[operator]
+    assert ((betas > 0) & (betas < 1)).all()
+    assert not torch.allclose(betas, start, atol=1e-6)
+    again = make_model("recfusion", {**settings, "beta_low": 0.1, "beta_high": 0.5})
+    again.load_state(model.state(), 9)
+    assert (again.score(train) == model.score(train)).all()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -71,6 +87,7 @@ def test_a_matrix_too_large_for_memory_is_refused_with_an_estimate(monkeypatch: 
         ({"objective": "removed", "process": "bit-flips"}, "needs process 'thinning'"),
         ({"variance": "predicted", "process": "thinning"}, "A predicted variance needs"),
         ({"variance": "predicted", "net": "unet1d"}, "A predicted variance needs"),
+        ({"learned_schedule": True}, "needs objective 'elbo'"),
         ({"process": "poisson"}, "Setting process of recfusion"),
         ({"T": 0}, "T of RecFusion to be at least 1"),
         ({"preset": "poster"}, "Unknown preset of recfusion 'poster': choose one of tuned, paper"),

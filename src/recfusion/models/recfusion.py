@@ -16,12 +16,12 @@ from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.bound import elbo
+from recfusion.diffusion.bound import elbo, learned_elbo
 from recfusion.diffusion.gaussian import Gaussian
 from recfusion.diffusion.objectives import bce_elbo, removed, simple
 from recfusion.diffusion.process import Process
 from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
-from recfusion.diffusion.schedule import ScheduleName, make_schedule
+from recfusion.diffusion.schedule import LearnedSchedule, Schedule, ScheduleName, make_schedule
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, learned, setting
 from recfusion.nets.mlp import MLP
@@ -53,6 +53,7 @@ class RecFusion(Recommender):
     T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))
     schedule: ScheduleName = setting("quadratic", "course of the noise rates")
     decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
+    learned_schedule: bool = setting(False, "whether the noise rates are trained, from that schedule on (elbo only)")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
     width: int = setting(200, "width of the mlp's hidden layers", at_least=1, search=(100, 800), log=True)
@@ -77,6 +78,8 @@ class RecFusion(Recommender):
             raise InputError(f"Objective '{self.objective}' is for binary noise: choose a process other than gaussian.")
         if self.objective == "removed" and self.process != "thinning":
             raise InputError("Objective 'removed' needs process 'thinning': only there is every missing item removed.")
+        if self.learned_schedule and self.objective != "elbo":
+            raise InputError("A learned schedule needs objective 'elbo': the others are best without any noise.")
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
             raise InputError("A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it.")
 
@@ -97,7 +100,7 @@ class RecFusion(Recommender):
             optimizer=torch.optim.AdamW(self.net_.parameters(), lr=self.lr, weight_decay=self.weight_decay),
             rng=generator,
         )
-        process = self._make_process(train)
+        means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))  # smoothed: none is 0 or 1
 
         def validated() -> float:
             assert valid is not None
@@ -105,7 +108,7 @@ class RecFusion(Recommender):
 
         yield from fit_epochs(
             state,
-            lambda rows: self._loss(process, self._examples(rows), generator),
+            lambda rows: self._loss(self._make_process(means), self._examples(rows), generator),
             train,
             None if valid is None else validated,
             batch_size=train.shape[0] if self._whole_matrix else self.batch_size,
@@ -144,25 +147,32 @@ class RecFusion(Recommender):
         return self.net == "unet2d" and self.picture_users == 0
 
     def _make_net(self, n_items: int) -> nn.Module:
-        if self.net != "mlp":
-            return UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
-        return MLP(
-            n_items,
-            width=self.width,
-            depth=self.depth,
-            shared=self.shared,
-            time=self.time,
-            head="tanh" if self.process == "gaussian" else "linear",
-            n_heads=2 if self.variance == "predicted" else 1,
-        )
+        if self.net == "mlp":
+            net: nn.Module = MLP(
+                n_items,
+                width=self.width,
+                depth=self.depth,
+                shared=self.shared,
+                time=self.time,
+                head="tanh" if self.process == "gaussian" else "linear",
+                n_heads=2 if self.variance == "predicted" else 1,
+            )
+        else:
+            net = UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
+        if self.learned_schedule:
+            net.noise = LearnedSchedule(self._fixed_schedule())  # a part of the net, so it is trained and saved with it
+        return net
 
-    def _make_process(self, train: Csr) -> Process:
-        schedule = make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
+    def _fixed_schedule(self) -> Schedule:
+        return make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
+
+    def _make_process(self, means: Tensor) -> Process:
+        """Return the forward process; a learned schedule changes it at every step."""
+        schedule: Any = self.net_.noise if self.learned_schedule else self._fixed_schedule()
         if self.process == "gaussian":
             return Gaussian(schedule, self.variance)
-        means = (np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1)  # smoothed: none is 0 or 1
         predicts: Literal["previous", "x0"] = "previous" if self.objective == "bce-elbo" else "x0"
-        return _KERNELS[self.process](schedule, torch.from_numpy(means), predicts=predicts)
+        return _KERNELS[self.process](schedule, means, predicts=predicts)
 
     def _examples(self, rows: Csr) -> Tensor:
         """Return a batch of users as examples: (users, items), or pictures (pictures, rows, items)."""
@@ -179,7 +189,8 @@ class RecFusion(Recommender):
         if self.objective == "simple":
             return simple(process, net, x0, rng).mean()
         if self.objective == "elbo":
-            return elbo(process, net, x0, rng, 1).total.mean()
+            estimate = learned_elbo if self.learned_schedule else elbo
+            return estimate(process, net, x0, rng, 1).total.mean()
         if isinstance(process, Gaussian):
             return published_gaussian_loss(process, net, x0, rng).mean()
         assert isinstance(process, Binomial)
@@ -187,8 +198,7 @@ class RecFusion(Recommender):
             return bce_elbo(process, net, x0, rng, 1).total.mean()
         if self.objective == "removed":
             return removed(process, net, x0, rng).mean()
-        schedule = make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
-        return published_binomial_loss(process, net, x0, rng, schedule=schedule).mean()
+        return published_binomial_loss(process, net, x0, rng, schedule=self._fixed_schedule()).mean()
 
     def _predict(self, x1: Tensor) -> Tensor:
         """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""
