@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-_MODELS = ("random", "popularity", "slim", "ease")
+_MODELS = ("random", "popularity", "slim", "ease", "recfusion")
 _SHOWN_USERS = 3
 
 

@@ -16,7 +16,10 @@ TUNED = "tuned"
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: what it is, the class that implements it, and the settings in which it differs from the class."""
+    """A model: what it is, the class that implements it, and the settings in which it differs from the class.
+
+    A preset is laid over those settings.
+    """
 
     title: str
     load: Callable[[], type[Recommender]]
@@ -72,8 +75,8 @@ _PAPER: Mapping[str, Any] = {
 }
 
 
-def _variant(title: str, settings: Mapping[str, Any], paper: Mapping[str, Any] | None = None) -> Entry:
-    return Entry(title, _recfusion, settings, {"paper": {**_PAPER, **(paper or {})}})
+def _variant(title: str, settings: Mapping[str, Any]) -> Entry:
+    return Entry(title, _recfusion, settings, {"paper": _PAPER})
 
 
 MODELS: Mapping[str, Entry] = {
@@ -88,13 +91,11 @@ MODELS: Mapping[str, Entry] = {
     ),
     "recfusion-bin": _variant(
         "binomial diffusion: ones are thinned away and predicted back",
-        {"process": "thinning", "schedule": "linear", "beta_low": 0.2, "beta_high": 1.0, "patience": 20},
+        {"process": "thinning", "schedule": "linear", "beta_low": 0.2, "beta_high": 1.0, "batch_size": 50},
     ),
-    "recfusion-unet1d": _variant(
-        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20}, {"net": "unet1d"}
-    ),
+    "recfusion-unet1d": _variant("RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20}),
     "recfusion-unet2d": _variant(
-        "RecFusion with a U-Net over pictures of several users", {"net": "unet2d", "max_epochs": 20}, {"net": "unet2d"}
+        "RecFusion with a U-Net over pictures of several users", {"net": "unet2d", "max_epochs": 20}
     ),
 }
 
@@ -109,8 +110,8 @@ def entry(name: str) -> Entry:
 def make_model(name: str, settings: Mapping[str, Any] | None = None) -> Recommender:
     """Return a new model by name, with settings given as values or as text.
 
-    `preset` is no setting of its own: it names settings to start from ("paper", where the model has it; "tuned" is
-    the default).
+    `preset` is no setting of its own: it names settings to lay over the model's own ("paper", where the model has it;
+    "tuned", the default, lays over none).
     """
     found = entry(name)
     given = dict(settings or {})
