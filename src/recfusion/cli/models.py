@@ -28,8 +28,14 @@ def models(as_json: JsonOption = False) -> None:
         print_json(document)
         return
     console = out()
+    shown: dict[type, str] = {}  # the first model of each class: the others say only where they differ from it
     for name, about in document.items():
         presets = f" (presets: {', '.join(about['presets'])})" if about["presets"] else ""
         console.print(f"[bold]{name}[/bold]: {about['title']}{presets}")
-        for key, value in about["settings"].items():
+        first = shown.setdefault(MODELS[name].load(), name)
+        settings = about["settings"]
+        if first != name:
+            console.print(f"    settings as {first}, but for:", markup=False)
+            settings = {key: value for key, value in settings.items() if value != document[first]["settings"][key]}
+        for key, value in settings.items():
             console.print(f"    {key} = {value['default']}  {value['doc']}", markup=False)

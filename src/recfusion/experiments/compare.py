@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from recfusion.core.arrays import Csr
@@ -30,6 +29,7 @@ class Run:
     seed: int
     settings: dict[str, Any]
     parameters: int
+    epochs: int  # 0 for a closed form
     fit_seconds: float
     test: Evaluation
 
@@ -71,7 +71,13 @@ def compare(
         parts = split(data, plan, seed=seed)
         for name, settings in models.items():
             model = make_model(name, settings)
-            told = None if on_epoch is None else partial(on_epoch, name, seed)
-            seconds = fit_model(model, name, parts.train, parts.valid, seed=seed, on_epoch=told)
+            epochs: list[Epoch] = []
+
+            def watch(epoch: Epoch, name: str = name, seed: int = seed, epochs: list[Epoch] = epochs) -> None:
+                epochs.append(epoch)
+                if on_epoch is not None:
+                    on_epoch(name, seed, epoch)
+
+            seconds = fit_model(model, name, parts.train, parts.valid, seed=seed, on_epoch=watch)
             test = evaluate(model, parts.test, parts.train, metrics)
-            yield Run(protocol, name, seed, setting_values(model), model.n_parameters, seconds, test)
+            yield Run(protocol, name, seed, setting_values(model), model.n_parameters, len(epochs), seconds, test)

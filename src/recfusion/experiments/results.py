@@ -58,6 +58,7 @@ def _model_entry(runs: Sequence[Run], drawn: dict[str, Values]) -> dict[str, Any
         "title": entry(first.name).title,
         "settings": first.settings,
         "parameters": first.parameters,
+        "epochs": float(np.mean([run.epochs for run in runs])),
         "fit_seconds": float(np.mean([run.fit_seconds for run in runs])),
         "score_seconds": float(np.mean([run.test.seconds for run in runs])),
         **{metric: dataclasses.asdict(summary) for metric, summary in summaries.items()},
