@@ -1,5 +1,7 @@
 """Atomic files and folders."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,19 @@ def test_a_failed_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         fail()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left on device"), RuntimeError("I/O error: No space left on device (os error 28)")],
+)
+@pytest.mark.parametrize("writing", [replacing, lambda path: replacing_folder(path, "mark")])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, error: Exception, writing: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    with pytest.raises(InputError, match="No space left on device; make room"), writing(tmp_path / "new"):
+        raise error
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ def replacing(path: Path) -> Iterator[Path]:
         beside = folder / path.name
         yield beside
         beside.replace(path)
+    except Exception as error:
+        raise _write_error(path, error) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -42,6 +44,8 @@ def replacing_folder(path: Path, marker: str) -> Iterator[Path]:
         if path.exists():
             path.replace(old)
         fresh.replace(path)
+    except Exception as error:
+        raise _write_error(path, error) from None
     finally:
         shutil.rmtree(parent, ignore_errors=True)
 
@@ -89,6 +93,15 @@ def read_json(path: Path) -> object:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}; make it again.") from None
     except ValueError as error:
         raise InputError(f"Expected JSON in '{path}', got something else ({error}): make it again.") from None
+
+
+def _write_error(path: Path, error: Exception) -> Exception:
+    """Return what to raise for an error while `path` was written: one sentence for a full disk and the like."""
+    full = "No space left on device"  # other libraries wrap it in error classes of their own
+    if full not in str(error) and not (isinstance(error, OSError) and error.strerror):
+        return error
+    reason = full if full in str(error) else getattr(error, "strerror", None)
+    return InputError(f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged.")
 
 
 def _temporary_folder(path: Path) -> Path:
