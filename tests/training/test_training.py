@@ -14,6 +14,7 @@ from recfusion.training.batches import dense, seeded, shuffled_batches, torch_rn
 from recfusion.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from recfusion.training.epoch import Checkpoint
 from recfusion.training.fit import Validate, fit_epochs
+from recfusion.training.loop import Phase
 
 TRAIN = random_csr(30, 8, 0.4, 0)
 
@@ -32,7 +33,9 @@ def run(state: TrainState, epochs: int, validate: Validate | None = None, checkp
         noise = torch.rand(x.shape, generator=state.rng)
         return ((state.net(x * (noise < 0.8)) - x) ** 2).mean()
 
-    steps = fit_epochs(state, loss, TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3, checkpoint=checkpoint)
+    steps = fit_epochs(
+        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3, checkpoint=checkpoint
+    )
     return len(list(steps))
 
 

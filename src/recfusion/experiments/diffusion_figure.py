@@ -21,7 +21,7 @@ from recfusion.diffusion.sampling import forward_steps
 from recfusion.diffusion.schedule import constant
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense, seeded, torch_rng
-from recfusion.training.loop import train_epochs
+from recfusion.training.loop import Phase, train_epochs
 
 OnEpoch: TypeAlias = Callable[[str, int], None]  # option, epoch
 
@@ -166,7 +166,7 @@ def _train(
     def loss(rows: Csr) -> Tensor:
         return simple(process, denoiser, dense(rows), rng).mean()
 
-    passes = train_epochs(net, optimizer, loss, train, batch_size=_BATCH, rng=rng)
+    passes = train_epochs(net, optimizer, [Phase(loss)], train, batch_size=_BATCH, rng=rng)
     for done in islice(passes, epochs):
         if on_epoch is not None:
             on_epoch(option.name, done.epoch)

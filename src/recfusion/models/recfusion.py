@@ -1,20 +1,16 @@
 """The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.core.rng import RngLike, make_rng
-from recfusion.data.split import Fold
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.bound import elbo, learned_elbo
 from recfusion.diffusion.gaussian import Gaussian
@@ -22,22 +18,19 @@ from recfusion.diffusion.objectives import bce_elbo, removed, simple
 from recfusion.diffusion.process import Process
 from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
 from recfusion.diffusion.schedule import LearnedSchedule, Schedule, ScheduleName, make_schedule
-from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.base import Recommender, learned, setting
+from recfusion.models.base import learned, setting
+from recfusion.models.neural import NeuralRecommender
 from recfusion.nets.mlp import MLP
 from recfusion.nets.unet import UNet
-from recfusion.training.batches import dense, seeded, torch_rng
-from recfusion.training.checkpoint import TrainState
-from recfusion.training.epoch import Checkpoint, Epoch
-from recfusion.training.fit import fit_epochs
+from recfusion.training.batches import dense
+from recfusion.training.loop import Phase
 
-_VALIDATED = "ndcg@100"
 _MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
 _KERNELS = {"paper-kernel": Binomial.paper_kernel, "bit-flips": Binomial.bit_flips, "thinning": Binomial.thinning}
 
 
 @dataclass
-class RecFusion(Recommender):
+class RecFusion(NeuralRecommender):
     """Diffusion on a user's row of the interaction matrix; a history is taken for x^1 and one reverse step ranks.
 
     The paper's three formulations: users one by one (`mlp`, `unet1d`); batches of users as rows of a picture
@@ -62,13 +55,6 @@ class RecFusion(Recommender):
     channels: int = setting(4, "channels of the U-Net's first level", at_least=1)
     levels: int = setting(5, "levels of the U-Net", at_least=1)
     picture_users: int = setting(16, "rows of a picture for unet2d; 0: all users as one example", at_least=0)
-    lr: float = setting(1e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
-    weight_decay: float = setting(0.0, "weight decay of AdamW", at_least=0, search=(0.0, 0.5))
-    batch_size: int = setting(200, "users in a batch", at_least=1, search=(50, 1000), log=True)
-    max_epochs: int = setting(200, "epochs at the most", at_least=1)
-    patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    device: str = dataclasses.field(default="cpu", compare=False)  # where to compute: no part of the model
-    net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
     companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
 
     def __post_init__(self) -> None:
@@ -83,39 +69,16 @@ class RecFusion(Recommender):
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
             raise InputError("A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it.")
 
-    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        for _ in self.epochs(train, valid, rng=rng):
-            pass
-        return self
-
-    def epochs(
-        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
-    ) -> Iterator[Epoch]:
-        generator = torch_rng(make_rng(rng))
+    def prepare(self, train: Csr) -> None:
         self._require_memory(*train.shape)
-        self.net_ = seeded(lambda: self._make_net(train.shape[1]), generator).to(self.device)
         self.companions_ = self._companions(train)
-        state = TrainState(
-            net=self.net_,
-            optimizer=torch.optim.AdamW(self.net_.parameters(), lr=self.lr, weight_decay=self.weight_decay),
-            rng=generator,
-        )
+
+    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
         means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))  # smoothed: none is 0 or 1
+        return [Phase(lambda rows: self._loss(self._make_process(means), self._examples(rows), rng))]
 
-        def validated() -> float:
-            assert valid is not None
-            return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
-
-        yield from fit_epochs(
-            state,
-            lambda rows: self._loss(self._make_process(means), self._examples(rows), generator),
-            train,
-            None if valid is None else validated,
-            batch_size=train.shape[0] if self._whole_matrix else self.batch_size,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            checkpoint=checkpoint,
-        )
+    def batch_rows(self, n_users: int) -> int:
+        return n_users if self._whole_matrix else self.batch_size
 
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:
@@ -124,29 +87,11 @@ class RecFusion(Recommender):
             return np.concatenate([self._score_in_picture(row) for row in x1]) if len(x1) else x1.numpy()
         return self._predict(x1)[:, : history.shape[1]].cpu().numpy()
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        weights = {f"net.{name}": tensor.cpu().numpy() for name, tensor in self.net_.state_dict().items()}
-        return super().state() | weights
-
-    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
-        super().load_state(state, n_items)
-        self.net_ = self._make_net(n_items).to(self.device)
-        weights = {name.removeprefix("net."): array for name, array in state.items() if name.startswith("net.")}
-        try:
-            self.net_.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-        except RuntimeError as error:
-            raise ValueError(f"the weights do not fit the network: {error}") from None
-        self.net_.eval()
-
-    @property
-    def n_parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.net_.parameters())
-
     @property
     def _whole_matrix(self) -> bool:
         return self.net == "unet2d" and self.picture_users == 0
 
-    def _make_net(self, n_items: int) -> nn.Module:
+    def make_net(self, n_items: int) -> nn.Module:
         if self.net == "mlp":
             net: nn.Module = MLP(
                 n_items,

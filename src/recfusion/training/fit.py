@@ -1,12 +1,12 @@
 """Driving the loop: validation after every epoch, early stopping, best weights, checkpoints."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from recfusion.core.arrays import Csr
 from recfusion.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from recfusion.training.epoch import Checkpoint, Epoch
-from recfusion.training.loop import DivergedError, Loss, train_epochs
+from recfusion.training.loop import DivergedError, Phase, train_epochs
 
 Validate = Callable[[], float]
 log = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 def fit_epochs(
     state: TrainState,
-    loss: Loss,
+    phases: Sequence[Phase],
     train: Csr,
     validate: Validate | None,
     *,
@@ -31,7 +31,7 @@ def fit_epochs(
     if checkpoint is not None and checkpoint.path.exists():
         load_checkpoint(checkpoint.path, state, checkpoint.run)
     passes = train_epochs(
-        state.net, state.optimizer, loss, train, batch_size=batch_size, rng=state.rng, first=state.epoch + 1
+        state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, first=state.epoch + 1
     )
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:

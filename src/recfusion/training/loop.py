@@ -1,7 +1,9 @@
 """The training loop: a generator of epochs. Whoever drives it decides when to stop and what to show."""
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -15,11 +17,20 @@ Loss = Callable[[Csr], Tensor]  # a batch of users -> mean loss
 
 
 @dataclass(frozen=True)
+class Phase:
+    """A pass over the training users with a loss of its own, in which one part of the net learns."""
+
+    loss: Loss
+    part: nn.Module | None = None  # None: all of it
+    before: Callable[[], None] | None = None  # done once, as the phase begins
+
+
+@dataclass(frozen=True)
 class Pass:
-    """One pass over the training users."""
+    """One epoch: a pass over the training users for each phase."""
 
     epoch: int
-    loss: float
+    loss: float  # mean over the batches of the first phase
     seconds: float
 
 
@@ -36,27 +47,50 @@ class DivergedError(InputError):
 def train_epochs(
     net: nn.Module,
     optimizer: torch.optim.Optimizer,
-    loss: Loss,
+    phases: Sequence[Phase],
     train: Csr,
     *,
     batch_size: int,
     rng: torch.Generator,
     first: int = 1,
 ) -> Iterator[Pass]:
-    """Yield after each pass over the rows of `train` in a random order, for ever."""
+    """Yield after each epoch: every phase passes once over the rows of `train` in a random order, for ever."""
     epoch = first
     while True:
         start = time.perf_counter()
-        net.train()
-        total, n_batches = 0.0, 0
-        for rows in shuffled_batches(train, batch_size, rng):
-            optimizer.zero_grad(set_to_none=True)
-            value = loss(rows)
-            number = float(value.detach())
-            if number - number != 0:  # NaN or infinite
-                raise DivergedError(epoch)
-            value.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            total, n_batches = total + number, n_batches + 1
-        yield Pass(epoch, total / max(1, n_batches), time.perf_counter() - start)
+        losses = []
+        for phase in phases:
+            batches = shuffled_batches(train, batch_size, rng)
+            values = []
+            with _learning(net, phase):
+                for rows in batches:
+                    optimizer.zero_grad(set_to_none=True)
+                    value = phase.loss(rows)
+                    values.append(float(value.detach()))
+                    if not math.isfinite(values[-1]):
+                        raise DivergedError(epoch)
+                    value.backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+            losses.append(sum(values) / max(1, len(values)))
+        yield Pass(epoch, losses[0], time.perf_counter() - start)
         epoch += 1
+
+
+@contextmanager
+def _learning(net: nn.Module, phase: Phase) -> Iterator[None]:
+    """Let only the phase's part have gradients; an optimizer passes over parameters without one."""
+    net.train()
+    if phase.before is not None:
+        phase.before()
+    if phase.part is None:
+        yield
+        return
+    learning = {id(parameter) for parameter in phase.part.parameters()}
+    resting = [p for p in net.parameters() if p.requires_grad and id(p) not in learning]
+    for parameter in resting:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in resting:
+            parameter.requires_grad_(True)

@@ -1,0 +1,110 @@
+"""What every network model shares: training in epochs with early stopping, resuming, saving and loading."""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from recfusion.core.arrays import Csr
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.split import Fold
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.models.base import Recommender, setting
+from recfusion.training.batches import seeded, torch_rng
+from recfusion.training.checkpoint import TrainState
+from recfusion.training.epoch import Checkpoint, Epoch
+from recfusion.training.fit import fit_epochs
+from recfusion.training.loop import Phase
+
+_VALIDATED = "ndcg@100"
+
+
+@dataclass
+class NeuralRecommender(Recommender):
+    """A model whose learned numbers are the weights of a network; a subclass says which net and which loss."""
+
+    lr: float = setting(1e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
+    weight_decay: float = setting(0.0, "weight decay of AdamW", at_least=0, search=(0.0, 0.5))
+    batch_size: int = setting(200, "users in a batch", at_least=1, search=(50, 1000), log=True)
+    max_epochs: int = setting(200, "epochs at the most", at_least=1)
+    patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
+    device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # where to compute: no part of a model
+    net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
+
+    @abstractmethod
+    def make_net(self, n_items: int) -> nn.Module:
+        """Return the network that scores, with fresh weights."""
+
+    @abstractmethod
+    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
+        """Return what an epoch consists of; `trained` is what `trainee` returned."""
+
+    def prepare(self, train: Csr) -> None:
+        """Learn what is no weight of the network, before that is made."""
+
+    def trainee(self) -> nn.Module:
+        """Return what is trained: the net itself, or a module that holds it beside what only training needs.
+
+        All of it goes into checkpoints, the net alone into the saved model.
+        """
+        return self.net_
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        for _ in self.epochs(train, valid, rng=rng):
+            pass
+        return self
+
+    def epochs(
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Epoch]:
+        generator = torch_rng(make_rng(rng))
+        self.prepare(train)
+        self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
+        trained = self.trainee()
+        state = TrainState(
+            net=trained,
+            optimizer=torch.optim.AdamW(trained.parameters(), lr=self.lr, weight_decay=self.weight_decay),
+            rng=generator,
+        )
+
+        def validated() -> float:
+            assert valid is not None
+            return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
+
+        yield from fit_epochs(
+            state,
+            self.phases(train, trained, generator),
+            train,
+            None if valid is None else validated,
+            batch_size=self.batch_rows(train.shape[0]),
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            checkpoint=checkpoint,
+        )
+
+    def batch_rows(self, n_users: int) -> int:
+        """Return how many users a batch has."""
+        return self.batch_size
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        weights = {f"net.{name}": tensor.cpu().numpy() for name, tensor in self.net_.state_dict().items()}
+        return super().state() | weights
+
+    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
+        super().load_state(state, n_items)
+        self.net_ = self.make_net(n_items).to(self.device)
+        weights = {name.removeprefix("net."): array for name, array in state.items() if name.startswith("net.")}
+        try:
+            self.net_.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+        except RuntimeError as error:
+            raise ValueError(f"the weights do not fit the network: {error}") from None
+        self.net_.eval()
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.net_.parameters())
