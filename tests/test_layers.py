@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "recfusion"
-LAYERS = ["core", "data", "diffusion", "nets", "evaluation", "training", "models", "experiments", "report", "cli"]
+LAYERS = ["core", "data", "diffusion", "nets", "evaluation", "training", "search", "models", "experiments", "report", "cli"]
 
 
 def imported_rooms(path: Path) -> set[str]:

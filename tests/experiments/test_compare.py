@@ -28,7 +28,8 @@ def test_every_model_is_judged_on_the_same_users_of_every_split(runs: list[Run])
 def test_the_document_holds_each_metric_with_its_parts(runs: list[Run]) -> None:
     document = result_document(runs)
     entry = document["models"]["ease"]
-    assert entry["settings"] == {"l2": 10}
+    assert entry["settings"]["l2"] == 10
+    assert entry["chosen"] == {}
     for metric in ("recall@5", "ndcg@10"):
         values = entry[metric]
         assert values["splits"] == tuple(run.test.mean()[metric] for run in runs if run.name == "ease")
@@ -55,9 +56,57 @@ def test_the_same_comparison_gives_the_same_numbers(groups: Interactions, runs: 
     assert result_document(runs)["tests"] == result_document(again)["tests"]
 
 
-def test_models_run_on_different_splits_are_refused(runs: list[Run]) -> None:
-    with pytest.raises(InputError, match="same splits"):
-        result_document(runs[:3])
+def test_a_model_with_fewer_splits_has_means_over_its_own(runs: list[Run]) -> None:
+    whole, document = result_document(runs), result_document(runs[:3])
+    assert document["seeds"] == [4, 5]
+    random, ease = document["models"]["random"], document["models"]["ease"]
+    assert (random["seeds"], random["n_splits"]) == ([4, 5], 2)
+    assert (ease["seeds"], ease["n_splits"]) == ([4], 1)
+    assert random == whole["models"]["random"]
+    assert ease["ndcg@10"]["mean"] == runs[1].test.mean()["ndcg@10"]
+
+
+def test_a_paired_test_is_over_the_splits_that_both_models_have(runs: list[Run]) -> None:
+    alone = [test | {"seeds": [4]} for test in result_document(runs[:2])["tests"]]
+    assert result_document(runs[:3])["tests"] == alone
+    apart = [runs[0], runs[3]]  # random on split 4, ease on split 5
+    assert result_document(apart)["tests"] == []
+    assert all(test["seeds"] == [4, 5] for test in result_document(runs)["tests"])
+
+
+def test_two_results_for_one_place_are_refused(runs: list[Run]) -> None:
+    with pytest.raises(InputError, match="two results of random on split 4"):
+        result_document([*runs, runs[0]])
+    other = dataclasses.replace(runs[3], settings={"l2": 11})
+    with pytest.raises(InputError, match="ease are of different settings"):
+        result_document([*runs[:3], other])
+
+
+def test_settings_that_a_fit_chose_stand_beside_those_asked_for(runs: list[Run]) -> None:
+    one, two = (
+        dataclasses.replace(run, settings={"l2": None, "k": 3}, chosen=chosen)
+        for run, chosen in ((runs[1], {"l2": 7.0}), (runs[3], {"l2": 9.0}))
+    )
+    entry = result_document([one, two])["models"]["ease"]
+    assert entry["settings"] == {"l2": None, "k": 3}
+    assert entry["chosen"] == {"l2": [7.0, 9.0]}
+
+
+def test_a_document_may_have_metrics_without_values_per_user_alone(groups: Interactions) -> None:
+    document = result_document(list(compare(groups, {"random": {}, "ease": {}}, [0], metrics=["coverage@5"])))
+    assert 0 < document["models"]["ease"]["coverage@5"]["mean"] <= 1
+    assert document["tests"] == []
+
+
+def test_a_run_tells_of_validation_users_activity_and_popularity(groups: Interactions, runs: list[Run]) -> None:
+    for run in runs:
+        assert set(run.validation) == set(METRICS)
+        sizes = {int(user): groups.matrix[[int(user)]].nnz for user in run.test.users}
+        assert run.history_size.tolist() == [round(0.8 * sizes[int(user)]) for user in run.test.users]
+        assert sum(run.slices.held_out) == sum(sizes.values()) - run.history_size.sum()
+        n_held_out = [sizes[int(user)] - shown for user, shown in zip(run.test.users, run.history_size, strict=True)]
+        assert sum(run.slices.hits[5]) == pytest.approx(run.test.per_user["recall@5"] @ n_held_out)
+        assert run.epochs == 0
 
 
 def test_results_of_different_protocols_are_refused(runs: list[Run]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recfusion.cli import compare, data, demo, evaluate, figure, models, recommend, train
+from recfusion.cli import compare, data, demo, evaluate, figure, models, recommend, run, train
 from recfusion.core.errors import InputError
 
 BAD_INPUT = 2
@@ -25,6 +25,7 @@ app.command("models")(models.models)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
+app.command("run")(run.run)
 app.command("recommend")(recommend.recommend)
 app.add_typer(data.app, name="data")
 app.add_typer(figure.app, name="figure")

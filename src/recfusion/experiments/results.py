@@ -1,62 +1,94 @@
 """The result document: what a comparison found, as plain JSON data with intervals and paired tests."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from recfusion.core.errors import InputError
 from recfusion.data.protocol import check_same_protocol
 from recfusion.evaluation.metrics import Values
-from recfusion.evaluation.significance import bootstrap_means, holm, paired_difference, summarise
+from recfusion.evaluation.significance import Difference, bootstrap_means, holm, paired_difference, summarise
 from recfusion.experiments.compare import Run
 from recfusion.models.registry import entry
+
+Seeds: TypeAlias = tuple[int, ...]
+BySeed: TypeAlias = Mapping[int, Run]
 
 
 def result_document(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the document of a comparison: `protocol`, `seeds`, `models.<name>.<metric>` and `tests`.
 
-    Every model must have been run under one protocol and on the same seeds, or the means would not be comparable.
+    Every run must be of one protocol. A model may have fewer splits than others: its means are over its own `seeds`,
+    and a paired test is over the splits that both models have (a pair without a common split has no test).
     """
-    by_model: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        by_model.setdefault(run.name, []).append(run)
-    if not by_model:
+    if not runs:
         raise InputError("There are no results to show: run at least one model.")
-    seeds = {name: [run.seed for run in its_runs] for name, its_runs in by_model.items()}
-    first = next(iter(by_model.values()))
-    protocol = first[0].protocol
     check_same_protocol({f"{run.name}, split {run.seed}": run.protocol.hash for run in runs})
-    if any(its_seeds != [run.seed for run in first] for its_seeds in seeds.values()):
-        raise InputError(f"Every model must be run on the same splits, got the seeds {seeds}.")
-
-    columns = [(name, metric) for name in by_model for metric in first[0].test.per_user]
-    values = {(name, metric): _pooled(by_model[name], metric) for name, metric in columns}
-    users = np.concatenate([run.test.users for run in first])
-    drawn = dict(zip(columns, bootstrap_means(users, np.stack(list(values.values()), axis=1)).T, strict=True))
+    by_model = _by_model(runs)
+    protocol, metrics = runs[0].protocol, list(runs[0].test.per_user)
+    draws = _Draws(by_model, metrics)
     return {
         "protocol": protocol.document() | {"assumptions": protocol.assumptions()},
-        "seeds": seeds[first[0].name],
+        "seeds": sorted({run.seed for run in runs}),
         "models": {
-            name: _model_entry(its_runs, {m: d for (n, m), d in drawn.items() if n == name})
+            name: _model_entry(list(its_runs.values()), {m: draws.of(tuple(its_runs))[name, m] for m in metrics})
             for name, its_runs in by_model.items()
         },
-        "tests": _tests(list(by_model), first[0].test.per_user.keys(), values, drawn),
+        "tests": [test for metric in metrics for test in _tests(by_model, metric, draws)],
     }
 
 
-def _pooled(runs: Sequence[Run], metric: str) -> Values:
-    return np.concatenate([run.test.per_user[metric] for run in runs])
+def _by_model(runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
+    """Return name -> seed -> run, names in the order they came in and seeds in their own."""
+    by_model: dict[str, dict[int, Run]] = {run.name: {} for run in runs}
+    for run in sorted(runs, key=lambda run: run.seed):
+        its_runs = by_model[run.name]
+        if run.seed in its_runs:
+            raise InputError(f"There are two results of {run.name} on split {run.seed}: keep one of them.")
+        its_runs[run.seed] = run
+        first = next(iter(its_runs.values()))
+        if (run.model, run.settings) != (first.model, first.settings):
+            raise InputError(f"The results of {run.name} are of different settings: give each its own name.")
+    return by_model
 
 
-def _model_entry(runs: Sequence[Run], drawn: dict[str, Values]) -> dict[str, Any]:
+class _Draws:
+    """Bootstrap means of all models that share some splits, drawn once for each such set of splits."""
+
+    def __init__(self, by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> None:
+        self._by_model, self._metrics = by_model, metrics
+        self._drawn: dict[Seeds, dict[tuple[str, str], Values]] = {}
+
+    def of(self, seeds: Seeds) -> dict[tuple[str, str], Values]:
+        """Return (model, metric) -> bootstrap means (draws,) over `seeds`, for the models that have them all."""
+        if self._metrics and seeds not in self._drawn:
+            sharing = {name: runs for name, runs in self._by_model.items() if set(seeds) <= set(runs)}
+            columns = [(name, metric) for name in sharing for metric in self._metrics]
+            values = [_pooled(sharing[name], seeds, metric) for name, metric in columns]
+            users = np.concatenate([next(iter(sharing.values()))[seed].test.users for seed in seeds])
+            means = bootstrap_means(users, np.stack(values, axis=1))
+            self._drawn[seeds] = dict(zip(columns, means.T, strict=True))
+        return self._drawn.get(seeds, {})
+
+
+def _pooled(runs: BySeed, seeds: Seeds, metric: str) -> Values:
+    return np.concatenate([runs[seed].test.per_user[metric] for seed in seeds])
+
+
+def _model_entry(runs: Sequence[Run], drawn: Mapping[str, Values]) -> dict[str, Any]:
     first = runs[0]
     summaries = {m: summarise([run.test.per_user[m] for run in runs], d) for m, d in drawn.items()}
+    chosen = {key for run in runs for key in run.chosen}
     overall = {name: _overall([run.test.overall[name] for run in runs]) for name in first.test.overall}
     return {
-        "title": entry(first.name).title,
+        "title": entry(first.model).title,
+        "model": first.model,
         "settings": first.settings,
+        "chosen": {key: [run.chosen.get(key, run.settings[key]) for run in runs] for key in sorted(chosen)},
+        "seeds": [run.seed for run in runs],
+        "n_splits": len(runs),
         "parameters": first.parameters,
         "epochs": float(np.mean([run.epochs for run in runs])),
         "fit_seconds": float(np.mean([run.fit_seconds for run in runs])),
@@ -72,19 +104,19 @@ def _overall(values: list[float]) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "ci95": None, "median": middle, "iqr": (first, third), "splits": values}
 
 
-def _tests(names: list[str], metrics: Any, values: Any, drawn: Any) -> list[dict[str, Any]]:
-    """Return the best model of each metric against every other, corrected for all tests of that metric."""
-    found = []
-    for metric in metrics:
-        best = max(names, key=lambda name: float(values[name, metric].mean()))
-        rest = [name for name in names if name != best]
-        differences = [
-            paired_difference(values[best, metric], values[other, metric], drawn[best, metric], drawn[other, metric])
-            for other in rest
-        ]
-        corrected = holm([difference.p for difference in differences])
-        found += [
-            {"metric": metric, "a": best, "b": other, **dataclasses.asdict(difference), "p_holm": p}
-            for other, difference, p in zip(rest, differences, corrected, strict=True)
-        ]
-    return found
+def _tests(by_model: Mapping[str, BySeed], metric: str, draws: _Draws) -> list[dict[str, Any]]:
+    """Return the model with the best mean against every other, corrected for all tests of that metric."""
+    best = max(by_model, key=lambda name: float(_pooled(by_model[name], tuple(by_model[name]), metric).mean()))
+    differences: dict[str, tuple[Seeds, Difference]] = {}
+    for other, runs in by_model.items():
+        seeds = tuple(seed for seed in by_model[best] if seed in runs)
+        if other == best or not seeds:
+            continue
+        a, b = (_pooled(by_model[name], seeds, metric) for name in (best, other))
+        drawn = draws.of(seeds)
+        differences[other] = seeds, paired_difference(a, b, drawn[best, metric], drawn[other, metric])
+    corrected = holm([difference.p for _, difference in differences.values()])
+    return [
+        {"metric": metric, "a": best, "b": other, **dataclasses.asdict(difference), "p_holm": p, "seeds": list(seeds)}
+        for (other, (seeds, difference)), p in zip(differences.items(), corrected, strict=True)
+    ]

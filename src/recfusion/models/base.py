@@ -3,7 +3,7 @@
 import dataclasses
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
+from recfusion.search.space import Interval
 from recfusion.training.epoch import Checkpoint, Epoch
 
 
@@ -27,6 +28,7 @@ class Range:
     at_least: float | None = None
     search: tuple[float, float] | None = None
     log: bool = False
+    start: Any = None  # of a self-tuned setting: what it is without a search
 
 
 def setting(
@@ -39,6 +41,17 @@ def setting(
 ) -> Any:
     """Declare a hyper-parameter: its default, what it means, its bound and its search range, in one place."""
     return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, search, log)})
+
+
+def self_tuned(
+    start: float, doc: str, *, search: tuple[float, float], at_least: float | None = None, log: bool = False
+) -> Any:
+    """Declare a setting that `fit` chooses on the validation users unless it is given; without them it is `start`.
+
+    It is None until then: `fit` fills it in, so that results, cards and saved models state what was used.
+    """
+    doc = f"{doc} (chosen on the validation users; without them {start:g})"
+    return dataclasses.field(default=None, metadata={"setting": Range(doc, at_least, search, log, start)})
 
 
 def learned() -> Any:
@@ -107,6 +120,16 @@ class Recommender(ABC):
 def settings_of(model: type[Recommender]) -> dict[str, Range]:
     """Return the declared settings of a model class."""
     return {f.name: f.metadata["setting"] for f in dataclasses.fields(model) if "setting" in f.metadata}
+
+
+def search_space(model: type[Recommender], names: Collection[str] | None = None) -> dict[str, Interval]:
+    """Return the ranges that a model class declares for its settings, all of them or those named."""
+    kinds = typing.get_type_hints(model)
+    return {
+        name: Interval(*declared.search, log=declared.log, integer=kinds[name] is int)
+        for name, declared in settings_of(model).items()
+        if declared.search is not None and (names is None or name in names)
+    }
 
 
 def setting_values(model: Recommender) -> dict[str, Any]:

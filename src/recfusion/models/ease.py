@@ -1,15 +1,17 @@
 """EASE: the linear autoencoder with a zero diagonal, in closed form (Steck, 2019)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from recfusion.core.arrays import Csr, FloatArray
-from recfusion.core.rng import RngLike
+from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, setting
-from recfusion.models.gram import gram, invert_in_place, require_gram_memory
+from recfusion.models.base import Recommender, learned, self_tuned
+from recfusion.models.gram import gram, item_weights, require_gram_memory
+from recfusion.models.selftune import Judged, judged_users, ndcg, seconds_setting, settle, trials_setting
 
 
 @dataclass
@@ -19,18 +21,34 @@ class EASE(Recommender):
     With P = (X'X + l2 I)^-1 the solution is B_ij = -P_ij / P_jj off the diagonal.
     """
 
-    l2: float = setting(500.0, "weight of the squared penalty", at_least=1e-6, search=(1.0, 10_000.0), log=True)
+    l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
+    tune_trials: int = trials_setting()
+    tune_seconds: float = seconds_setting()
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        n_items = train.shape[1]
-        require_gram_memory(n_items, "EASE", n_matrices=1.1)
+        searches = self.l2 is None and valid is not None and self.tune_trials > 0
+        require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if searches else 1.1)
+        judged = None if valid is None else judged_users(valid)
         g = gram(train)
-        g[np.diag_indices(n_items)] += np.float32(self.l2)
-        weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
-        weights /= -np.diag(weights).copy()  # column j by -P_jj
-        np.fill_diagonal(weights, 0)
-        self.weights_ = weights
+
+        def objective(values: Mapping[str, Any]) -> list[Judged]:
+            assert judged is not None
+            weights = item_weights(g.copy(order="F"), values["l2"])
+            return [Judged({}, ndcg(lambda history: history @ weights, judged)[0])]
+
+        settle(
+            self,
+            objective,
+            judged,
+            make_rng(rng),
+            searched=("l2",),
+            filled=("l2",),
+            trials=self.tune_trials,
+            seconds=self.tune_seconds,
+        )
+        assert self.l2 is not None
+        self.weights_ = item_weights(g, self.l2)
         return self
 
     def score(self, history: Csr) -> FloatArray:

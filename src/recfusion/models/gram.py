@@ -59,6 +59,18 @@ def invert_in_place(a: FloatArray) -> FloatArray:
     return mirror_lower(inverse)
 
 
+def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
+    """Return B (items, items), B_ij = -P_ij / P_jj and B_jj = 0, for P = (g + diag ridge)^-1; `g` is overwritten.
+
+    Column j holds the ridge regression of item j on all others.
+    """
+    g[np.diag_indices(len(g))] += np.asarray(ridge, np.float32)
+    weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
+    weights /= -np.diag(weights).copy()
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
 def mirror_lower(a: FloatArray, block: int = 1024) -> FloatArray:
     """Copy the lower triangle onto the upper one, in place, block by block."""
     n = len(a)

@@ -68,7 +68,7 @@ class NeuralRecommender(Recommender):
         trained = self.trainee()
         state = TrainState(
             net=trained,
-            optimizer=torch.optim.AdamW(trained.parameters(), lr=self.lr, weight_decay=self.weight_decay),
+            optimizer=torch.optim.AdamW(trained.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True),
             rng=generator,
         )
 

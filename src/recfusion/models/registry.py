@@ -51,10 +51,52 @@ def _ease() -> type[Recommender]:
     return EASE
 
 
+def _multvae() -> type[Recommender]:
+    from recfusion.models.multvae import MultVAE
+
+    return MultVAE
+
+
+def _recvae() -> type[Recommender]:
+    from recfusion.models.recvae import RecVAE
+
+    return RecVAE
+
+
+def _bspm() -> type[Recommender]:
+    from recfusion.models.bspm import BSPM
+
+    return BSPM
+
+
+def _ials() -> type[Recommender]:
+    from recfusion.models.ials import IALS
+
+    return IALS
+
+
+def _infinite_ae() -> type[Recommender]:
+    from recfusion.models.infinite_ae import InfiniteAE
+
+    return InfiniteAE
+
+
 def _recfusion() -> type[Recommender]:
     from recfusion.models.recfusion import RecFusion
 
     return RecFusion
+
+
+def _codigem() -> type[Recommender]:
+    from recfusion.models.codigem import CODIGEM
+
+    return CODIGEM
+
+
+def _diffrec() -> type[Recommender]:
+    from recfusion.models.diffrec import DiffRec
+
+    return DiffRec
 
 
 # The settings that the paper and its published code used for every variant; what a variant adds is in its row.
@@ -84,6 +126,18 @@ MODELS: Mapping[str, Entry] = {
     "popularity": Entry("the most popular items, the same for everybody", _popularity),
     "slim": Entry("sparse non-negative linear item-item model", _slim),
     "ease": Entry("linear item-item model with a closed form", _ease),
+    "bspm": Entry("blurring and sharpening of a user's row over the item graph", _bspm),
+    "ials": Entry("matrix factorisation of all entries by alternating least squares", _ials),
+    "infinite-ae": Entry("autoencoder of infinite width, by its kernel in closed form", _infinite_ae),
+    "multvae": Entry("variational autoencoder with a multinomial likelihood", _multvae),
+    "multdae": Entry("denoising autoencoder with a multinomial likelihood", _multvae, {"form": "dae"}),
+    "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
+    "codigem": Entry(
+        "Gaussian diffusion with a network for each step",
+        _codigem,
+        presets={"paper": {"beta_high": 1e-4, "depth": 4, "lr": 1e-4, "weight_decay": 0.0, "patience": 10}},
+    ),
+    "diffrec": Entry("Gaussian diffusion with little noise, x^0 predicted at every step", _diffrec),
     "recfusion": _variant("Gaussian diffusion with a three-layer network", {}),
     "recfusion-t": _variant("RecFusion with a time embedding, f(x + Z_t)", {"time": "input"}),
     "recfusion-var": _variant(

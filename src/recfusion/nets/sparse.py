@@ -1,6 +1,7 @@
 """A first layer on sparse rows: it touches the weights of the items that are there and no others."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class SparseRows:
             torch.from_numpy(np.asarray(rows.data, np.float32)).to(device),
         )
 
-    @property
+    @cached_property
     def row_of(self) -> Tensor:
         """The row of each entry, (entries,)."""
         lengths = torch.diff(self.starts, append=torch.tensor([len(self.columns)], device=self.starts.device))
@@ -39,14 +41,20 @@ class SparseRows:
 
     def normalised(self) -> "SparseRows":
         """Return the rows scaled to length 1; an empty row stays empty."""
-        squares = torch.zeros(len(self.starts), device=self.values.device)
-        squares.index_add_(0, self.row_of, self.values.square())
-        return self.weighted(self.values * squares.clamp(min=1e-12).rsqrt()[self.row_of])
+        lengths = self.weighted(self.values.square()).sums().sqrt()
+        return self.weighted(self.values / lengths.clamp(min=1e-12)[self.row_of])
+
+    def sums(self) -> Tensor:
+        """Return the sum of each row's values, (rows,)."""
+        return self.values.new_zeros(len(self.starts)).index_add(0, self.row_of, self.values)
 
     def dropout(self, p: float, rng: torch.Generator) -> "SparseRows":
         """Return the rows with each entry removed with probability `p`, and the others divided by 1 - p."""
+        if not 0 <= p < 1:
+            raise InputError(f"Expected a dropout of at least 0 and below 1, got {p}: choose one such as 0.5.")
         kept = torch.rand(len(self.values), generator=rng).to(self.values.device) >= p
-        return self.weighted(self.values * kept / (1 - p))
+        before = torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])  # kept entries before each entry
+        return SparseRows(self.columns[kept], before[self.starts], self.values[kept] / (1 - p))
 
 
 class SparseLinear(nn.Module):
@@ -59,8 +67,7 @@ class SparseLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
 
     def forward(self, x: SparseRows) -> Tensor:
-        if not len(x.columns):  # embedding_bag refuses to average nothing on some platforms
-            return self.bias.expand(len(x.starts), -1)
+        """Return y (rows, width); an empty row gives the bias."""
         bags = functional.embedding_bag(
             x.columns, self.weight, x.starts, mode="sum", per_sample_weights=x.values
         )  # (rows, width)

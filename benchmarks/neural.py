@@ -1,0 +1,103 @@
+"""How long a training epoch of MultVAE and RecVAE takes, against RecPack 0.3.6 in the same run, one thread each.
+
+    python benchmarks/neural.py --peer .venv-recpack/bin/python --out benchmarks/neural.json
+
+Set the peer's environment up as `recpack_peer.py` says; ML-1M must be in RECFUSION_DATA or the cache. An epoch of
+MultVAE is one pass over the training users. An epoch of RecVAE is four on both sides: three for the encoder and one
+for the decoder. Both sides have the same users, the same layers and batches of 500. Validation is not counted. The two
+sides take turns, and the fastest epoch counts on both.
+"""
+
+import os
+
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before numpy and torch
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import recfusion as rf
+from recfusion.core.files import write_json
+
+PEER = Path(__file__).with_name("recpack_peer.py")
+BATCH_SIZE = 500
+EPOCHS = {"multvae": 6, "recvae": 4}  # in each turn
+TURNS = 2
+
+
+def main() -> None:
+    """Time both models on both sides and print what came out."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--peer", required=True, help="Python of the environment that has RecPack")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    parts = rf.split(rf.load("ml-1m"), seed=0)
+    found: dict[str, Any] = {
+        "machine": {"cores": os.cpu_count(), "cpu": platform.processor() or platform.machine()},
+        "threads": 1,
+        "batch_size": BATCH_SIZE,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "split.npz"
+        save_split(parts, file)
+        for name in EPOCHS:
+            found[f"epoch of {name} on ML-1M"] = compare(name, parts, options.peer, file)
+    found["machine"]["load"] = os.getloadavg()[0]
+    print(json.dumps(found, indent=2))
+    if options.out:
+        write_json(options.out, found)
+
+
+def save_split(parts: rf.Split, file: Path) -> None:
+    """Write a split as the peer's script reads it."""
+    matrices = {"train": parts.train, "history": parts.test.history, "held_out": parts.test.held_out}
+    arrays = {
+        f"{name}_{part}": getattr(matrix, part) for name, matrix in matrices.items() for part in ("indptr", "indices")
+    }
+    np.savez(file, shape=[parts.train.shape[0], parts.test.history.shape[0], parts.train.shape[1]], **arrays)
+
+
+def compare(name: str, parts: rf.Split, python: str, file: Path) -> dict[str, Any]:
+    """Return the seconds of an epoch on both sides; they take turns."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(TURNS):
+        theirs += peer_epochs(name, python, file)
+        ours += own_epochs(name, parts)
+    return {
+        "seconds": min(ours),
+        "peer seconds": min(theirs),
+        "peer": "RecPack 0.3.6",
+        "times as fast": min(theirs) / min(ours),
+        "times as fast by medians": statistics.median(theirs) / statistics.median(ours),
+        "epochs timed on each side": len(ours),
+    }
+
+
+def own_epochs(name: str, parts: rf.Split) -> list[float]:
+    """Return the seconds of each epoch of recfusion's model."""
+    model = rf.make_model(name, {"max_epochs": EPOCHS[name], "batch_size": BATCH_SIZE})
+    return [epoch.seconds for epoch in model.epochs(parts.train, rng=0)]
+
+
+def peer_epochs(name: str, python: str, file: Path) -> list[float]:
+    """Return the seconds of each epoch of RecPack's model, without its validation."""
+    command = [python, str(PEER), name, str(file), "--epochs", str(EPOCHS[name]), "--batch-size", str(BATCH_SIZE)]
+    command += ["--validation-users", "10"]
+    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    if printed["threads"] != 1:
+        raise SystemExit(f"Expected the peer to run one thread, got {printed['threads']}.")
+    return [float(seconds) for seconds in printed["epoch_seconds"]]
+
+
+if __name__ == "__main__":
+    main()

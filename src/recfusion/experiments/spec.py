@@ -1,0 +1,209 @@
+"""An experiment as a TOML file: the data, the splits, the metrics, and a table for each model."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+
+from recfusion.core.errors import InputError, choices
+from recfusion.data.catalog import CATALOG
+from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
+from recfusion.models.base import setting_values
+from recfusion.models.registry import make_model
+
+_NAME = r"^\w[\w.-]{0,59}$"  # it becomes a file's name
+_LABEL = r"\w[\w .,+()=/-]{0,59}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One fit: a model, by its label, on the split of one seed."""
+
+    label: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.label}, split {self.seed}"
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model of an experiment under its own label."""
+
+    label: str
+    model: str  # its name in the registry
+    settings: dict[str, Any]  # as given, which may name a preset
+    values: dict[str, Any]  # every setting with its value, as JSON holds it
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is to be run: all that a file says, checked."""
+
+    name: str
+    title: str
+    data: Source
+    preparation: Preparation
+    split: SplitPlan
+    seeds: tuple[int, ...]
+    metrics: tuple[str, ...]
+    models: tuple[ModelPlan, ...]
+
+    def tasks(self) -> list[Task]:
+        """Return all fits, split by split, so that an unfinished experiment has whole splits to show."""
+        return [Task(plan.label, seed) for seed in self.seeds for plan in self.models if seed in plan.seeds]
+
+    def plan(self, label: str) -> ModelPlan:
+        """Return the model of that label."""
+        found = {plan.label: plan for plan in self.models}
+        if label not in found:
+            raise choices("model of the experiment", label, found)
+        return found[label]
+
+
+class _Runs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    seeds: StrictInt | list[StrictInt]
+    metrics: list[str] = list(DEFAULT_METRICS)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=_NAME)
+    title: str = ""
+    data: Source
+    preparation: Preparation = Preparation()
+    split: SplitPlan = SplitPlan()
+    run: _Runs
+    models: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
+_TABLES: Mapping[str, type[BaseModel]] = {
+    "": _Document,
+    "data": Source,
+    "preparation": Preparation,
+    "split": SplitPlan,
+    "run": _Runs,
+}
+
+
+def read_experiment(path: str | Path) -> Experiment:
+    """Return the experiment that a TOML file describes; relative paths of data are relative to the file's folder."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"Cannot read the experiment '{path}': {error.strerror or error}; check the name.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"Expected a text file with an experiment at '{path}', got binary data.") from None
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"Expected TOML in '{path}', got something else: {error}.") from None
+    return parse_experiment(document, str(path), path.absolute().parent)
+
+
+def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> Experiment:
+    """Return the experiment of a document; `where` names it in errors, `folder` is where its relative paths begin."""
+    preparation = document.get("preparation")
+    if isinstance(preparation, dict) and preparation.get("min_rating") == "none":  # TOML has no null
+        document = {**document, "preparation": {**preparation, "min_rating": None}}
+    try:
+        found = _Document.model_validate(document)
+    except ValidationError as error:
+        raise _refusal(where, error) from None
+    try:
+        seeds = _seeds(found.run.seeds, "[run] seeds", None)
+        models = tuple(_model_plan(label, table, seeds) for label, table in found.models.items())
+        metrics = _metrics(found.run.metrics)
+    except InputError as error:
+        raise InputError(f"In '{where}': {error}") from None
+    return Experiment(
+        name=found.name,
+        title=found.title,
+        data=_located(found.data, folder),
+        preparation=found.preparation,
+        split=found.split,
+        seeds=seeds,
+        metrics=metrics,
+        models=models,
+    )
+
+
+def _model_plan(label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...]) -> ModelPlan:
+    place = f"[models.{label}]"
+    if re.fullmatch(_LABEL, label) is None:
+        raise InputError(f"Expected a label of letters, digits and .,+()=/- (60 at most) in {place}: shorten it.")
+    settings = dict(table)
+    model = settings.pop("model", label)
+    seeds = settings.pop("seeds", None)
+    if not isinstance(model, str):
+        raise InputError(f"Expected the name of a model for {place} model, got {model!r}.")
+    try:
+        values = json.loads(json.dumps(setting_values(make_model(model, settings))))
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    chosen = all_seeds if seeds is None else _seeds(seeds, f"{place} seeds", all_seeds)
+    return ModelPlan(label, model, settings, values, chosen)
+
+
+def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the seeds of a list or a number: n stands for the first n of `among`, or for 0 to n - 1."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        if given < 1 or (among is not None and given > len(among)):
+            most = "" if among is None else f" and {len(among)} at most"
+            raise InputError(f"Expected at least one split{most} in {place}, got {given}.")
+        return tuple(range(given)) if among is None else among[:given]
+    listed = given if isinstance(given, list) else []
+    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in listed)
+    if not listed or not whole or len(set(listed)) < len(listed):
+        raise InputError(
+            f"Expected a number of splits, or a list of different seeds from 0, in {place}, got {given!r}."
+        )
+    if among is not None and not set(listed) <= set(among):
+        allowed = ", ".join(map(str, among))
+        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}.")
+    return tuple(listed)
+
+
+def _metrics(names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        parse_metric(name)
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"Expected at least one metric in [run] metrics, and none twice, got {list(names)}.")
+    return tuple(names)
+
+
+def _located(source: Source, folder: Path) -> Source:
+    """Return the source with paths that can be read from any folder; a name of the catalog stays as it is."""
+    data = source.data
+    is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
+    items = None if source.items is None else str(folder / source.items)
+    return source.model_copy(update={"data": str(folder / data) if is_file else data, "items": items})
+
+
+def _refusal(where: str, error: ValidationError) -> InputError:
+    """Return one sentence for the first thing that is wrong: the file, the key, and what may stand there."""
+    # A misspelt key comes first: it explains the one that is missing.
+    first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
+    *tables, key = (str(part) for part in first["loc"] if part not in ("int", "list[int]", "float", "literal['auto']"))
+    place = f"[{tables[0]}] {'.'.join([*tables[1:], key])}" if tables else key
+    if first["type"] == "extra_forbidden":
+        return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, _keys(tables))}")
+    if first["type"] == "missing":
+        return InputError(f"In '{where}': expected {place}, got nothing: add it.")
+    allowed = f" (keys: {', '.join(_TABLES[key].model_fields)})" if not tables and key in _TABLES else ""
+    return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.")
+
+
+def _keys(tables: Sequence[str]) -> list[str]:
+    return list(_TABLES[tables[0] if tables else ""].model_fields)

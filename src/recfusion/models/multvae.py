@@ -1,0 +1,71 @@
+"""MultVAE and MultDAE: autoencoders with a multinomial likelihood (Liang et al., 2018)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.diffusion.distributions import Normal, kl
+from recfusion.models.base import setting
+from recfusion.models.neural import NeuralRecommender
+from recfusion.nets.sparse import SparseRows
+from recfusion.nets.vae import Autoencoder, mult_dae, mult_vae, multinomial_nll
+from recfusion.training.loop import Phase
+
+
+class Annealed(nn.Module):
+    """A network in training, and how many batches it has seen."""
+
+    steps: Tensor
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+
+@dataclass
+class MultVAE(NeuralRecommender):
+    """Multinomial autoencoder of users' rows: history scaled to length 1, entries dropped at random in training.
+
+    The loss of a user is -log p(x | z) + w KL(q(z | x) || N(0, I)), w rising in a straight line over the first
+    batches. The form "dae" has one hidden layer, of `latent` units, and no distribution over them.
+    """
+
+    batch_size: int = setting(500, "users in a batch", at_least=1, search=(50, 1000), log=True)
+    patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
+    form: Literal["vae", "dae"] = setting("vae", "variational or plain denoising autoencoder")
+    width: int = setting(600, "width of the hidden layers of the form vae", at_least=1, search=(200, 1200), log=True)
+    latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)
+    dropout: float = setting(0.5, "probability that an entry of a history is dropped in training", at_least=0)
+    kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
+    anneal_steps: int = setting(500, "batches over which the weight of the KL term rises from 0", at_least=1)
+
+    def make_net(self, n_items: int) -> Autoencoder:
+        return mult_vae(n_items, self.width, self.latent) if self.form == "vae" else mult_dae(n_items, self.latent)
+
+    def trainee(self) -> Annealed:
+        return Annealed(self.net_)
+
+    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
+        assert isinstance(trained, Annealed)
+        return [Phase(lambda rows: self._loss(SparseRows.of(rows, self.device), trained, rng))]
+
+    @torch.no_grad()
+    def score(self, history: Csr) -> FloatArray:
+        logits: Tensor = self.net_(SparseRows.of(history, self.device).normalised())
+        return logits.cpu().numpy()
+
+    def _loss(self, rows: SparseRows, trained: Annealed, rng: torch.Generator) -> Tensor:
+        noisy = rows.normalised().dropout(self.dropout, rng)
+        if self.form == "dae":
+            return multinomial_nll(self.net_(noisy), rows).mean()
+        code: Normal = self.net_.get_submodule("encoder")(noisy)
+        logits = self.net_.get_submodule("decoder")(code.draw(rng))
+        trained.steps += 1
+        weight = self.kl_cap * (trained.steps / self.anneal_steps).clamp(max=1)
+        prior = Normal(torch.zeros_like(code.mean), torch.ones_like(code.mean))
+        return (multinomial_nll(logits, rows) + weight * kl(code, prior).sum(1)).mean()

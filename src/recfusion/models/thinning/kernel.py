@@ -1,0 +1,88 @@
+"""The denoiser of infinite width: ridge regression in user space with the neural tangent kernel."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.split import Fold
+from recfusion.models.base import Recommender, learned, self_tuned, setting
+from recfusion.models.kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
+from recfusion.models.scaling import by_scaling, scalings
+from recfusion.models.selftune import Judged, judged_users, seconds_setting, settle, trials_setting
+
+_SEARCHED = ("ridge", "ridge_power", "input_power", "norm_power")
+
+
+@dataclass
+class ThinningKernel(Recommender):
+    """Scores k(x, X) (K + diag(ridge_u))^-1 X, divided by popularity^c: a network of infinite width, in closed form.
+
+    It is the denoiser at the noise-free end of the schedule: inputs and targets are x_0. Sampled thinning of the
+    inputs did not help it. Items enter with the weight count^-input_power, rows divided by their norm^norm_power;
+    user u's ridge is ridge tr(K)/N (|u| / mean)^ridge_power. Beyond `max_users` users it is a Nystroem approximation.
+    """
+
+    ridge: float | None = self_tuned(4.0, "ridge in mean diagonals of the kernel", search=(0.1, 100.0), log=True)
+    ridge_power: float | None = self_tuned(0.4, "power of a user's number of items in the ridge", search=(0.0, 1.0))
+    input_power: float | None = self_tuned(0.25, "items enter with their count to minus this power", search=(0.0, 0.5))
+    norm_power: float | None = self_tuned(0.5, "rows are divided by their norm to this power", search=(0.0, 1.0))
+    c: float | None = self_tuned(0.1, "scores are divided by popularity^c", search=(0.0, 0.5))
+    bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
+    max_users: int = setting(10_000, "users of the exact solution; beyond, landmarks that stand for all", at_least=1)
+    tune_trials: int = trials_setting()
+    tune_seconds: float = seconds_setting()
+    item_weights_: FloatArray = learned()  # (items,)
+    scaling_: FloatArray = learned()  # (items,)
+    inputs_: Csr = learned()  # (basis, items)
+    solution_: FloatArray = learned()  # (basis, basis)
+    targets_: Csr | FloatArray = learned()  # (basis, items)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        generator = make_rng(rng)
+        judged = None if valid is None else judged_users(valid)
+        seed = int(generator.integers(2**31))  # the same landmarks in every trial
+
+        def fitted(values: Mapping[str, Any]) -> tuple[FloatArray, KernelRidge]:
+            now = {name: values.get(name, getattr(self, name)) for name in _SEARCHED}
+            weights = input_weights(train, now.pop("input_power"))
+            return weights, fit_kernel_ridge(
+                train,
+                train,
+                weights,
+                **now,
+                bias=self.bias,
+                max_users=self.max_users,
+                rng=make_rng(seed),
+                model="A thinning kernel",
+            )
+
+        def objective(values: Mapping[str, Any]) -> list[Judged]:
+            assert judged is not None
+            weights, ridge = fitted(values)
+            norm_power = values.get("norm_power", self.norm_power)
+            return by_scaling(
+                lambda history: predict(ridge, weighted(history, weights, norm_power), self.bias), judged, train, self.c
+            )
+
+        settle(
+            self,
+            objective,
+            judged,
+            generator,
+            searched=_SEARCHED,
+            filled=(*_SEARCHED, "c"),
+            trials=self.tune_trials,
+            seconds=self.tune_seconds,
+        )
+        self.item_weights_, ridge = fitted({})
+        self.inputs_, self.solution_, self.targets_ = ridge.inputs, ridge.solution, ridge.targets
+        self.scaling_ = scalings(train, (self.c or 0.0,))[0]
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        inputs = weighted(history, self.item_weights_, self.norm_power or 0.0)
+        scores = predict(KernelRidge(self.inputs_, self.solution_, self.targets_), inputs, self.bias)
+        scores *= self.scaling_
+        return scores

@@ -1,0 +1,170 @@
+"""The linear denoiser of thinned rows in closed form, with items alone or with pairs of items as features."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.split import Fold
+from recfusion.models.base import Recommender, learned, self_tuned, setting
+from recfusion.models.gram import gram, invert_in_place, item_weights, require_gram_memory
+from recfusion.models.scaling import by_scaling, relative, scalings
+from recfusion.models.selftune import Judged, judged_users, seconds_setting, settle, trials_setting
+from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
+
+_LINEAR = ("l2", "nu", "kappa", "b")
+_PAIR_TRIALS = 4  # a fit with pairs takes ten times as long as one without
+
+
+@dataclass
+class ThinningLinear(Recommender):
+    """Weights from features to items that undo thinning with the least squared error, and a prior on popularity.
+
+    With G = X'WX, n = diag G and P = (G + diag Lambda)^-1, where Lambda_i = l2 (n_i / mean n)^nu + kappa n_i:
+
+        B_ij = -P_ij / P_jj, B_jj = 0;   score_j = (x B)_j n_j^-c
+
+    kappa = (1 - a) / a is the noise level of the process, at which a share a of the ones survives. The other part of
+    Lambda is a survival rate that depends on the item, a_i = n_i / (n_i + Lambda_i). W = |u|^-b, rescaled to keep the
+    sum, weights the users' losses, so that the few with thousands of items do not decide alone. n^-c divides by a
+    prior on popularity. kappa = nu = b = c = 0 is EASE.
+
+    With pairs, the products of two items' entries are features as well; each target is predicted from the features
+    that do not contain it. The derivations are in docs/thinning.md.
+    """
+
+    l2: float | None = self_tuned(
+        693.0, "penalty of an item of mean popularity", at_least=1e-6, search=(1, 1e4), log=True
+    )
+    nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
+    kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
+    b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
+    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
+    pairs: int = setting(0, "pairs of items, the most frequent, that are features beside the items", at_least=0)
+    pair_l2: float | None = self_tuned(4000.0, "penalty of a pair", at_least=1e-6, search=(100, 1e5), log=True)
+    tune_trials: int = trials_setting()
+    tune_seconds: float = seconds_setting()
+    weights_: FloatArray = learned()  # (items + pairs, items)
+    pairs_: IntArray = learned()  # (pairs, 2)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        require_gram_memory(train.shape[1] + self.pairs, "A linear thinning model", n_matrices=2.1)
+        generator = make_rng(rng)
+        judged = None if valid is None else judged_users(valid)
+        grams = _Grams(train)
+
+        def first_order(values: Mapping[str, Any]) -> list[Judged]:
+            assert judged is not None
+            now = {name: values.get(name, getattr(self, name)) for name in _LINEAR}
+            weights = solve(grams.copy(now["b"]), l2=now["l2"], nu=now["nu"], kappa=now["kappa"])
+            return by_scaling(lambda history: history @ weights, judged, train, self.c)
+
+        plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
+        filled = _LINEAR if self.pairs else (*_LINEAR, "c", "pair_l2")
+        settle(
+            self,
+            first_order,
+            judged,
+            generator,
+            searched=_LINEAR,
+            filled=filled,
+            first=[plain],
+            trials=self.tune_trials,
+            seconds=self.tune_seconds,
+        )
+        if self.pairs:
+            self.pairs_ = most_frequent(grams.last(0.0), self.pairs)
+            weights = self._fit_pairs(train, judged, generator)
+        else:
+            self.pairs_ = np.zeros((0, 2), np.int64)
+            weights = solve(grams.last(self.b or 0.0), **self._ridge())
+        weights *= scalings(train, (self.c or 0.0,))[0]
+        self.weights_ = weights
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.asarray(self._features(history) @ self.weights_)
+
+    def _fit_pairs(self, train: Csr, judged: Fold | None, rng: np.random.Generator) -> FloatArray:
+        n_items = train.shape[1]
+        g = gram(with_pairs(user_weighted(train, self.b or 0.0), self.pairs_))
+        n = np.diag(g)[:n_items].copy()
+        ridge = self._ridge()
+        rescale(g, self.pairs_, n_items, 1 / (1 + ridge["kappa"]))
+        items = np.diag_indices(n_items)
+        g[items] += penalty(n, l2=ridge["l2"], nu=ridge["nu"])
+
+        def solved(g: FloatArray, pair_l2: float) -> FloatArray:
+            places = np.arange(n_items, len(g))
+            g[places, places] += np.float32(pair_l2)
+            return exclude_own(invert_in_place(g), self.pairs_, n_items)
+
+        def second_order(values: Mapping[str, Any]) -> list[Judged]:
+            assert judged is not None
+            weights = solved(g.copy(order="F"), values.get("pair_l2", self.pair_l2))
+            return by_scaling(lambda history: self._features(history) @ weights, judged, train, self.c)
+
+        settle(
+            self,
+            second_order,
+            judged,
+            rng,
+            searched=("pair_l2",),
+            filled=("pair_l2", "c"),
+            trials=min(self.tune_trials, _PAIR_TRIALS),
+            seconds=self.tune_seconds,
+        )
+        assert self.pair_l2 is not None
+        return solved(g, self.pair_l2)
+
+    def _features(self, history: Csr) -> Csr:
+        return with_pairs(history, self.pairs_) if len(self.pairs_) else history
+
+    def _ridge(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in ("l2", "nu", "kappa")}
+
+
+class _Grams:
+    """The Gram matrix for the user weights asked for last, as a copy to work in."""
+
+    def __init__(self, train: Csr) -> None:
+        self._train = train
+        self._b: float | None = None
+        self._g: FloatArray
+
+    def copy(self, b: float) -> FloatArray:
+        if b != self._b:
+            self._g, self._b = gram(user_weighted(self._train, b)), b
+        return self._g.copy(order="F")
+
+    def last(self, b: float) -> FloatArray:
+        """Return the matrix itself: there will be no other call."""
+        g = self._g if b == self._b else gram(user_weighted(self._train, b))
+        del self._train, self._b
+        return g
+
+
+def user_weighted(train: Csr, b: float) -> Csr:
+    """Return the rows times the roots of weights |u|^-b, rescaled so that the sum over all entries is kept."""
+    if b == 0:
+        return train
+    lengths = np.diff(train.indptr).astype(np.float64)
+    weights = np.maximum(lengths, 1) ** -b
+    weights *= lengths.sum() / max((weights * lengths).sum(), 1e-12)
+    data = np.repeat(np.sqrt(weights), np.diff(train.indptr)).astype(np.float32)
+    return csr_array((data, train.indices, train.indptr), shape=train.shape)
+
+
+def penalty(n: FloatArray, *, l2: float, nu: float) -> FloatArray:
+    """Return l2 (n_i / mean n)^nu, (items,)."""
+    return np.asarray(l2 * relative(n) ** nu, np.float32)
+
+
+def solve(g: FloatArray, *, l2: float, nu: float, kappa: float) -> FloatArray:
+    """Return B (items, items) for the Gram matrix `g`, which is overwritten."""
+    n = np.diag(g).copy()
+    return item_weights(g, penalty(n, l2=l2, nu=nu) + np.float32(kappa) * n)

@@ -1,0 +1,99 @@
+"""Pairs of items as features beside the items: the second order of the linear denoiser."""
+
+import numpy as np
+from scipy.sparse import csr_array, hstack, vstack
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.models.gram import blas_threads
+
+_CELLS_PER_BLOCK = 1 << 22  # users x pairs looked at once
+
+
+def most_frequent(g: FloatArray, count: int) -> IntArray:
+    """Return the `count` pairs i < j with the largest entries of the Gram matrix `g`, as (pairs, 2).
+
+    Pairs that never occur are left out; equals keep the order of their items.
+    """
+    n_items = len(g)
+    count = min(count, n_items * (n_items - 1) // 2)
+    if count == 0:
+        return np.zeros((0, 2), np.int64)
+    best: list[tuple[FloatArray, IntArray]] = []
+    least = np.float32(0)
+    for i in range(n_items - 1):
+        row = g[i + 1 :, i]  # a column, contiguous in Fortran order
+        places = np.flatnonzero(row > least)
+        if len(places):
+            best.append((row[places], np.stack([np.full(len(places), i), places + i + 1], axis=1)))
+        if sum(len(values) for values, _ in best) > 4 * count:  # forget what cannot be among the best any more
+            values, pairs = (np.concatenate(parts) for parts in zip(*best, strict=True))
+            kept = np.argsort(-values, kind="stable")[:count]
+            best, least = [(values[np.sort(kept)], pairs[np.sort(kept)])], values[kept[-1]]
+    if not best:
+        return np.zeros((0, 2), np.int64)
+    values, pairs = (np.concatenate(parts) for parts in zip(*best, strict=True))
+    return pairs[np.sort(np.argsort(-values, kind="stable")[:count])]
+
+
+def with_pairs(rows: Csr, pairs: IntArray, scale: float = 1.0) -> Csr:
+    """Return [rows, pairs] (users, items + pairs): a pair's column is the product of its items', times `scale`."""
+    n_users = rows.shape[0]
+    step = max(1, _CELLS_PER_BLOCK // max(1, len(pairs)))
+    found = []
+    for start in range(0, n_users, step):
+        block = rows[start : start + step]
+        there = np.zeros(block.shape, bool)
+        there[row_numbers(block), block.indices] = True
+        found.append(csr_array(there[:, pairs[:, 0]] & there[:, pairs[:, 1]], dtype=np.float32))
+    products = vstack(found, format="csr") if found else csr_array((0, len(pairs)), dtype=np.float32)
+    value = _row_values(rows)[row_numbers(products)] * np.float32(scale)  # a user's weight counts once, not squared
+    products = csr_array((value, products.indices, products.indptr), shape=products.shape)
+    return csr_array(hstack([rows, products], format="csr", dtype=np.float32))
+
+
+def rescale(c: FloatArray, pairs: IntArray, n_items: int, q: float) -> None:
+    """Turn co-occurrences C_(a union b) into the Gram matrix of thinned, rescaled features, in place.
+
+    With a share q of the ones surviving and features divided by their own survival, q^|a|, the expected product of
+    features a and b is q^(|a union b| - |a| - |b|) C = q^-|a intersect b| C.
+    """
+    n_features = n_items + len(pairs)
+    feature = np.concatenate([np.arange(n_items), np.repeat(np.arange(n_items, n_features), 2)])
+    item = np.concatenate([np.arange(n_items), pairs.ravel()])
+    contains = csr_array((np.ones(len(item), np.float32), (feature, item)), shape=(n_features, n_items))
+    shared = (contains @ contains.T).tocoo()  # |a intersect b|
+    c[shared.row, shared.col] *= np.float32(q) ** -shared.data
+
+
+def exclude_own(p: FloatArray, pairs: IntArray, n_items: int) -> FloatArray:
+    """Return B (features, items) for P = (G + ridge)^-1 (features, features), which is overwritten.
+
+    Target j is predicted from the features that do not contain it. With S = {j} and the pairs that contain j,
+    B_.j = -P_.S (P_SS)^-1 e_j, and 0 on S. Column j of P serves target j alone, so that it can be overwritten.
+    """
+    owner = pairs.ravel()
+    order = np.argsort(owner, kind="stable")
+    own = np.split(order // 2 + n_items, np.searchsorted(owner[order], np.arange(1, n_items)))
+    plain = np.array([len(each) == 0 for each in own], bool)
+    columns = np.flatnonzero(plain)
+    for j in columns:
+        p[:, j] /= -p[j, j]
+        p[j, j] = 0
+    with blas_threads(len(p)):
+        for j in np.flatnonzero(~plain):
+            s = np.concatenate([[j], own[j]])
+            p_s = p[:, s]  # (features, |S|)
+            unit = np.zeros(len(s), np.float64)
+            unit[0] = 1
+            mix = np.linalg.solve(p_s[s].astype(np.float64), unit)
+            p[:, j] = -(p_s @ mix.astype(np.float32))
+            p[s, j] = 0
+    return np.ascontiguousarray(p[:, :n_items])
+
+
+def _row_values(rows: Csr) -> FloatArray:
+    """Return the value that all entries of a row have, (rows,); 0 for an empty row."""
+    values = np.zeros(rows.shape[0], np.float32)
+    filled = np.flatnonzero(np.diff(rows.indptr))
+    values[filled] = rows.data[rows.indptr[filled]]
+    return values

@@ -1,0 +1,104 @@
+"""Autoencoders of sparse rows: the networks of MultVAE and RecVAE, and the likelihood and the prior in their losses."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+from recfusion.diffusion.distributions import Normal
+from recfusion.nets.sparse import SparseLinear, SparseRows
+
+_WIDE_LOG_VARIANCE = 10.0
+_NORM_EPS = 0.1  # swish keeps features small at first: a tiny eps would blow up their noise
+
+
+class DenseEncoder(nn.Module):
+    """Hidden features (rows, width) of sparse rows, by densely connected layers (Shenbin et al., 2020).
+
+    h_k = LayerNorm(swish(W_k h_{k-1} + b_k + h_1 + ... + h_{k-1})); the first layer takes the sparse rows as they are
+    given. What is made of the features is up to the head that follows.
+    """
+
+    def __init__(self, n_items: int, width: int, layers: int = 5) -> None:
+        super().__init__()
+        self.first = SparseLinear(n_items, width)
+        self.rest = nn.ModuleList(nn.Linear(width, width) for _ in range(layers - 1))
+        self.norms = nn.ModuleList(nn.LayerNorm(width, eps=_NORM_EPS) for _ in range(layers))
+
+    def forward(self, rows: SparseRows) -> Tensor:
+        """Return h of the last layer."""
+        h: Tensor = self.norms[0](silu(self.first(rows)))
+        total = h
+        for layer, norm in zip(self.rest, self.norms[1:], strict=True):
+            h = norm(silu(layer(h) + total))
+            total = total + h
+        return h
+
+
+class NormalHead(nn.Module):
+    """N(mean, exp(log-variance)) for each latent entry; one layer gives both from hidden features."""
+
+    def __init__(self, width: int, latent: int) -> None:
+        super().__init__()
+        self.both = nn.Linear(width, 2 * latent)
+
+    def forward(self, hidden: Tensor) -> Normal:
+        """Return the distribution of the code (rows, latent)."""
+        mean, log_variance = self.both(hidden).chunk(2, dim=1)
+        return Normal(mean, (log_variance / 2).exp())
+
+
+class Autoencoder(nn.Module):
+    """Sparse rows -> code -> logits (rows, items); the encoder gives a code or the normal distribution of one."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(self, rows: SparseRows) -> Tensor:
+        """Return the logits of the code, or of its mean."""
+        code: Tensor | Normal = self.encoder(rows)
+        logits: Tensor = self.decoder(code.mean if isinstance(code, Normal) else code)
+        return logits
+
+
+def mult_vae(n_items: int, width: int, latent: int) -> Autoencoder:
+    """Return the network of MultVAE (Liang et al., 2018): items - width - N(latent) - width - items, with tanh."""
+    encoder = nn.Sequential(SparseLinear(n_items, width), nn.Tanh(), NormalHead(width, latent))
+    return Autoencoder(encoder, nn.Sequential(nn.Linear(latent, width), nn.Tanh(), nn.Linear(width, n_items)))
+
+
+def mult_dae(n_items: int, latent: int) -> Autoencoder:
+    """Return the network of MultDAE (Liang et al., 2018): items - latent - items, with tanh."""
+    return Autoencoder(nn.Sequential(SparseLinear(n_items, latent), nn.Tanh()), nn.Linear(latent, n_items))
+
+
+def rec_vae(n_items: int, width: int, latent: int, layers: int) -> Autoencoder:
+    """Return the network of RecVAE: a densely connected encoder and a linear decoder."""
+    encoder = nn.Sequential(DenseEncoder(n_items, width, layers), NormalHead(width, latent))
+    return Autoencoder(encoder, nn.Linear(latent, n_items))
+
+
+def multinomial_nll(logits: Tensor, rows: SparseRows) -> Tensor:
+    """-sum_i x_i log softmax(logits)_i for each row x, without what does not depend on the logits; (rows,).
+
+    It is |x| logsumexp(logits) - sum_i x_i logits_i, where the sum goes over the stored entries alone, so no second
+    array as wide as the items is made. An empty row costs 0.
+    """
+    row_of = rows.row_of
+    chosen = logits[row_of, rows.columns] * rows.values  # (entries,)
+    zero = logits.new_zeros(len(logits))
+    return rows.sums() * logits.logsumexp(1) - zero.index_add(0, row_of, chosen)
+
+
+def composite_log_prob(z: Tensor, old: Normal, weights: tuple[float, float, float]) -> Tensor:
+    """log of w_1 N(0, 1) + w_2 old posterior + w_3 N(0, e^10) at each entry of z; (rows, latent).
+
+    RecVAE's prior. It mixes entry by entry, as the published model does: mixed over whole vectors, one component would
+    take all.
+    """
+    standard = Normal(torch.zeros_like(z), torch.ones_like(z))
+    wide = Normal(torch.zeros_like(z), torch.full_like(z, math.exp(_WIDE_LOG_VARIANCE / 2)))
+    parts = [math.log(w) + part.log_prob(z) for w, part in zip(weights, (standard, old, wide), strict=True)]
+    return torch.stack(parts).logsumexp(0)

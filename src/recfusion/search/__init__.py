@@ -1,0 +1,1 @@
+"""A seeded TPE search over declared ranges."""

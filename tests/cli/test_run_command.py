@@ -1,0 +1,98 @@
+"""`recfusion run`, used as a person would."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recfusion.cli import main as cli
+
+SPEC = """
+name = "tried"
+[data]
+data = "shop.csv"
+[run]
+seeds = 2
+metrics = ["recall@3", "ndcg@5"]
+[models.popularity]
+[models.ease]
+l2 = 5
+seeds = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, and an experiment with its data in another."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    items = [6 * step + twin for step in range(4) for twin in range(6)]  # in sixes that the same users have
+    rows = [f"u{user},{(6 * user + item) % 54}\n" for user in range(50) for item in items]
+    (tmp_path / "shop.csv").write_text("user,item\n" + "".join(rows))
+    (tmp_path / "tried.toml").write_text(SPEC)
+    return tmp_path
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
+    monkeypatch.setattr("sys.argv", ["recfusion", "run", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return stop.value.code
+
+
+def test_an_experiment_is_run_shown_and_not_run_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert leave(monkeypatch, "../tried.toml") == 0
+    printed = capsys.readouterr()
+    assert printed.out.index("Strong generalization") < printed.out.index("popularity │")
+    assert "ease against popularity" in printed.out or "popularity against ease" in printed.out
+    assert "[3/3]" in printed.err
+    assert "Models on fewer than 2 splits: ease 1" in printed.err
+    store = Path("results/tried.jsonl")
+    assert f"3 fits; results are kept in {store.absolute()}" in printed.err
+    whole = store.read_bytes()
+
+    assert leave(monkeypatch, "../tried.toml", "--json") == 0
+    again = capsys.readouterr()
+    assert "3 fits, 3 of them are there already" in again.err
+    document = json.loads(again.out)
+    assert (document["experiment"], document["models"]["ease"]["seeds"]) == ("tried", [0])
+    assert store.read_bytes() == whole
+
+
+def test_failures_are_listed_and_the_exit_code_is_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "tried.toml").write_text(SPEC.replace("l2 = 5", "l2 = 1e-6"))  # equal columns make the matrix singular
+    assert leave(monkeypatch, "../tried.toml", "--workers", 1, "--out", "s.jsonl") == 1
+    printed = capsys.readouterr()
+    assert "popularity │" in printed.out
+    assert "ease, split 0 failed: The regularised Gram matrix" in printed.err
+    assert "1 fit failed and will be tried again by the next run:\n  ease, split 0: The regularised" in printed.err
+    assert len(Path("s.jsonl").read_bytes().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("nosuch.toml", "Cannot read the experiment 'nosuch.toml': No such file"),
+        ("../shop.csv", "Expected TOML in '../shop.csv'"),
+        ("../tried.toml --workers 0", "--workers"),
+        ("../tried.toml --out ..", "got the folder"),
+        ("../tried.toml --out ../shop.csv", "Expected a result as JSON in '../shop.csv, line 1'"),
+        ("../tried.toml --out ../tried.toml", "Expected a result as JSON"),
+        ("../tried.toml --out ../shop.csv/s.jsonl", "Cannot write to"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, arguments: str, words: str
+) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert leave(monkeypatch, *arguments.split()) == 2
+    printed = capsys.readouterr()
+    (message,) = printed.err.splitlines()
+    assert message.startswith("Error: ")
+    assert words in message
+    assert printed.out == ""
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

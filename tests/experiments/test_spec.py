@@ -1,0 +1,145 @@
+"""Experiments as TOML files."""
+
+from pathlib import Path
+
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.experiments.spec import Experiment, Task, read_experiment
+
+SMALL = """
+name = "small"
+[data]
+data = "ml-1m"
+[run]
+seeds = [3, 1]
+[models.ease]
+"""
+
+
+def read(folder: Path, text: str) -> Experiment:
+    (folder / "e.toml").write_text(text)
+    return read_experiment(folder / "e.toml")
+
+
+def test_a_small_file_takes_the_defaults(tmp_path: Path) -> None:
+    found = read(tmp_path, SMALL)
+    assert (found.name, found.title, found.data.data) == ("small", "", "ml-1m")
+    assert (found.preparation, found.split, found.metrics) == (Preparation(), SplitPlan(), DEFAULT_METRICS)
+    assert found.seeds == (3, 1)
+    (ease,) = found.models
+    assert (ease.label, ease.model, ease.settings, ease.seeds) == ("ease", "ease", {}, (3, 1))
+    assert "l2" in ease.values
+
+
+def test_everything_can_be_said(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+        name = "all"
+        title = "All there is"
+        [data]
+        data = "shop.csv"
+        items = "products.csv"
+        user = "customer"
+        [preparation]
+        min_rating = "none"
+        min_items_per_user = 2
+        [split]
+        kind = "weak"
+        [run]
+        seeds = 3
+        metrics = ["recall@5", "coverage@5"]
+        [models.ease]
+        [models."EASE, l2 = 7"]
+        model = "ease"
+        l2 = 7
+        seeds = [2]
+        [models.popularity]
+        seeds = 2
+        """,
+    )
+    assert (found.data.data, found.data.items) == (str(tmp_path / "shop.csv"), str(tmp_path / "products.csv"))
+    assert found.data.user == "customer"
+    assert (found.preparation.min_rating, found.preparation.min_items_per_user) == (None, 2)
+    assert found.split.kind == "weak"
+    assert found.metrics == ("recall@5", "coverage@5")
+    assert found.seeds == (0, 1, 2)
+    other = found.plan("EASE, l2 = 7")
+    assert (other.model, other.settings, other.values["l2"], other.seeds) == ("ease", {"l2": 7}, 7.0, (2,))
+    assert found.plan("popularity").seeds == (0, 1)
+
+
+def test_fits_come_split_by_split(tmp_path: Path) -> None:
+    found = read(tmp_path, SMALL + "[models.popularity]\nseeds = 1\n")
+    assert found.tasks() == [Task("ease", 3), Task("popularity", 3), Task("ease", 1)]
+
+
+def test_a_preset_is_resolved_to_its_values(tmp_path: Path) -> None:
+    found = read(tmp_path, SMALL + '[models.published]\nmodel = "recfusion"\npreset = "paper"\nT = 4\n')
+    values = found.plan("published").values
+    assert (values["T"], values["width"], values["objective"]) == (4, 200, "published")
+    assert found.plan("published").settings == {"preset": "paper", "T": 4}
+
+
+def test_an_unknown_label_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Unknown model of the experiment 'x': choose one of ease"):
+        read(tmp_path, SMALL).plan("x")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("[run]", "[run"), "Expected TOML in"),
+        (("[run]", "[runs]"), "Unknown key 'runs': choose one of name, title, data"),
+        (("seeds =", "seed ="), "Unknown key in [run] 'seed': choose one of seeds, metrics"),
+        (('data = "ml-1m"', 'date = "ml-1m"'), "Unknown key in [data] 'date': choose one of data, user"),
+        (('name = "small"', ""), "expected name, got nothing"),
+        (('name = "small"', 'name = "../x"'), "name: string should match pattern"),
+        (('name = "small"', "name = 3"), "name: input should be a valid string, got 3"),
+        (('data = "ml-1m"', "data = 3"), "[data] data: input should be a valid string, got 3"),
+        (("[run]", '[split]\nkind = "odd"\n[run]'), "[split] kind: input should be 'strong', 'weak' or 'temporal'"),
+        (("[run]", '[preparation]\nmin_rating = "four"\n[run]'), "[preparation] min_rating: input should be"),
+        (("[3, 1]", "[]"), "list of different seeds from 0, in [run] seeds, got []"),
+        (("[3, 1]", "[1, 1]"), "list of different seeds"),
+        (("[3, 1]", "[-1]"), "list of different seeds"),
+        (("[3, 1]", "0"), "at least one split in [run] seeds, got 0"),
+        (("[3, 1]", "true"), "[run] seeds: input should be a valid"),
+        (("[3, 1]", "['a']"), "[run] seeds"),
+        (("[3, 1]", "[3, 1]\nmetrics = []"), "at least one metric in [run] metrics"),
+        (("[3, 1]", "[3, 1]\nmetrics = ['foo@3']"), "Unknown metric 'foo@3'"),
+        (("[models.ease]", ""), "expected models, got nothing"),
+        (("[models.ease]", "[models]"), "models: dictionary should have at least 1 item"),
+        (("[models.ease]", "[models]\nease = 3"), "[models] ease: input should be a valid dictionary, got 3"),
+        (("[models.ease]", "[models.esae]"), "[models.esae]: Unknown model 'esae': choose one of random"),
+        (("[models.ease]", "[models.ease]\nmodel = 3"), "the name of a model for [models.ease] model, got 3"),
+        (("[models.ease]", "[models.ease]\nl3 = 3"), "[models.ease]: Unknown setting of ease 'l3': choose one of l2"),
+        (("[models.ease]", "[models.ease]\nl2 = 'a'"), "[models.ease]: Setting l2 of ease"),
+        (("[models.ease]", "[models.ease]\npreset = 'no'"), "Unknown preset of ease 'no'"),
+        (
+            ("[models.ease]", "[models.ease]\nseeds = 3"),
+            "at least one split and 2 at most in [models.ease] seeds, got 3",
+        ),
+        (("[models.ease]", "[models.ease]\nseeds = [2]"), "seeds of the experiment (3, 1) in [models.ease] seeds"),
+        (("[models.ease]", "[models.'[red]']\nmodel = 'ease'"), "Expected a label of letters"),
+    ],
+)
+def test_a_wrong_key_or_value_is_refused_by_file_and_name(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read(tmp_path, SMALL.replace(*change))
+    message = str(refused.value)
+    assert words in message
+    assert "e.toml'" in message
+    assert "\n" not in message
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"Cannot read the experiment '.*nosuch.toml': No such file"):
+        read_experiment(tmp_path / "nosuch.toml")
+    with pytest.raises(InputError, match="Is a directory"):
+        read_experiment(tmp_path)
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="got binary data"):
+        read_experiment(tmp_path / "b.toml")
