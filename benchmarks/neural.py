@@ -29,8 +29,8 @@ from recfusion.core.files import write_json
 
 PEER = Path(__file__).with_name("recpack_peer.py")
 BATCH_SIZE = 500
-EPOCHS = {"multvae": 6, "recvae": 4}  # in each turn
-TURNS = 2
+EPOCHS = {"multvae": 10, "recvae": 4}  # in each turn
+TURNS = 3
 
 
 def main() -> None:

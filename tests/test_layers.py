@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "recfusion"
-LAYERS = ["core", "data", "diffusion", "nets", "evaluation", "training", "search", "models", "experiments", "report", "cli"]
+LAYERS = [
+    *("core", "data", "diffusion", "nets", "evaluation", "training", "search", "models", "experiments"),
+    *("tuning", "spark", "report", "cli"),
+]
 
 
 def imported_rooms(path: Path) -> set[str]:
@@ -36,10 +39,32 @@ def test_imports_go_downwards_only() -> None:
     assert upward == []
 
 
+def test_spark_alone_imports_pyspark() -> None:
+    users = {
+        path.relative_to(SOURCE).parts[0]
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"))
+        or (isinstance(node, ast.Import) and any(alias.name.startswith("pyspark") for alias in node.names))
+    }
+    assert users == {"spark"}
+
+
 def test_the_command_line_starts_without_heavy_libraries() -> None:
     code = "import sys, recfusion.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"numpy", "scipy", "polars", "pyarrow", "torch", "matplotlib", "jinja2", "rich.progress"}
+    heavy = {
+        "numpy",
+        "scipy",
+        "polars",
+        "pyarrow",
+        "torch",
+        "matplotlib",
+        "jinja2",
+        "rich.progress",
+        "pyspark",
+        "hyperopt",
+    }
     assert heavy & set(loaded) == set()
 
 

@@ -48,8 +48,12 @@ def test_the_demo_compares_saves_recommends_and_reports(run: Run, tmp_path: Path
     assert "659 users, 2,078 items, 44,413 interactions" in printed
     assert "ease against popularity" in printed
     assert "(19" in printed  # a title with its year
-    assert (tmp_path / "demo" / "report.html").read_text().startswith("<!")
+    page = (tmp_path / "demo" / "report.html").read_text()
+    for heading in ("By popularity of the item", "Training", "Examples", "How to run again", "differences and tests"):
+        assert heading in page
     assert json.loads((tmp_path / "demo" / "results.json").read_text())["seeds"] == [0, 1]
+    run("report", tmp_path / "demo" / "results.json", "--out", tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text() == page
     assert "Shawshank" in run("recommend", tmp_path / "demo" / "model", "--history", "296,356", "-k", 5)
 
 

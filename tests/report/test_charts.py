@@ -176,6 +176,22 @@ def test_text_is_escaped_and_charts_are_named_for_those_who_cannot_see_them() ->
 
 def test_long_names_are_cut() -> None:
     assert shorten("popularity") == "popularity"
-    assert shorten("abcdefghijklmnop") == "abcdefghijklmnop"
-    assert shorten("abcdefghijklmnopq") == "abcdefghijklmno…"
-    assert shorten("名" * 9) == "名" * 7 + "…"
+    assert shorten("abcdefghijklmnopqr") == "abcdefghijklmnopqr"
+    assert shorten("abcdefghijklmnopqrs") == "abcdefghijklmnopq…"
+    assert shorten("名" * 10) == "名" * 8 + "…"
+
+
+def test_a_label_goes_further_rather_than_have_its_leader_cross_another_label() -> None:
+    crowd = [(100.0 + 14 * (i % 3), 100.0 + 12 * (i // 3)) for i in range(9)]
+    boxes = place_labels(crowd, [50.0] * 9, (0, 0, 400, 260))
+    crossings = 0
+    for (x, y), box in zip(crowd, boxes, strict=True):
+        if box is None:
+            continue
+        end = (min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3]))
+        for other in boxes:
+            if other is None or other is box:
+                continue
+            steps = [(x + (end[0] - x) * i / 20, y + (end[1] - y) * i / 20) for i in range(20)]
+            crossings += any(other[0] < a < other[2] and other[1] < b < other[3] for a, b in steps)
+    assert crossings == 0

@@ -1,22 +1,19 @@
 """The page: well formed, complete, safe to open, and no wider than the screen."""
 
-import html
-import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stored import write_store
 
 from recfusion.core.errors import InputError
-from recfusion.report.page import finding, metric_names, render, write_page
+from recfusion.report.document import metric_names, read_document
+from recfusion.report.page import finding, render, write_page
 
 VOID = {"meta", "link", "wbr", "br", "hr", "img", "input"}
 EVIL = "<script>alert(1)</script> & \"quoted\" 'text'"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 class Page(HTMLParser):
@@ -99,7 +96,7 @@ def test_the_page_is_well_formed_and_holds_every_model_metric_and_section() -> N
     for text in ("a citation", "9acf6762abbd", "0, 1, 2", "recfusion compare", "numpy 2.1", "l2 = 5.0"):
         assert text in page.text
     assert page.text.count("×100") == 1
-    assert [len(page.all(tag)) for tag in ("h1", "h2", "svg", "table", "caption")] == [1, 6, 4, 2, 2]
+    assert [len(page.all(tag)) for tag in ("h1", "h2", "svg", "table", "caption")] == [1, 6, 4, 3, 2]
     assert all(head.get("scope") in ("col", "row") for head in page.all("th"))
 
 
@@ -241,41 +238,45 @@ def test_text_has_enough_contrast_in_light_and_in_dark() -> None:
                 assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
-# Each frame is as wide as a screen; srcdoc keeps the frames' documents open to the script outside.
-MEASURE = """<!doctype html><meta charset="utf-8">{frames}<output></output><script>
-addEventListener("load", () => {{
-  const found = [...document.querySelectorAll("iframe")].map(({{ contentDocument: page }}) => {{
-    const root = page.documentElement;
-    page.querySelector("thead button").click();
-    const names = [...page.querySelectorAll(".results tbody th")].map(head => head.firstChild.textContent);
-    return {{ screen: root.clientWidth, page: root.scrollWidth, names }};
-  }});
-  document.querySelector("output").textContent = JSON.stringify(found);
-}});
-</script>"""
+def test_a_note_stands_above_everything_else_and_is_no_more_than_text() -> None:
+    text = render(document(note=f"This is the quick version {EVIL}"))
+    assert "This is the quick version" in Page(text).text
+    assert text.index('class="banner"') < text.index('class="facts"')
+    assert EVIL not in text
+    assert 'class="banner"' not in render(document())
 
 
-def test_a_browser_shows_the_page_without_errors_or_sideways_scrolling(tmp_path: Path) -> None:
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
-        pytest.skip(f"no browser found: looked for {', '.join(BROWSERS)}")
-    pages = [render(document(examples=[EXAMPLE], command="recfusion")), render(strange())]
-    frames = "".join(
-        f'<iframe width="{width}" height="800" srcdoc="{html.escape(page)}"></iframe>'
-        for page in pages
-        for width in (1200, 360)
-    )
-    (tmp_path / "measure.html").write_text(MEASURE.format(frames=frames), encoding="utf-8")
-    switches = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
-    switches += " disable-component-update disable-sync enable-logging=stderr dump-dom"
-    command = [browser, *(f"--{switch}" for switch in switches.split()), f"--user-data-dir={tmp_path / 'profile'}"]
-    command.append((tmp_path / "measure.html").as_uri())
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    output = re.search(r"<output>(.+)</output>", ran.stdout)
-    assert output is not None, ran.stderr
-    measured = json.loads(html.unescape(output[1]))
-    assert len(measured) == 4
-    for found in measured:
-        assert found["page"] <= found["screen"]
-    assert measured[0]["names"] == ["ease", "near", "slim"]
-    assert "CONSOLE" not in ran.stderr
+def test_splits_are_a_column_where_models_have_different_numbers_of_them() -> None:
+    assert ">Splits</th>" not in render(document())
+    fewer = document(tests=[])
+    fewer["models"]["slim"] = model(0.322, n_splits=1)
+    text = render(fewer)
+    assert ">Splits</th>" in text
+    assert '<td class="cost" data-value="1">1</td>' in text
+
+
+def test_the_paper_s_values_stand_beside_ours_with_the_difference() -> None:
+    paper = {"table": "ml1m", "title": "ML-1M", "models": {"ease": {"ndcg@100": 0.4224}}}
+    page = Page(render(document(paper=paper)))
+    assert "Beside the paper" in page.text
+    for shown in ("42.24", "36.10", "−6.14"):
+        assert shown in page.text
+    assert "Beside the paper" not in Page(render(document())).text
+
+
+def test_results_of_a_store_show_slices_curves_and_how_to_run_them_again(tmp_path: Path) -> None:
+    text = render(read_document(write_store(tmp_path / "tried.jsonl")))
+    page = Page(text)
+    for heading in ("By activity of the user", "By popularity of the item", "Training", "How to run again"):
+        assert heading in page.text
+    assert "recfusion run again.toml" in page.text
+    assert "[models.small]" in page.text
+    assert text.count('class="curve"') == 2  # one network on two splits
+    assert "--shade:34" in text
+    assert "numpy" in page.text
+
+
+def test_what_a_document_does_not_say_is_left_out() -> None:
+    page = Page(render(document()))
+    for heading in ("By activity", "Training", "Examples", "again.toml"):
+        assert heading not in page.text

@@ -24,13 +24,16 @@ def demo(
     from recfusion.evaluation.metrics import DEFAULT_METRICS
     from recfusion.experiments.examples import examples
     from recfusion.experiments.results import result_document
+    from recfusion.experiments.store import package_versions
     from recfusion.experiments.train import train
+    from recfusion.report.document import REFERENCE
     from recfusion.report.page import write_page
 
     check_writable_file(folder / "report.html")
     data = load()
     runs = run_comparison(data, {name: {} for name in _MODELS}, range(splits), SplitPlan(), DEFAULT_METRICS)
-    document = result_document(runs) | {"command": "recfusion demo"}
+    document = result_document(runs, reference=REFERENCE)
+    document |= {"command": "recfusion demo", "versions": package_versions()}
     bundles = [train(name, data) for name in _MODELS[1:]]
     document["examples"] = examples(bundles, data, n_users=_SHOWN_USERS)
 

@@ -1,11 +1,17 @@
 """`recfusion figure`: the paper's two figures, drawn from real data and from the registry."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recfusion.cli.options import DataChoice, SeedOption, data_options
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from recfusion.data.interactions import Interactions
+    from recfusion.data.settings import SplitPlan
 
 app = typer.Typer(no_args_is_help=True, help="Draw the paper's figures.")
 
@@ -21,23 +27,30 @@ def diffusion(
     seed: SeedOption = 0,
 ) -> None:
     """Draw binary noise on real users, and how a trained network takes it away: the paper's Figure 2."""
-    from recfusion.cli.output import note, progress, working
+    from recfusion.cli.output import note, working
     from recfusion.data.load import load
-    from recfusion.experiments.diffusion_figure import diffusion_figure, options
-    from recfusion.report.figure_diffusion import draw_diffusion
     from recfusion.report.figures import check_figure_path, save_figure
 
     check_figure_path(path)
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
+    note(f"Figure: {save_figure(train_and_draw(data, choice.plan, epochs=epochs, seed=seed), path)}")
+
+
+def train_and_draw(data: "Interactions", plan: "SplitPlan", *, epochs: int, seed: int) -> "Figure":
+    """Return the figure of the processes on `data`, its networks trained as a bar tells."""
+    from recfusion.cli.output import progress
+    from recfusion.experiments.diffusion_figure import diffusion_figure, options
+    from recfusion.report.figure_diffusion import draw_diffusion
+
     chosen = options()
     with progress("Training", epochs * len(chosen)) as advance:
 
         def on_epoch(name: str, epoch: int) -> None:
             advance(f"option ({name})" if epoch == epochs else "")
 
-        shown = diffusion_figure(data, plan=choice.plan, epochs=epochs, seed=seed, chosen=chosen, on_epoch=on_epoch)
-    note(f"Figure: {save_figure(draw_diffusion(shown), path)}")
+        shown = diffusion_figure(data, plan=plan, epochs=epochs, seed=seed, chosen=chosen, on_epoch=on_epoch)
+    return draw_diffusion(shown)
 
 
 @app.command("architecture")

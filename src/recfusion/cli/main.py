@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from recfusion.cli import compare, data, demo, evaluate, figure, models, recommend, run, train
+from recfusion.cli import (
+    compare,
+    data,
+    demo,
+    evaluate,
+    figure,
+    models,
+    recommend,
+    report,
+    reproduce,
+    run,
+    spark,
+    train,
+    tune,
+)
 from recfusion.core.errors import InputError
 
 BAD_INPUT = 2
@@ -23,12 +37,16 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("models")(models.models)
 app.command("train")(train.train)
+app.command("tune")(tune.tune)
 app.command("evaluate")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("reproduce")(reproduce.reproduce)
 app.command("recommend")(recommend.recommend)
 app.add_typer(data.app, name="data")
 app.add_typer(figure.app, name="figure")
+app.add_typer(spark.app, name="spark")
 
 
 def _show_version(wanted: bool) -> None:

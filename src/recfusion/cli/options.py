@@ -54,13 +54,13 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def parse_settings(pairs: list[str] | None) -> dict[str, str]:
-    """Return the settings of `--set name=value` options."""
+def parse_settings(pairs: list[str] | None, form: str = "--set NAME=VALUE") -> dict[str, str]:
+    """Return the settings of `--set name=value` options, or of others of that form."""
     settings = {}
     for pair in pairs or []:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            raise InputError(f"Expected --set NAME=VALUE, got '{pair}'.")
+            raise InputError(f"Expected {form}, got '{pair}'.")
         settings[name.strip()] = value.strip()
     return settings
 

@@ -11,6 +11,7 @@ from recfusion.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from recfusion.experiments.run import Event, Outcome, Status
+    from recfusion.experiments.spec import Experiment
 
 _FAILED = 1
 
@@ -25,27 +26,12 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run what an experiment still lacks, keep each result as soon as it is there, and show the table."""
-    from recfusion.cli.output import note, print_json, print_protocol, print_results
     from recfusion.cli.output import out as console_out
-    from recfusion.experiments.run import run_experiment
+    from recfusion.cli.output import print_json, print_protocol, print_results
     from recfusion.experiments.spec import read_experiment
 
     experiment = read_experiment(file)
-    store = out or Path("results") / f"{experiment.name}.jsonl"
-    status: Status | None = None
-
-    def watch(event: "Event") -> None:
-        nonlocal status
-        status = event.status
-        show(event)
-
-    try:
-        with _progress(f"Running {experiment.name}", store, experiment.metrics[-1]) as show:
-            outcome = run_experiment(experiment, store, workers=workers, on_event=watch)
-    except KeyboardInterrupt:
-        if status is not None:
-            note(f"{status.done} of {status.total} fits are kept in {store}: run the same command to go on.")
-        raise
+    outcome = run_what_is_missing(experiment, out or Path("results") / f"{experiment.name}.jsonl", workers)
     if outcome.rows:
         document = outcome.document() | {"experiment": experiment.name, "title": experiment.title}
         if as_json:
@@ -55,6 +41,32 @@ def run(
             print_protocol(console, outcome.protocol)
             print_results(console, document)
             _note_fewer_splits(document)
+    leave_on_failures(outcome)
+
+
+def run_what_is_missing(experiment: "Experiment", store: Path, workers: int | None) -> "Outcome":
+    """Run what `store` lacks of an experiment and show how it goes; an interruption says what is kept."""
+    from recfusion.cli.output import note
+    from recfusion.experiments.run import run_experiment
+
+    status: Status | None = None
+
+    def watch(event: "Event") -> None:
+        nonlocal status
+        status = event.status
+        show(event)
+
+    try:
+        with _progress(f"Running {experiment.name}", store, experiment.metrics[-1]) as show:
+            return run_experiment(experiment, store, workers=workers, on_event=watch)
+    except KeyboardInterrupt:
+        if status is not None:
+            note(f"{status.done} of {status.total} fits are kept in {store}: run the same command to go on.")
+        raise
+
+
+def leave_on_failures(outcome: "Outcome") -> None:
+    """List the fits that failed and leave with an exit code; go on where there are none."""
     if outcome.failures:
         _report_failures(outcome)
         raise typer.Exit(_FAILED)

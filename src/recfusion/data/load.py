@@ -8,14 +8,19 @@ from recfusion.data.catalog import CATALOG
 from recfusion.data.catalog import load as load_named
 from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
+from recfusion.data.prepared import is_prepared, load_prepared
 from recfusion.data.raw import RawData
 from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Preparation, Source
 
 
 def load(data: str | Path | Source = "ml-latest-small", preparation: Preparation | None = None) -> Interactions:
-    """Return the interactions of `data` after preparation."""
-    return prepare(read(data if isinstance(data, Source) else Source(data=str(data))), preparation)
+    """Return the interactions of `data` after preparation; a folder that was prepared before is read as it is."""
+    source = data if isinstance(data, Source) else Source(data=str(data))
+    if source.data not in CATALOG and is_prepared(Path(source.data)):
+        _refuse_file_options(source)
+        return load_prepared(Path(source.data), preparation)
+    return prepare(read(source), preparation)
 
 
 def read(source: Source) -> RawData:

@@ -5,27 +5,22 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from recfusion.core.errors import InputError
+from recfusion.data.parsing import EXTRA, final_value, given_cell, parse_rows, remarks, row_flags
 from recfusion.data.raw import RawData, ReadReport
-from recfusion.data.sniff import guess_columns, sniff_text
+from recfusion.data.sniff import TextLayout, guess_columns, sniff_text
 
 _log = logging.getLogger(__name__)
 
-_EXTRA = "\x00extra"  # a column that only rows with too many fields fill
-_ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
-_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
-_EXACT = 2**53  # beyond it, floats skip whole numbers
 _TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab")
 _KINDS = dict.fromkeys(_TEXT, "text") | {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _NEEDED = dict.fromkeys(("user", "item"), "a whole number or text in UTF-8") | {
     "rating": "a number",
     "time": "an ISO date or a number of seconds since 1970",
 }
-_DATES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True)
@@ -35,8 +30,45 @@ class _Table:
     frame: pl.LazyFrame
     columns: list[str]
     named: bool = True  # False: a text file without a header
-    decimal_comma: bool = False
+    layout: TextLayout | None = None  # of a text file
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the rows of a table are read: which column has which role, and how cells become values."""
+
+    path: Path
+    frame: pl.LazyFrame  # the roles' columns as they stand in the file, and EXTRA
+    columns: dict[str, str]  # role -> column in the file
+    layout: TextLayout | None  # of a text file
+    notes: tuple[str, ...]
+    lone_users: bool
+
+    def parse(self, frame: pl.LazyFrame, seconds: pl.Expr | None = None) -> pl.LazyFrame:
+        """Return rows of the table, all or some, with their values and flags (see `parse_rows`)."""
+        return parse_rows(frame, decimal_comma=decimal_comma(self.layout), lone_users=self.lone_users, seconds=seconds)
+
+    def report(self, facts: Mapping[str, int]) -> ReadReport:
+        """Return what was read, from the counts of the rows' flags."""
+        counts = (facts["rows"], self.columns, facts["missing"], facts["unparsable"])
+        return ReadReport(*counts, (*self.notes, *remarks(facts)))
+
+
+def open_rows(
+    path: Path, asked: dict[str, str | None], *, separator: str | None = None, lone_users: bool = False
+) -> Reading:
+    """Return how the interactions of a file are read; columns that are not asked for by role are guessed."""
+    table = _scan(path, separator)
+    chosen = guess_columns(table.columns, asked, where=f"'{path}'", by_position=not table.named)
+    guessed = [f"{role} = {name}" for role, name in chosen.items() if asked[role] is None]
+    notes = [table.note] * bool(table.note) + [f"columns guessed: {', '.join(guessed)}"] * bool(guessed)
+    frame = table.frame.select(*(pl.col(name).alias(role) for role, name in chosen.items()), EXTRA)
+    try:
+        _check_kinds(frame, chosen, path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _unreadable(path, error) from None
+    return Reading(path, frame, chosen, table.layout, tuple(notes), lone_users)
 
 
 def read_table(
@@ -58,22 +90,17 @@ def read_table(
     """
     path = Path(path)
     asked = {"user": user, "item": item, "rating": rating, "time": time}
-    table = _scan(path, separator)
-    chosen = guess_columns(table.columns, asked, where=f"'{path}'", by_position=not table.named)
-    guessed = [f"{role} = {name}" for role, name in chosen.items() if asked[role] is None]
-    notes = [table.note] * bool(table.note) + [f"columns guessed: {', '.join(guessed)}"] * bool(guessed)
-    frame = table.frame.select(*(pl.col(name).alias(role) for role, name in chosen.items()), _EXTRA)
+    reading = open_rows(path, asked, separator=separator, lone_users=lone_users)
     try:
-        _check_kinds(frame, chosen, path)
-        parsed = _parse(frame, decimal_comma=table.decimal_comma, lone_users=lone_users)
-        facts = parsed.select(**_facts(parsed)).collect(engine="streaming").row(0, named=True)
-        _check_share(parsed, facts, chosen, path, max_bad_share)
-        rows = parsed.filter("good").select(**{role: _final(role, facts) for role in chosen})
+        parsed = reading.parse(reading.frame)
+        counts = parsed.select(**{name: flag.sum() for name, flag in row_flags(parsed).items()})
+        facts = counts.collect(engine="streaming").row(0, named=True)
+        check_share(reading, facts, max_bad_share)
+        rows = parsed.filter("good").select(**{role: final_value(role, facts) for role in reading.columns})
         good = rows.collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(path, error) from None
-    report = ReadReport(facts["rows"], chosen, facts["missing"], facts["unparsable"], (*notes, *_remarks(facts)))
-    return RawData(path.name, good, None, report)
+    return RawData(path.name, good, None, reading.report(facts))
 
 
 def read_items(path: Path, item: str | None, separator: str | None = None) -> pl.DataFrame:
@@ -94,7 +121,7 @@ def read_items(path: Path, item: str | None, separator: str | None = None) -> pl
     renamed = table.frame.select(table.columns).rename({"item": "item_2", name: "item"}, strict=False)
     frame = renamed.select("item", pl.exclude("item"))
     try:
-        items = frame.with_columns(_given("item", frame.collect_schema()["item"])).collect(engine="streaming")
+        items = frame.with_columns(given_cell("item", frame.collect_schema()["item"])).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(path, error) from None
     if items.is_empty():
@@ -129,31 +156,39 @@ def _scan(path: Path, separator: str | None) -> _Table:
         columns = frame.collect_schema().names()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(path, error, kind) from None
-    return _Table(frame.with_columns(pl.lit(None, pl.String).alias(_EXTRA)), columns)
+    return _Table(frame.with_columns(pl.lit(None, pl.String).alias(EXTRA)), columns)
 
 
 def _scan_text(path: Path, separator: str | None) -> _Table:
     layout = sniff_text(path, separator)
-    frame = pl.scan_csv(
-        path,
+    note = f"separator {layout.separator!r}, {'with' if layout.header else 'without'} a header"
+    note += ", commas in ratings read as decimal points" * decimal_comma(layout)
+    return _Table(text_rows(path, layout, layout.skip_lines), list(layout.columns), layout.header, layout, note)
+
+
+def text_rows(source: Path | bytes, layout: TextLayout, skip_lines: int = 0) -> pl.LazyFrame:
+    """Return the rows of a delimited text as text; a field too many goes into the column EXTRA."""
+    return pl.scan_csv(
+        source,
         glob=False,
         separator=layout.separator,
         has_header=False,
-        skip_lines=layout.skip_lines,
-        schema=dict.fromkeys((*layout.columns, _EXTRA), pl.String),
+        skip_lines=skip_lines,
+        schema=dict.fromkeys((*layout.columns, EXTRA), pl.String),
         truncate_ragged_lines=True,
         missing_columns="insert",
         encoding="utf8-lossy",
         raise_if_empty=False,
     )
-    decimal_comma = layout.separator == ";"
-    note = f"separator {layout.separator!r}, {'with' if layout.header else 'without'} a header"
-    note += ", commas in ratings read as decimal points" * decimal_comma
-    return _Table(frame, list(layout.columns), layout.header, decimal_comma, note)
+
+
+def decimal_comma(layout: TextLayout | None) -> bool:
+    """Return whether commas in numbers are decimal points, as where semicolons separate."""
+    return layout is not None and layout.separator == ";"
 
 
 def _check_kinds(frame: pl.LazyFrame, chosen: Mapping[str, str], path: Path) -> None:
-    for role, dtype in frame.drop(_EXTRA).collect_schema().items():
+    for role, dtype in frame.drop(EXTRA).collect_schema().items():
         wrong = dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Time, pl.Duration)
         if wrong or (role == "rating" and dtype.is_temporal()) or (role == "time" and dtype == pl.Boolean):
             raise InputError(
@@ -162,109 +197,9 @@ def _check_kinds(frame: pl.LazyFrame, chosen: Mapping[str, str], path: Path) -> 
             )
 
 
-def _parse(frame: pl.LazyFrame, *, decimal_comma: bool, lone_users: bool) -> pl.LazyFrame:
-    """Add what each role's column gives and its value as typed, and the flags blank, missing, unparsable and good.
-
-    The stages are separate so that no text is parsed twice.
-    """
-    kinds = {role: dtype for role, dtype in frame.collect_schema().items() if role != _EXTRA}
-    given = frame.with_columns(_given(role, dtype).alias(f"{role} given") for role, dtype in kinds.items())
-    values = {role: _identifier(role, kinds[role]) for role in ("user", "item")}
-    if "rating" in kinds:
-        number = pl.col("rating given")
-        if decimal_comma:
-            number = number.str.replace(",", ".", literal=True)
-        number = number.cast(pl.Float32, strict=False)
-        values["rating"] = pl.when(number.is_finite()).then(number)
-    if "time" in kinds:
-        values["time"] = _seconds(given, kinds["time"])
-    typed = given.with_columns(value.alias(f"{role} value") for role, value in values.items())
-    all_given = pl.all_horizontal(pl.col(f"{role} given").is_not_null() for role in kinds)
-    none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in kinds)
-    good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in kinds) & pl.col(_EXTRA).is_null()
-    blank = none_given & pl.col(_EXTRA).is_null()
-    lone = pl.lit(lone_users) & pl.col("user value").is_not_null() & pl.col("item given").is_null()
-    flagged = typed.with_columns(blank=blank, missing=~all_given & ~blank & ~lone, good=good | lone)
-    return flagged.with_columns(unparsable=~pl.any_horizontal("good", "missing", "blank"))
-
-
-def _is_typed(role: str, dtype: pl.DataType) -> bool:
-    """Say whether a column can be used as it is; all others are read as text."""
-    if role == "rating":
-        return dtype.is_numeric() or dtype == pl.Boolean
-    if role == "time":
-        return dtype.is_numeric() or dtype.is_temporal()
-    return dtype.is_float() or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128))
-
-
-def _given(role: str, dtype: pl.DataType) -> pl.Expr:
-    """Return the column with everything that means "no value" as null."""
-    if _is_typed(role, dtype):
-        return pl.col(role).fill_nan(None) if dtype.is_float() else pl.col(role)
-    text = pl.col(role).cast(pl.String).str.strip_chars()
-    return pl.when(~text.is_in(_ABSENT)).then(text)
-
-
-def _identifier(role: str, dtype: pl.DataType) -> pl.Expr:
-    """Return the ids: whole numbers as integers, text as it stands if it was UTF-8."""
-    given = pl.col(f"{role} given")
-    if dtype.is_float():
-        return pl.when((given == given.round()) & (given.abs() < _EXACT)).then(given).cast(pl.Int64)
-    if _is_typed(role, dtype):
-        return given.cast(pl.Int64)
-    return pl.when(~given.str.contains("\ufffd", literal=True)).then(given)
-
-
-def _seconds(frame: pl.LazyFrame, dtype: pl.DataType) -> pl.Expr:
-    """Return seconds since 1970 from numbers (seconds, milli-, micro- or nanoseconds), dates or date texts."""
-    given = pl.col("time given")
-    if dtype.is_temporal():
-        return given.cast(pl.Datetime("us")).dt.epoch("s")
-    number = given.cast(pl.Float64, strict=False)
-    for limit, divisor in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
-        number = pl.when(number.abs() >= limit).then(number / divisor).otherwise(number)
-    seconds = pl.when(number.abs() < 1e11).then(number.floor()).cast(pl.Int64)
-    if dtype.is_numeric():
-        return seconds
-    forms = [
-        seconds,
-        given.str.to_datetime("%+", strict=False, time_zone="UTC").dt.epoch("s"),
-        *(given.str.to_datetime(form, strict=False).dt.epoch("s") for form in _DATES),
-        given.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")).dt.epoch("s"),
-    ]
-    # To try every form on every row is slow; most files use one.
-    head = frame.select("time given").head(1000).collect()
-    fits = [form for form in forms if head.select(form.is_not_null().all()).item()]
-    return fits[0] if fits else pl.coalesce(forms)
-
-
-def _facts(parsed: pl.LazyFrame) -> dict[str, pl.Expr]:
-    """Return what one pass over the file must tell before its rows can be taken."""
-    schema = parsed.collect_schema()
-    facts = {flag: pl.col(flag).sum() for flag in ("blank", "missing", "unparsable")}
-    facts["rows"] = (~pl.col("blank")).sum()
-    for role in ("user", "item"):
-        if schema[f"{role} value"] == pl.String:
-            value = pl.col(f"{role} value")
-            facts[f"{role} integer"] = (value.str.contains(_INTEGER) | ~pl.col("good")).all()
-            facts[f"{role} trimmed"] = (value != pl.col(role).cast(pl.String)).sum()
-    return facts
-
-
-def _final(role: str, facts: Mapping[str, Any]) -> pl.Expr:
-    value = pl.col(f"{role} value")
-    return value.cast(pl.Int64) if facts.get(f"{role} integer") else value
-
-
-def _remarks(facts: Mapping[str, Any]) -> list[str]:
-    trimmed = {role: facts.get(f"{role} trimmed") for role in ("user", "item")}
-    remarks = [f"blanks around {count:,} {role} ids were removed" for role, count in trimmed.items() if count]
-    return remarks + [f"{facts['blank']:,} empty rows were skipped"] * bool(facts["blank"])
-
-
-def _check_share(
-    parsed: pl.LazyFrame, facts: Mapping[str, Any], chosen: Mapping[str, str], path: Path, max_bad_share: float
-) -> None:
+def check_share(reading: Reading, facts: Mapping[str, int], max_bad_share: float) -> None:
+    """Raise where too many rows cannot be used, and say what is wrong with the first of them."""
+    chosen, path = reading.columns, reading.path
     total, missing, unparsable = facts["rows"], facts["missing"], facts["unparsable"]
     if not total:
         raise InputError(f"Expected rows of interactions in '{path}', got none below the names of the columns.")
@@ -273,16 +208,17 @@ def _check_share(
         spare = "".join(f", leave out the {role} (--{role} none)" for role in ("rating", "time") if role in chosen)
         raise InputError(
             f"Of {total:,} rows in '{path}', {missing:,} lack a value and {unparsable:,} cannot be parsed, which is "
-            f"more than the allowed {max_bad_share:.0%}; {_first_fault(parsed, chosen)}. Check the columns "
+            f"more than the allowed {max_bad_share:.0%}; {_first_fault(reading)}. Check the columns "
             f"({columns}){spare}, or raise --max-bad-share."
         )
 
 
-def _first_fault(parsed: pl.LazyFrame, chosen: Mapping[str, str]) -> str:
+def _first_fault(reading: Reading) -> str:
     """Return what is wrong with the first bad row, for an error message."""
+    parsed = reading.parse(reading.frame)
     bad = parsed.with_row_index("row", offset=1).filter(~pl.col("good") & ~pl.col("blank")).head(1).collect()
     row = bad.row(0, named=True)
-    for role in chosen:
+    for role in reading.columns:
         if row[f"{role} given"] is None:
             return f"row {row['row']} has no {role}"
         if row[f"{role} value"] is None:

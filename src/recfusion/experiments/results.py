@@ -6,22 +6,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, choices
 from recfusion.data.protocol import check_same_protocol
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import Difference, bootstrap_means, holm, paired_difference, summarise
 from recfusion.experiments.compare import Run
+from recfusion.experiments.details import by_activity, by_popularity, curves
 from recfusion.models.registry import entry
 
 Seeds: TypeAlias = tuple[int, ...]
 BySeed: TypeAlias = Mapping[int, Run]
 
 
-def result_document(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the document of a comparison: `protocol`, `seeds`, `models.<name>.<metric>` and `tests`.
+def result_document(runs: Sequence[Run], *, reference: str | None = None) -> dict[str, Any]:
+    """Return the document of a comparison: `protocol`, `seeds`, `models.<name>.<metric>`, `tests`, `slices`, `curves`.
 
     Every run must be of one protocol. A model may have fewer splits than others: its means are over its own `seeds`,
-    and a paired test is over the splits that both models have (a pair without a common split has no test).
+    and a paired test is over the splits that both models have (a pair without a common split has no test). `tests`
+    are of the best model; with `reference`, `reference_tests` are of every other model against that one.
     """
     if not runs:
         raise InputError("There are no results to show: run at least one model.")
@@ -29,14 +31,25 @@ def result_document(runs: Sequence[Run]) -> dict[str, Any]:
     by_model = _by_model(runs)
     protocol, metrics = runs[0].protocol, list(runs[0].test.per_user)
     draws = _Draws(by_model, metrics)
+    in_order = {name: list(its_runs.values()) for name, its_runs in by_model.items()}
+    against = {}
+    if reference is not None:
+        if reference not in by_model:
+            raise choices("model to test against", reference, by_model)
+        against["reference_tests"] = [
+            test for metric in metrics for test in _tests(by_model, metric, draws, reference=reference)
+        ]
     return {
         "protocol": protocol.document() | {"assumptions": protocol.assumptions()},
         "seeds": sorted({run.seed for run in runs}),
         "models": {
-            name: _model_entry(list(its_runs.values()), {m: draws.of(tuple(its_runs))[name, m] for m in metrics})
-            for name, its_runs in by_model.items()
+            name: _model_entry(its_runs, {m: draws.of(tuple(by_model[name]))[name, m] for m in metrics})
+            for name, its_runs in in_order.items()
         },
         "tests": [test for metric in metrics for test in _tests(by_model, metric, draws)],
+        **against,
+        "slices": {"activity": by_activity(in_order), "popularity": by_popularity(in_order)},
+        "curves": curves(in_order),
     }
 
 
@@ -104,19 +117,29 @@ def _overall(values: list[float]) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "ci95": None, "median": middle, "iqr": (first, third), "splits": values}
 
 
-def _tests(by_model: Mapping[str, BySeed], metric: str, draws: _Draws) -> list[dict[str, Any]]:
-    """Return the model with the best mean against every other, corrected for all tests of that metric."""
-    best = max(by_model, key=lambda name: float(_pooled(by_model[name], tuple(by_model[name]), metric).mean()))
-    differences: dict[str, tuple[Seeds, Difference]] = {}
-    for other, runs in by_model.items():
-        seeds = tuple(seed for seed in by_model[best] if seed in runs)
-        if other == best or not seeds:
+def _tests(
+    by_model: Mapping[str, BySeed], metric: str, draws: _Draws, *, reference: str | None = None
+) -> list[dict[str, Any]]:
+    """Return a test for each pair (a, b), corrected for all of them.
+
+    a is the model with the best mean and b any other; with `reference`, b is that one and a any other.
+    """
+    if reference is None:
+        best = max(by_model, key=lambda name: float(_pooled(by_model[name], tuple(by_model[name]), metric).mean()))
+        pairs = [(best, other) for other in by_model if other != best]
+    else:
+        pairs = [(other, reference) for other in by_model if other != reference]
+    tested: list[tuple[tuple[str, str], Seeds, Difference]] = []
+    for a, b in pairs:
+        seeds = tuple(seed for seed in by_model[a] if seed in by_model[b])
+        if not seeds:
             continue
-        a, b = (_pooled(by_model[name], seeds, metric) for name in (best, other))
+        values_a, values_b = (_pooled(by_model[name], seeds, metric) for name in (a, b))
         drawn = draws.of(seeds)
-        differences[other] = seeds, paired_difference(a, b, drawn[best, metric], drawn[other, metric])
-    corrected = holm([difference.p for _, difference in differences.values()])
+        difference = paired_difference(values_a, values_b, drawn[a, metric], drawn[b, metric])
+        tested.append(((a, b), seeds, difference))
+    corrected = holm([difference.p for _, _, difference in tested])
     return [
-        {"metric": metric, "a": best, "b": other, **dataclasses.asdict(difference), "p_holm": p, "seeds": list(seeds)}
-        for (other, (seeds, difference)), p in zip(differences.items(), corrected, strict=True)
+        {"metric": metric, "a": a, "b": b, **dataclasses.asdict(difference), "p_holm": p, "seeds": list(seeds)}
+        for ((a, b), seeds, difference), p in zip(tested, corrected, strict=True)
     ]

@@ -1,7 +1,6 @@
 """Running an experiment: what its store lacks, in parallel processes, each result kept as soon as it is there."""
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
+from recfusion.core.processes import available_cores, how_it_ended
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.split import split
@@ -126,13 +126,6 @@ def matching_rows(experiment: Experiment, protocol: Protocol, stored: Sequence[R
     return {wanted[row.key]: row for row in stored if row.key in wanted}
 
 
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _ignore(event: Event) -> None:
     """Take an event that nobody waits for."""
 
@@ -239,10 +232,7 @@ class _Crew:
         try:
             message: Epoch | Row | Failure = line.recv()
         except (EOFError, OSError):
-            worker.process.join()
-            code = worker.process.exitcode or 0
-            how = f"by signal {-code}, perhaps for want of memory" if code < 0 else f"with exit code {code}"
-            return Failure(worker.task, f"Its process was ended {how}.")
+            return Failure(worker.task, how_it_ended(worker.process))
         return message
 
     def _next(self, line: Connection, pending: deque[Task]) -> Task | None:

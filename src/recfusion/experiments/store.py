@@ -1,18 +1,11 @@
-"""The results store: an append-only file of JSON lines, one complete line for each finished fit.
-
-A line is written by a single call under a lock and then forced to the disk. A line that a crash cut short can only be
-the last one: readers leave it out and say so, and the next writer removes it.
-"""
+"""The results store: an append-only file of JSON lines, one complete line for each finished fit."""
 
 import base64
 import binascii
-import fcntl
 import json
 import logging
-import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from recfusion.core.arrays import IntArray
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_writable_file
+from recfusion.core.jsonl import Lines, json_line
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import Evaluation
 from recfusion.evaluation.metrics import Values
@@ -33,8 +26,7 @@ from recfusion.experiments.compare import Curve, Run
 
 log = logging.getLogger(__name__)
 
-_START = b'{"recfusion_result":'  # how each line begins; a last line that begins otherwise is not ours to remove
-_TAIL = 1 << 16  # bytes read at once in search of the last line's beginning
+_LINES = Lines(b'{"recfusion_result":', "result", "its fit counts as not run")
 
 RowKey = tuple[str, str, str, str, int]  # protocol hash, label, model, settings, seed
 
@@ -117,7 +109,7 @@ class Row(BaseModel):
             "history_size": run.history_size,
             "test": run.test.per_user,
             "threads": threads,
-            "versions": _versions(),
+            "versions": package_versions(),
             "finished": datetime.now(UTC),
             "protocol": run.protocol,
         }
@@ -148,8 +140,7 @@ class Row(BaseModel):
 
     def line(self) -> bytes:
         """Return the row as one line of JSON."""
-        document = self.model_dump(mode="json")
-        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        return json_line(self.model_dump(mode="json"))
 
 
 def row_key(protocol: Protocol, label: str, model: str, settings: Mapping[str, Any], seed: int) -> RowKey:
@@ -157,21 +148,18 @@ def row_key(protocol: Protocol, label: str, model: str, settings: Mapping[str, A
     return protocol.hash, label, model, json.dumps(settings, sort_keys=True), seed
 
 
+def is_store(path: str | Path) -> bool:
+    """Return whether a file begins as a store does; an empty one may become one."""
+    return _LINES.begins(path)
+
+
 def read_rows(path: str | Path) -> list[Row]:
     """Return the rows of a store in their order; no file is a store without rows.
 
     A torn last line is left out and reported, and so are all but the first of several rows with one key.
     """
-    path = Path(path)
-    if not path.exists():
-        return []
-    with _locked(path, os.O_RDONLY, fcntl.LOCK_SH) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
-        lines = file.read().splitlines(keepends=True)
-    if lines and _is_torn(lines[-1]):
-        log.warning("The last line of '%s' was cut short and is left out: its fit counts as not run.", path)
-        lines.pop()
     rows: dict[RowKey, Row] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_LINES.read(Path(path)), start=1):
         row = _parse(line, f"{path}, line {number}")
         if rows.setdefault(row.key, row) is not row:
             log.warning("Line %d of '%s' repeats %s, split %d: the first counts.", number, path, row.label, row.seed)
@@ -180,89 +168,11 @@ def read_rows(path: str | Path) -> list[Row]:
 
 def append_row(path: str | Path, row: Row) -> None:
     """Add `row` to the store and return when it is on the disk; a torn last line is removed before."""
-    path = Path(path)
-    check_writable_file(path)
-    try:
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, fcntl.LOCK_EX) as descriptor:
-            _mend(descriptor, path)
-            _write_whole(descriptor, row.line())
-    except OSError as error:
-        raise InputError(
-            f"Cannot write '{path}': {error.strerror or error}; make room or name another place. "
-            "The rows before are unchanged."
-        ) from None
-
-
-@contextmanager
-def _locked(path: Path, flags: int, kind: int) -> Iterator[int]:
-    """Yield a descriptor of the file, locked against other processes of ours until the block ends."""
-    try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise InputError(f"Cannot open the results '{path}': {error.strerror or error}; name another file.") from None
-    try:
-        fcntl.flock(descriptor, kind)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _write_whole(descriptor: int, line: bytes) -> None:
-    size = os.fstat(descriptor).st_size
-    written = os.write(descriptor, line)
-    if written < len(line):  # a full disk takes a part of it
-        os.ftruncate(descriptor, size)
-        raise OSError(0, "No space left on device")
-    os.fsync(descriptor)
-
-
-def _mend(descriptor: int, path: Path) -> None:
-    """Remove a torn last line, and end a whole one that lacks its newline, so that no two lines can merge."""
-    size = os.fstat(descriptor).st_size
-    start, last = _last_line(descriptor, size)
-    if last and _is_torn(last):
-        log.warning("The last line of '%s' was cut short and is removed.", path)
-        os.ftruncate(descriptor, start)
-    elif last:
-        _parse(last, f"{path}, last line")  # nothing is ever added to a file that is not a store
-        if not last.endswith(b"\n"):
-            os.write(descriptor, b"\n")
-
-
-def _last_line(descriptor: int, size: int) -> tuple[int, bytes]:
-    """Return where the last line begins, and the line with its newline if it has one."""
-    start, found = size, b""
-    while start > 0:
-        step = min(_TAIL, start)
-        start -= step
-        found = os.pread(descriptor, step, start) + found
-        cut = found.rfind(b"\n", 0, len(found) - 1)
-        if cut >= 0:
-            return start + cut + 1, found[cut + 1 :]
-    return 0, found
-
-
-def _is_torn(line: bytes) -> bool:
-    """Return whether a last line is the beginning of one of ours, or zeros that a crash of the system left."""
-    text = line.rstrip(b"\n")
-    ours = text.startswith(_START) or _START.startswith(text) or not text.strip(b"\0")
-    return ours and _json(text) is None
-
-
-def _json(line: bytes) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    _LINES.append(Path(path), row.line(), _parse)
 
 
 def _parse(line: bytes, where: str) -> Row:
-    document = _json(line)
-    if not isinstance(document, dict) or not line.startswith(_START):
-        raise InputError(
-            f"Expected a result as JSON in '{where}', got something else: remove the line, or name another file."
-        )
+    document = _LINES.parse(line, where)
     card = Protocol.parse(document.get("protocol"), where)
     try:
         return Row.model_validate({**document, "protocol": card})
@@ -275,6 +185,7 @@ def _parse(line: bytes, where: str) -> Row:
         ) from None
 
 
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
     packages = {name: version(name) for name in ("recfusion", "numpy", "torch")}
     return packages | {"python": platform.python_version()}

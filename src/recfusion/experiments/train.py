@@ -47,6 +47,7 @@ def train(
     plan = plan or SplitPlan()
     protocol = Protocol.of(data, plan, tuple(metrics))
     model = make_model(name, settings)
+    asked = setting_values(model)
     set_device(model, device)
     kept = None
     if checkpoint is not None:
@@ -56,13 +57,28 @@ def train(
         if hasattr(model, "max_epochs"):
             model.max_epochs = _best_epoch(model, name, split(data, plan, seed=seed), seed, on_epoch)
         seconds = fit_model(model, name, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
-        return Bundle.of(name, model, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds)
+        return Bundle.of(
+            *(name, model, data, data.matrix, protocol),
+            seed=seed,
+            all_users=True,
+            fit_seconds=seconds,
+            chosen=_chosen(model, asked),
+        )
     parts = split(data, plan, seed=seed)
     seconds = fit_model(model, name, parts.train, parts.valid, seed=seed, checkpoint=kept, on_epoch=on_epoch)
     judged = with_intervals(evaluate(model, parts.valid, parts.train, metrics))
     return Bundle.of(
-        name, model, data, parts.train, protocol, seed=seed, fit_seconds=seconds, metrics={"validation": judged}
+        *(name, model, data, parts.train, protocol),
+        seed=seed,
+        fit_seconds=seconds,
+        metrics={"validation": judged},
+        chosen=_chosen(model, asked),
     )
+
+
+def _chosen(model: Recommender, asked: Mapping[str, Any]) -> list[str]:
+    """Return the settings whose values the fit has changed."""
+    return [key for key, value in setting_values(model).items() if value != asked[key]]
 
 
 def _best_epoch(model: Recommender, name: str, parts: Split, seed: int, on_epoch: OnEpoch | None) -> int:

@@ -5,7 +5,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.search.space import Interval
+from recfusion.search.space import Choice, Interval
 from recfusion.training.epoch import Checkpoint, Epoch
 
 
@@ -29,6 +29,7 @@ class Range:
     search: tuple[float, float] | None = None
     log: bool = False
     start: Any = None  # of a self-tuned setting: what it is without a search
+    every: bool = False  # of a closed choice: all of its values are worth searching
 
 
 def setting(
@@ -36,11 +37,17 @@ def setting(
     doc: str,
     *,
     at_least: float | None = None,
-    search: tuple[float, float] | None = None,
+    search: tuple[float, float] | Literal["all"] | None = None,
     log: bool = False,
 ) -> Any:
-    """Declare a hyper-parameter: its default, what it means, its bound and its search range, in one place."""
-    return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, search, log)})
+    """Declare a hyper-parameter: its default, what it means, its bound and its search range, in one place.
+
+    A closed choice (a Literal, or true or false) has no range: `search="all"` makes all its values worth searching.
+    """
+    span = None if search == "all" else search
+    return dataclasses.field(
+        default=default, metadata={"setting": Range(doc, at_least, span, log, every=search == "all")}
+    )
 
 
 def self_tuned(
@@ -122,14 +129,23 @@ def settings_of(model: type[Recommender]) -> dict[str, Range]:
     return {f.name: f.metadata["setting"] for f in dataclasses.fields(model) if "setting" in f.metadata}
 
 
-def search_space(model: type[Recommender], names: Collection[str] | None = None) -> dict[str, Interval]:
-    """Return the ranges that a model class declares for its settings, all of them or those named."""
+def search_space(model: type[Recommender], names: Collection[str] | None = None) -> dict[str, Interval | Choice]:
+    """Return what a model class declares to be searched of its settings, all of them or those named."""
     kinds = typing.get_type_hints(model)
-    return {
-        name: Interval(*declared.search, log=declared.log, integer=kinds[name] is int)
-        for name, declared in settings_of(model).items()
-        if declared.search is not None and (names is None or name in names)
-    }
+    found: dict[str, Interval | Choice] = {}
+    for name, declared in settings_of(model).items():
+        if names is not None and name not in names:
+            continue
+        if declared.every:
+            found[name] = Choice(closed_values(kinds[name]))
+        elif declared.search is not None:
+            found[name] = Interval(*declared.search, log=declared.log, integer=kinds[name] is int)
+    return found
+
+
+def closed_values(kind: Any) -> tuple[Any, ...]:
+    """Return the values of a type that is a closed choice, a Literal or bool; of any other none."""
+    return (False, True) if kind is bool else typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def setting_values(model: Recommender) -> dict[str, Any]:

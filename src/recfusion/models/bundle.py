@@ -1,6 +1,7 @@
 """A fitted model with the names of its items and its protocol: what a model folder holds."""
 
 import importlib.metadata
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class Bundle:
     all_users: bool = False  # trained on every user: nobody is left to judge it on
     fit_seconds: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
+    chosen: tuple[str, ...] = ()  # the settings that the fit chose
 
     @classmethod
     def of(
@@ -53,11 +55,12 @@ class Bundle:
         all_users: bool = False,
         fit_seconds: float = 0.0,
         metrics: dict[str, Any] | None = None,
+        chosen: Iterable[str] = (),
     ) -> "Bundle":
         """Return the bundle of a model just fitted on `train`."""
         taken = {name: f"item_{name}" for name in (*LIST_COLUMNS, COUNT)}  # names that lists have of their own
         items = data.item_table.rename(taken, strict=False).with_columns(pl.Series(COUNT, column_counts(train)))
-        return cls(name, model, items, protocol, seed, all_users, fit_seconds, metrics or {})
+        return cls(name, model, items, protocol, seed, all_users, fit_seconds, metrics or {}, tuple(chosen))
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder; an older model folder of that name is replaced in one step."""
@@ -95,6 +98,7 @@ class Bundle:
             all_users=config.all_users,
             fit_seconds=config.fit_seconds,
             metrics=_dictionary(read_json(path / "metrics.json"), path / "metrics.json"),
+            chosen=tuple(config.chosen),
         )
         bundle._check_shapes(path)
         return bundle
@@ -112,6 +116,7 @@ class Bundle:
             "recfusion": importlib.metadata.version("recfusion"),
             "model": self.name,
             "settings": setting_values(self.model),
+            "chosen": list(self.chosen),
             "seed": self.seed,
             "all_users": self.all_users,
             "fit_seconds": self.fit_seconds,
@@ -141,6 +146,7 @@ class _Config(BaseModel):
     seed: StrictInt = Field(ge=0)
     all_users: StrictBool
     fit_seconds: float
+    chosen: list[str] = Field(default_factory=list)
 
 
 def _read_config(path: Path) -> _Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from recfusion.models.base import setting_values, settings_of
@@ -10,68 +11,89 @@ from recfusion.models.registry import entry
 if TYPE_CHECKING:
     from recfusion.models.bundle import Bundle
 
+WATTS = 15.0  # assumed for one busy core with its share of the machine
+
 
 def model_card(bundle: Bundle) -> str:
-    """Return the card of a model as Markdown."""
-    protocol = bundle.protocol
+    """Return the card of a model as Markdown with YAML in front."""
+    sections = {
+        "Intended use": _use(bundle),
+        "How to load and use it": _loading(bundle),
+        "Data and protocol": _data(bundle),
+        "Results": _results(bundle),
+        "Parameters and settings": _settings(bundle),
+        "Training time and energy": _energy(bundle),
+        "Limitations": _limitations(),
+        "Licence of the data": _licence(bundle),
+    }
     title = entry(bundle.name).title
-    declared = settings_of(type(bundle.model))
-    settings = [f"| {key} | {value} | {declared[key].doc} |" for key, value in setting_values(bundle.model).items()]
-    steps = [f"| {s.step} | {s.users:,} | {s.items:,} | {s.interactions:,} |" for s in protocol.steps]
+    lines = [
+        *_front_matter(bundle),
+        f"# {bundle.name} on {bundle.protocol.name}",
+        "",
+        f"{title[0].upper()}{title[1:]}.",
+    ]
+    for heading, body in sections.items():
+        lines += ["", f"## {heading}", "", *body]
+    return "\n".join(lines) + "\n"
+
+
+def _front_matter(bundle: Bundle) -> list[str]:
+    """Return the YAML that catalogs of models read; names are quoted as in JSON, which is YAML too."""
+    protocol = bundle.protocol
+    kinds = dict.fromkeys(metric.partition("@")[0] for metric in protocol.metrics)
+    terms = ["license: other", "license_name: terms-of-the-data"] if protocol.licence else ["license: unknown"]
+    return [
+        "---",
+        "library_name: recfusion",
+        *terms,
+        "tags:",
+        *(f"- {tag}" for tag in ("recommendation", "collaborative-filtering", "implicit-feedback", bundle.name)),
+        "datasets:",
+        f"- {json.dumps(protocol.name, ensure_ascii=False)}",
+        "metrics:",
+        *(f"- {kind}" for kind in kinds),
+        "---",
+        "",
+    ]
+
+
+def _use(bundle: Bundle) -> list[str]:
+    return [
+        f"It ranks the {len(bundle.items):,} items it knows for a user by what that user already has; users need not "
+        "have been seen in training. It is meant for research and for comparing models under a stated protocol. It is "
+        "not meant for decisions about people, and nothing in it keeps an unsuitable item from a list.",
+    ]
+
+
+def _loading(bundle: Bundle) -> list[str]:
+    some = ", ".join(repr(item) for item in bundle.items["item"][:2].to_list())
+    return [
+        "```python",
+        "import recfusion as rf",
+        "",
+        'bundle = rf.Bundle.load("path/to/this/folder")',
+        f'rf.recommend(bundle, {{"somebody": [{some}]}})',
+        "```",
+        "",
+        "On the command line: `recfusion recommend path/to/this/folder --history ITEM,ITEM`, and "
+        "`recfusion evaluate path/to/this/folder` to judge it on its test users.",
+    ]
+
+
+def _data(bundle: Bundle) -> list[str]:
+    protocol = bundle.protocol
     trained = "all users" if bundle.all_users else f"the training users of split {protocol.split_id(bundle.seed)}"
-    return "\n".join(
-        [
-            "---",
-            "library_name: recfusion",
-            "tags: [recommendation, implicit-feedback]",
-            f"datasets: [{protocol.name}]",
-            "---",
-            "",
-            f"# {bundle.name} on {protocol.name}",
-            "",
-            f"{title[0].upper()}{title[1:]}. It recommends items to users by "
-            "what they already have; users need not have been seen in training.",
-            "",
-            "## Use",
-            "",
-            "```python",
-            "import recfusion as rf",
-            "",
-            'bundle = rf.Bundle.load("path/to/this/folder")',
-            f'rf.recommend(bundle, {{"somebody": [{", ".join(repr(i) for i in bundle.items["item"][:2].to_list())}]}})',
-            "```",
-            "",
-            "## Data and protocol",
-            "",
-            f"Trained on {trained} of {protocol.name} ({protocol.users:,} users, {protocol.items:,} items, "
-            f"{protocol.interactions:,} interactions after preparation; protocol {protocol.hash}).",
-            "",
-            *[f"{number}. {sentence}" for number, sentence in enumerate(protocol.assumptions(), 1)],
-            "",
-            "| step | users | items | interactions |",
-            "|---|---:|---:|---:|",
-            *steps,
-            "",
-            *([f"Licence of the data: {protocol.licence}", ""] if protocol.licence else []),
-            *([f"Citation: {protocol.citation}", ""] if protocol.citation else []),
-            "## Settings",
-            "",
-            *(["| setting | value | meaning |", "|---|---|---|", *settings] if settings else ["It has none."]),
-            "",
-            f"{bundle.model.n_parameters:,} numbers learned in {bundle.fit_seconds:.1f} seconds.",
-            "",
-            "## Results",
-            "",
-            *_results(bundle),
-            "",
-            "## Limitations",
-            "",
-            "It knows only which items users had, not why; it repeats the habits and the popularity bias of its data. "
-            "Items with no interaction in training cannot be recommended on merit, and a user without any known item "
-            "gets the most popular ones.",
-            "",
-        ]
-    )
+    return [
+        f"Trained on {trained} of {protocol.name} ({protocol.users:,} users, {protocol.items:,} items, "
+        f"{protocol.interactions:,} interactions after preparation; protocol {protocol.hash}, seed {bundle.seed}).",
+        "",
+        *(f"{number}. {sentence}" for number, sentence in enumerate(protocol.assumptions(), 1)),
+        "",
+        "| step | users | items | interactions |",
+        "|---|---:|---:|---:|",
+        *(f"| {step.step} | {step.users:,} | {step.items:,} | {step.interactions:,} |" for step in protocol.steps),
+    ]
 
 
 def _results(bundle: Bundle) -> list[str]:
@@ -83,4 +105,67 @@ def _results(bundle: Bundle) -> list[str]:
             interval = value.get("ci95")
             shown = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval else ""
             lines.append(f"| {fold} | {metric} | {value['mean']:.4f} | {shown} |")
+    if "test" not in bundle.metrics:
+        lines += [
+            "",
+            "Settings and epochs may have been chosen on these users: results on others will be a little lower.",
+        ]
     return lines
+
+
+def _settings(bundle: Bundle) -> list[str]:
+    declared = settings_of(type(bundle.model))
+    values = setting_values(bundle.model)
+    learned = f"{bundle.model.n_parameters:,} numbers were learned."
+    if not values:
+        return [learned, "", "It has no settings."]
+    by = {name: "fit" if name in bundle.chosen else "given or default" for name in values}
+    told = "The fit chose none of the settings."
+    if bundle.chosen and bundle.all_users:
+        told = (
+            "The fit counted its epochs on the validation users of a split; others have the value their meaning states."
+        )
+    elif bundle.chosen:
+        told = (
+            "What the fit chose, it chose on the validation users; too few of them leave the value its meaning states."
+        )
+    return [
+        f"{learned} {told}",
+        "",
+        "| setting | value | chosen by | meaning |",
+        "|---|---|---|---|",
+        *(f"| {key} | {_value(value)} | {by[key]} | {declared[key].doc} |" for key, value in values.items()),
+    ]
+
+
+def _energy(bundle: Bundle) -> list[str]:
+    seconds = bundle.fit_seconds
+    return [
+        f"The fit took {seconds:,.1f} seconds. That is about {_watt_hours(seconds * WATTS / 3600)}, **assuming** "
+        f"{WATTS:g} W for one busy core with its share of the machine; nothing was measured. A fit on several cores "
+        "takes as many times more, and what was tried before this fit is not counted.",
+    ]
+
+
+def _limitations() -> list[str]:
+    return [
+        "It knows only which items users had, not why; it repeats the habits and the popularity bias of its data. "
+        "Items with no interaction in training cannot be recommended on merit, and a user without any known item "
+        "gets the most popular ones. Results on users of another time, place or shop will differ.",
+    ]
+
+
+def _licence(bundle: Bundle) -> list[str]:
+    protocol = bundle.protocol
+    if not protocol.licence:
+        return ["Not known: the data is a file of the user's own. recfusion itself is under the MIT licence."]
+    lines = [f"{protocol.licence} A model learned from the data may be bound by its terms; recfusion itself is MIT."]
+    return [*lines, *(["", f"Citation: {protocol.citation}"] if protocol.citation else [])]
+
+
+def _value(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _watt_hours(amount: float) -> str:
+    return f"{amount / 1000:.3g} kWh" if amount >= 1000 else f"{amount:.2g} Wh"

@@ -11,7 +11,15 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, learned, self_tuned
 from recfusion.models.gram import gram, item_weights, require_gram_memory
-from recfusion.models.selftune import Judged, judged_users, ndcg, seconds_setting, settle, trials_setting
+from recfusion.models.selftune import (
+    Judged,
+    judged_users,
+    ndcg,
+    searched_items,
+    seconds_setting,
+    settle,
+    trials_setting,
+)
 
 
 @dataclass
@@ -30,17 +38,18 @@ class EASE(Recommender):
         searches = self.l2 is None and valid is not None and self.tune_trials > 0
         require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if searches else 1.1)
         judged = None if valid is None else judged_users(valid)
-        g = gram(train)
+        small, seen = (train, judged) if judged is None else searched_items(train, judged)
+        g = gram(small)
 
         def objective(values: Mapping[str, Any]) -> list[Judged]:
-            assert judged is not None
+            assert seen is not None
             weights = item_weights(g.copy(order="F"), values["l2"])
-            return [Judged({}, ndcg(lambda history: history @ weights, judged)[0])]
+            return [Judged({}, ndcg(lambda history: history @ weights, seen)[0])]
 
         settle(
             self,
             objective,
-            judged,
+            seen,
             make_rng(rng),
             searched=("l2",),
             filled=("l2",),
@@ -48,7 +57,7 @@ class EASE(Recommender):
             seconds=self.tune_seconds,
         )
         assert self.l2 is not None
-        self.weights_ = item_weights(g, self.l2)
+        self.weights_ = item_weights(g if small is train else gram(train), self.l2)
         return self
 
     def score(self, history: Csr) -> FloatArray:

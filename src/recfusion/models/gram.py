@@ -14,12 +14,14 @@ _SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted i
 _SMALL = 6000  # items up to which one thread is enough
 
 
-def require_gram_memory(n_items: int, model: str, n_matrices: float) -> None:
-    """Raise before a fit whose items-by-items matrices would not fit into memory."""
+def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: int = 0) -> None:
+    """Raise before a fit whose matrices over items, and pairs of them, would not fit into memory."""
+    features = f"{n_items:,} items and {n_pairs:,} pairs" if n_pairs else f"{n_items:,} items"
+    fewer_pairs = "ask for fewer pairs, " if n_pairs else ""
     require_memory(
-        int(n_matrices * 4 * n_items**2),
-        f"{model} on {n_items:,} items",
-        "raise --min-users-per-item so that fewer items remain, or use a machine with more memory.",
+        int(n_matrices * 4 * (n_items + n_pairs) ** 2),
+        f"{model} on {features}",
+        f"{fewer_pairs}raise --min-users-per-item so that fewer items remain, or use a machine with more memory.",
     )
 
 

@@ -21,7 +21,7 @@ class Annealed(nn.Module):
 
     steps: Tensor
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: Autoencoder) -> None:
         super().__init__()
         self.net = net
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -35,19 +35,19 @@ class MultVAE(NeuralRecommender):
     batches. The form "dae" has one hidden layer, of `latent` units, and no distribution over them.
     """
 
-    batch_size: int = setting(500, "users in a batch", at_least=1, search=(50, 1000), log=True)
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     form: Literal["vae", "dae"] = setting("vae", "variational or plain denoising autoencoder")
     width: int = setting(600, "width of the hidden layers of the form vae", at_least=1, search=(200, 1200), log=True)
     latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)
     dropout: float = setting(0.5, "probability that an entry of a history is dropped in training", at_least=0)
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
-    anneal_steps: int = setting(500, "batches over which the weight of the KL term rises from 0", at_least=1)
+    anneal_steps: int = setting(1000, "batches over which the weight of the KL term rises from 0", at_least=1)
 
     def make_net(self, n_items: int) -> Autoencoder:
         return mult_vae(n_items, self.width, self.latent) if self.form == "vae" else mult_dae(n_items, self.latent)
 
     def trainee(self) -> Annealed:
+        assert isinstance(self.net_, Autoencoder)
         return Annealed(self.net_)
 
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
@@ -61,10 +61,11 @@ class MultVAE(NeuralRecommender):
 
     def _loss(self, rows: SparseRows, trained: Annealed, rng: torch.Generator) -> Tensor:
         noisy = rows.normalised().dropout(self.dropout, rng)
+        net = trained.net
         if self.form == "dae":
-            return multinomial_nll(self.net_(noisy), rows).mean()
-        code: Normal = self.net_.get_submodule("encoder")(noisy)
-        logits = self.net_.get_submodule("decoder")(code.draw(rng))
+            return multinomial_nll(net(noisy), rows).mean()
+        code: Normal = net.encoder(noisy)
+        logits = net.decoder(code.draw(rng))
         trained.steps += 1
         weight = self.kl_cap * (trained.steps / self.anneal_steps).clamp(max=1)
         prior = Normal(torch.zeros_like(code.mean), torch.ones_like(code.mean))

@@ -85,7 +85,12 @@ class NeuralRecommender(Recommender):
             max_epochs=self.max_epochs,
             patience=self.patience,
             checkpoint=checkpoint,
+            rate=self.rate,
         )
+
+    def rate(self, epoch: int) -> float:
+        """Return the learning rate of an epoch, counted from 1."""
+        return self.lr
 
     def batch_rows(self, n_users: int) -> int:
         """Return how many users a batch has."""

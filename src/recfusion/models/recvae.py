@@ -40,9 +40,8 @@ class RecVAE(NeuralRecommender):
     decoder, without dropping any.
     """
 
-    lr: float = setting(5e-4, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
-    batch_size: int = setting(500, "users in a batch", at_least=1, search=(50, 1000), log=True)
-    patience: int = setting(15, "epochs without a better validation ndcg@100 before training stops", at_least=1)
+    max_epochs: int = setting(100, "epochs at the most", at_least=1)
+    patience: int = setting(12, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     width: int = setting(600, "width of the encoder's layers", at_least=1, search=(200, 1200), log=True)
     layers: int = setting(5, "layers of the encoder", at_least=1)
     latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)

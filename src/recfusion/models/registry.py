@@ -57,6 +57,18 @@ def _multvae() -> type[Recommender]:
     return MultVAE
 
 
+def _thinning_deep() -> type[Recommender]:
+    from recfusion.models.thinning.deep import ThinningDeep
+
+    return ThinningDeep
+
+
+def _thinning() -> type[Recommender]:
+    from recfusion.models.thinning.mixture import Thinning
+
+    return Thinning
+
+
 def _recvae() -> type[Recommender]:
     from recfusion.models.recvae import RecVAE
 
@@ -79,6 +91,18 @@ def _infinite_ae() -> type[Recommender]:
     from recfusion.models.infinite_ae import InfiniteAE
 
     return InfiniteAE
+
+
+def _thinning_linear() -> type[Recommender]:
+    from recfusion.models.thinning.linear import ThinningLinear
+
+    return ThinningLinear
+
+
+def _thinning_kernel() -> type[Recommender]:
+    from recfusion.models.thinning.kernel import ThinningKernel
+
+    return ThinningKernel
 
 
 def _recfusion() -> type[Recommender]:
@@ -129,8 +153,22 @@ MODELS: Mapping[str, Entry] = {
     "bspm": Entry("blurring and sharpening of a user's row over the item graph", _bspm),
     "ials": Entry("matrix factorisation of all entries by alternating least squares", _ials),
     "infinite-ae": Entry("autoencoder of infinite width, by its kernel in closed form", _infinite_ae),
+    "thinning-linear": Entry("thinning diffusion with a linear denoiser in closed form", _thinning_linear),
+    "thinning-pairs": Entry(
+        "thinning diffusion with a linear denoiser of items and pairs of items", _thinning_linear, {"pairs": 5000}
+    ),
+    "thinning-kernel": Entry("thinning diffusion with a denoiser of infinite width, by its kernel", _thinning_kernel),
+    "thinning-deep": Entry("thinning diffusion with a deep denoiser", _thinning_deep),
+    "thinning": Entry("thinning diffusion with a mixture of denoisers: the default", _thinning),
+    "mixture": Entry(
+        "the same kind of mixture of models that are no thinning denoisers",
+        _thinning,
+        {"members": "ease,infinite-ae,recvae"},
+    ),
     "multvae": Entry("variational autoencoder with a multinomial likelihood", _multvae),
-    "multdae": Entry("denoising autoencoder with a multinomial likelihood", _multvae, {"form": "dae"}),
+    "multdae": Entry(
+        "denoising autoencoder with a multinomial likelihood", _multvae, {"form": "dae", "weight_decay": 0.01}
+    ),
     "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
     "codigem": Entry(
         "Gaussian diffusion with a network for each step",

@@ -12,9 +12,9 @@ POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 _RAREST = 1e-3  # popularity, in units of the mean, below which an item counts as if it had that much
 
 
-def relative(n: FloatArray) -> FloatArray:
-    """Return popularity in units of its mean, never quite 0, (items,)."""
-    return np.maximum(n / max(float(n.mean()), 1e-12), _RAREST)
+def relative(n: FloatArray, mean: float | None = None) -> FloatArray:
+    """Return popularity in units of its mean (that of `n` unless given), never quite 0, (items,)."""
+    return np.maximum(n / max(float(n.mean()) if mean is None else mean, 1e-12), _RAREST)
 
 
 def scalings(train: Csr, powers: Sequence[float]) -> FloatArray:
@@ -25,6 +25,7 @@ def scalings(train: Csr, powers: Sequence[float]) -> FloatArray:
 
 def by_scaling(score: Callable[[Csr], FloatArray], valid: Fold, train: Csr, c: float | None) -> list[Judged]:
     """Judge scores on `valid` with each power c of popularity, or with the one that is given."""
-    powers = POWERS if c is None else (c,)
-    values = ndcg(score, valid, scalings(train, powers))
-    return [Judged({"c": power}, row) for power, row in zip(powers, values, strict=True)]
+    if c is not None:
+        return [Judged({}, ndcg(score, valid, scalings(train, (c,)))[0])]
+    values = ndcg(score, valid, scalings(train, POWERS))
+    return [Judged({"c": power}, row) for power, row in zip(POWERS, values, strict=True)]

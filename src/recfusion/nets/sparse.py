@@ -1,11 +1,13 @@
-"""A first layer on sparse rows: it touches the weights of the items that are there and no others."""
+"""Sparse rows, and a first layer on them that touches the weights of the items that are there and no others."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from recfusion.core.arrays import Csr
@@ -44,6 +46,16 @@ class SparseRows:
         lengths = self.weighted(self.values.square()).sums().sqrt()
         return self.weighted(self.values / lengths.clamp(min=1e-12)[self.row_of])
 
+    def times(self, matrix: Tensor) -> Tensor:
+        """Return the product with a dense matrix (columns, width); (rows, width)."""
+        return functional.embedding_bag(self.columns, matrix, self.starts, mode="sum", per_sample_weights=self.values)
+
+    def transposed(self, n_columns: int) -> "SparseRows":
+        """Return the columns, `n_columns` of them, as rows."""
+        order = torch.argsort(self.columns, stable=True)
+        counts = torch.bincount(self.columns, minlength=n_columns)
+        return SparseRows(self.row_of[order], counts.cumsum(0) - counts, self.values[order])
+
     def sums(self) -> Tensor:
         """Return the sum of each row's values, (rows,)."""
         return self.values.new_zeros(len(self.starts)).index_add(0, self.row_of, self.values)
@@ -52,9 +64,13 @@ class SparseRows:
         """Return the rows with each entry removed with probability `p`, and the others divided by 1 - p."""
         if not 0 <= p < 1:
             raise InputError(f"Expected a dropout of at least 0 and below 1, got {p}: choose one such as 0.5.")
-        kept = torch.rand(len(self.values), generator=rng).to(self.values.device) >= p
-        before = torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])  # kept entries before each entry
-        return SparseRows(self.columns[kept], before[self.starts], self.values[kept] / (1 - p))
+        kept = self.only(torch.rand(len(self.values), generator=rng).to(self.values.device) >= p)
+        return kept.weighted(kept.values / (1 - p))
+
+    def only(self, chosen: Tensor) -> "SparseRows":
+        """Return the rows with those entries alone for which `chosen` (entries,) is true."""
+        before = torch.cat([chosen.new_zeros(1, dtype=torch.int64), chosen.cumsum(0)])  # chosen ones before each entry
+        return SparseRows(self.columns[chosen], before[self.starts], self.values[chosen])
 
 
 class SparseLinear(nn.Module):
@@ -68,7 +84,19 @@ class SparseLinear(nn.Module):
 
     def forward(self, x: SparseRows) -> Tensor:
         """Return y (rows, width); an empty row gives the bias."""
-        bags = functional.embedding_bag(
-            x.columns, self.weight, x.starts, mode="sum", per_sample_weights=x.values
-        )  # (rows, width)
-        return bags + self.bias
+        product: Tensor = _SparseProduct.apply(x, self.weight)  # type: ignore[no-untyped-call]
+        return product + self.bias
+
+
+class _SparseProduct(torch.autograd.Function):
+    """x W, and the gradient X'G of W. Both are bags of rows; torch's own backward pass scatters, in twice the time."""
+
+    @staticmethod
+    def forward(ctx: Any, x: SparseRows, weight: Tensor) -> Tensor:
+        ctx.x, ctx.n_columns = x, len(weight)
+        return x.times(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.x.transposed(ctx.n_columns).times(gradient.contiguous())

@@ -1,9 +1,11 @@
 """Autoencoders of sparse rows: the networks of MultVAE and RecVAE, and the likelihood and the prior in their losses."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
 
 from recfusion.diffusion.distributions import Normal
@@ -83,13 +85,31 @@ def rec_vae(n_items: int, width: int, latent: int, layers: int) -> Autoencoder:
 def multinomial_nll(logits: Tensor, rows: SparseRows) -> Tensor:
     """-sum_i x_i log softmax(logits)_i for each row x, without what does not depend on the logits; (rows,).
 
-    It is |x| logsumexp(logits) - sum_i x_i logits_i, where the sum goes over the stored entries alone, so no second
-    array as wide as the items is made. An empty row costs 0.
+    The sum goes over the stored entries alone: x is never made dense. An empty row costs 0.
     """
-    row_of = rows.row_of
-    chosen = logits[row_of, rows.columns] * rows.values  # (entries,)
-    zero = logits.new_zeros(len(logits))
-    return rows.sums() * logits.logsumexp(1) - zero.index_add(0, row_of, chosen)
+    nll: Tensor = _MultinomialNll.apply(logits, rows)  # type: ignore[no-untyped-call]
+    return nll
+
+
+class _MultinomialNll(torch.autograd.Function):
+    """The likelihood with the gradient |x| softmax(logits) - x, made in one array as wide as the items."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, rows: SparseRows) -> Tensor:
+        log_p = logits.log_softmax(1)  # (rows, items)
+        place = rows.row_of * logits.shape[1] + rows.columns  # (entries,)
+        ctx.rows = rows
+        ctx.save_for_backward(log_p, place)
+        return -rows.weighted(log_p.flatten()[place] * rows.values).sums()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        log_p, place = ctx.saved_tensors
+        rows: SparseRows = ctx.rows
+        gradient = log_p.exp().mul_((rows.sums() * upstream)[:, None])
+        gradient.view(-1).index_add_(0, place, rows.values * upstream[rows.row_of], alpha=-1)
+        return gradient, None
 
 
 def composite_log_prob(z: Tensor, old: Normal, weights: tuple[float, float, float]) -> Tensor:

@@ -8,8 +8,11 @@ from unicodedata import east_asian_width
 
 from markupsafe import Markup
 
+from recfusion.report.svg import circle, group, line, svg, text
+
 Mark = Literal["best", "same", ""]  # the best, not told apart from it, neither
 Box = tuple[float, float, float, float]  # left, top, right, bottom
+Segment = tuple[float, float, float, float]  # from x, y to x, y
 
 DOT_WIDTH = 320.0
 SCATTER_WIDTH = 400.0
@@ -18,9 +21,17 @@ BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
 _CHAR = 7.2  # width of a character at the charts' 12 px, on the safe side
 _BOLD = 1.1
 _LABEL_HEIGHT = 13.0
-_LONGEST_NAME = 16
-_REACHES = (9.0, 15.0, 24.0, 36.0, 50.0)  # how far from its point a label may stand; past the first, with a leader
+_LONGEST_NAME = 18
+_REACHES = (
+    9.0,
+    15.0,
+    24.0,
+    36.0,
+    50.0,
+    66.0,
+)  # how far from its point a label may stand; past the first, with a leader
 _UNCLEAR = 12.0  # how much further a label goes to be clear of another point
+_CROSSING = 30.0  # and how much further to keep leaders and labels from crossing
 _DIRECTIONS = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))
 
 
@@ -95,18 +106,18 @@ def dot_plot(rows: Sequence[Row], *, ident: str, title: str, top: float) -> Mark
     def at(value: float) -> float:
         return left + (right - left) * value / marks[-1]
 
-    parts = [_line(at(mark), 0, at(mark), bottom, "grid" if mark else "axis") for mark in marks]
-    parts += [_text(at(mark), bottom + 15, f"{mark:g}", "tick", "middle") for mark in marks]
+    parts = [line(at(mark), 0, at(mark), bottom, "grid" if mark else "axis") for mark in marks]
+    parts += [text(at(mark), bottom + 15, f"{mark:g}", "tick", "middle") for mark in marks]
     for place, row in enumerate(rows):
         y = ROW * place + 13.0
-        inside = [_text(left - 8, y + 4, shorten(row.name), "name", "end"), _splits(row, y + 11, at)]
+        inside = [text(left - 8, y + 4, shorten(row.name), "name", "end"), _splits(row, y + 11, at)]
         if row.interval:
-            inside.append(_line(at(row.interval[0]), y, at(row.interval[1]), y, "interval"))
-        inside.append(_circle(at(row.mean), y, 4.5, "mean"))
-        inside.append(_text(DOT_WIDTH - 4, y + 4, row.text, "value", "end"))
-        parts.append(_group(f"row {row.mark}".strip(), f"{row.name}: {row.text}", inside))
+            inside.append(line(at(row.interval[0]), y, at(row.interval[1]), y, "interval"))
+        inside.append(circle(at(row.mean), y, 4.5, "mean"))
+        inside.append(text(DOT_WIDTH - 4, y + 4, row.text, "value", "end"))
+        parts.append(group(f"row {row.mark}".strip(), f"{row.name}: {row.text}", inside))
     said = ", ".join(f"{row.name} {row.text}" for row in rows)
-    return _svg(ident, title, f"Mean of each model, best first: {said}.", DOT_WIDTH, bottom + 22, parts)
+    return svg(ident, title, f"Mean of each model, best first: {said}.", DOT_WIDTH, bottom + 22, parts)
 
 
 def scatter(points: Sequence[Point], *, ident: str, title: str, y_name: str, x_name: str, seconds: bool) -> Markup:
@@ -115,7 +126,7 @@ def scatter(points: Sequence[Point], *, ident: str, title: str, y_name: str, x_n
     A logarithm has no place for 0: such points are drawn at the left edge. Names without room are counted below.
     """
     points = sorted(points, key=lambda point: -point.y)
-    width, height = SCATTER_WIDTH, 262.0 + 9 * max(0, len(points) - 8)
+    width, height = SCATTER_WIDTH, 262.0 + 14 * max(0, len(points) - 8)
     x0, x1, y0, y1 = 34.0, width - 12, height - 42, 28.0
     low, high = decades([point.x for point in points])
     marks = ticks(max([point.interval[1] if point.interval else point.y for point in points], default=0.0))
@@ -126,24 +137,24 @@ def scatter(points: Sequence[Point], *, ident: str, title: str, y_name: str, x_n
     def up(value: float) -> float:
         return y0 - (y0 - y1) * value / marks[-1]
 
-    parts = [_line(x0, up(mark), x1, up(mark), "grid" if mark else "axis") for mark in marks]
-    parts += [_text(x0 - 7, up(mark) + 4, f"{mark:g}", "tick", "end") for mark in marks]
+    parts = [line(x0, up(mark), x1, up(mark), "grid" if mark else "axis") for mark in marks]
+    parts += [text(x0 - 7, up(mark) + 4, f"{mark:g}", "tick", "end") for mark in marks]
     for power in range(low, high + 1, math.ceil((high - low) / 5)):
         x = across(10.0**power)
-        parts += [_line(x, y0, x, y0 + 4, "axis"), _text(x, y0 + 17, _power(power, seconds), "tick", "middle")]
-    parts += [_text(0, 12, y_name, "label", "start"), _text(x1, y0 + 35, x_name, "label", "end")]
+        parts += [line(x, y0, x, y0 + 4, "axis"), text(x, y0 + 17, _power(power, seconds), "tick", "middle")]
+    parts += [text(0, 12, y_name, "label", "start"), text(x1, y0 + 35, x_name, "label", "end")]
 
     places = [(across(point.x), up(point.y)) for point in points]
     labels = place_labels(places, [_label_width(point) for point in points], (x0 + 2, y1 - 10, width - 2, y0 - 2))
     for point, (x, y), box in zip(points, places, labels, strict=True):
-        inside = [_line(x, up(point.interval[0]), x, up(point.interval[1]), "faint")] if point.interval else []
+        inside = [line(x, up(point.interval[0]), x, up(point.interval[1]), "faint")] if point.interval else []
         if box:
             inside += [_leader(x, y, box), _label(x, box, shorten(point.name))]
-        parts.append(_group(f"row {point.mark}".strip(), point.text, [*inside, _circle(x, y, 4.5, "mean")]))
+        parts.append(group(f"row {point.mark}".strip(), point.text, [*inside, circle(x, y, 4.5, "mean")]))
     missing = sum(box is None for box in labels)
     if missing:
-        parts.append(_text(0, y0 + 35, f"{missing} more, no room for names", "tick", "start"))
-    return _svg(ident, title, "; ".join(point.text for point in points) + ".", width, height, parts)
+        parts.append(text(0, y0 + 35, f"{missing} more, no room for names", "tick", "start"))
+    return svg(ident, title, "; ".join(point.text for point in points) + ".", width, height, parts)
 
 
 def place_labels(points: Sequence[tuple[float, float]], widths: Sequence[float], bounds: Box) -> list[Box | None]:
@@ -154,6 +165,7 @@ def place_labels(points: Sequence[tuple[float, float]], widths: Sequence[float],
     """
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
     found: list[Box | None] = []
+    leaders: list[Segment] = []
     for number, ((x, y), width) in enumerate(zip(points, widths, strict=True)):
         others = [other for place, other in enumerate(points) if place != number]
         best: tuple[float, Box] | None = None
@@ -165,11 +177,17 @@ def place_labels(points: Sequence[tuple[float, float]], widths: Sequence[float],
                 own = _distance(x, y, box)
                 cost = far + order / 2 + sum(_UNCLEAR for other in others if _distance(*other, box) < own + 4)
                 if best is None or cost < best[0]:
+                    leader = (x, y, *_nearest(x, y, box))
+                    crossed = sum(not _holds(other, x, y) and _crosses(leader, other) for other in taken)
+                    cost += _CROSSING * (crossed + sum(_crosses(drawn, box) for drawn in leaders))
+                if best is None or cost < best[0]:
                     best = cost, box
         found.append(best[1] if best else None)
         if best:
             left, top, right, bottom = best[1]
             taken.append((left - 4, top, right + 4, bottom))
+            if _distance(x, y, best[1]) > _REACHES[0]:
+                leaders.append((x, y, *_nearest(x, y, best[1])))
     return found
 
 
@@ -188,6 +206,20 @@ def _meet(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
+def _holds(box: Box, x: float, y: float) -> bool:
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+def _crosses(segment: Segment, box: Box) -> bool:
+    """Return whether a line passes through a box, judged at points that are closer than any box is wide."""
+    x1, y1, x2, y2 = segment
+    around = (min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1)
+    if not _meet(around, box):
+        return False
+    steps = 1 + int(math.dist((x1, y1), (x2, y2)) // 3)
+    return any(_holds(box, x1 + (x2 - x1) * i / steps, y1 + (y2 - y1) * i / steps) for i in range(steps))
+
+
 def _nearest(x: float, y: float, box: Box) -> tuple[float, float]:
     return min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
 
@@ -198,16 +230,16 @@ def _distance(x: float, y: float, box: Box) -> float:
 
 def _leader(x: float, y: float, box: Box) -> Markup:
     """Return the line from a point to its label where the two stand apart."""
-    return _line(x, y, *_nearest(x, y, box), "leader") if _distance(x, y, box) > _REACHES[0] else Markup("")
+    return line(x, y, *_nearest(x, y, box), "leader") if _distance(x, y, box) > _REACHES[0] else Markup("")
 
 
 def _label(x: float, box: Box, name: str) -> Markup:
     """Return the text of a label, aligned to the side that faces its point, so that a narrower font leaves no gap."""
     if box[0] >= x:
-        return _text(box[0], box[3] - 3, name, "name halo", "start")
+        return text(box[0], box[3] - 3, name, "name halo", "start")
     if box[2] <= x:
-        return _text(box[2], box[3] - 3, name, "name halo", "end")
-    return _text((box[0] + box[2]) / 2, box[3] - 3, name, "name halo", "middle")
+        return text(box[2], box[3] - 3, name, "name halo", "end")
+    return text((box[0] + box[2]) / 2, box[3] - 3, name, "name halo", "middle")
 
 
 def _splits(row: Row, y: float, at: Callable[[float], float]) -> Markup:
@@ -218,11 +250,11 @@ def _splits(row: Row, y: float, at: Callable[[float], float]) -> Markup:
         first, third = at(row.iqr[0]), at(row.iqr[1])
         box = '<rect class="box" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="9"/>'
         parts += [
-            _line(at(min(row.splits)), y, at(max(row.splits)), y, "faint"),
+            line(at(min(row.splits)), y, at(max(row.splits)), y, "faint"),
             Markup(box).format(first, y - 4.5, third - first),
-            _line(at(row.median), y - 4.5, at(row.median), y + 4.5, "median"),
+            line(at(row.median), y - 4.5, at(row.median), y + 4.5, "median"),
         ]
-    return Markup("").join([*parts, *(_circle(at(value), y, 1.8, "split") for value in row.splits)])
+    return Markup("").join([*parts, *(circle(at(value), y, 1.8, "split") for value in row.splits)])
 
 
 def _power(power: int, seconds: bool) -> str:
@@ -241,28 +273,3 @@ def _units(text: str) -> int:
 
 def _label_width(of: Row | Point) -> float:
     return _CHAR * _units(shorten(of.name)) * (_BOLD if of.mark == "best" else 1)
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> Markup:
-    line = '<line class="{}" x1="{:.2f}" y1="{:.2f}" x2="{:.2f}" y2="{:.2f}"/>'
-    return Markup(line).format(css, x1, y1, x2, y2)
-
-
-def _circle(x: float, y: float, radius: float, css: str) -> Markup:
-    return Markup('<circle class="{}" cx="{:.2f}" cy="{:.2f}" r="{}"/>').format(css, x, y, radius)
-
-
-def _text(x: float, y: float, text: str, css: str, anchor: Literal["start", "middle", "end"]) -> Markup:
-    element = '<text class="{}" x="{:.2f}" y="{:.2f}" text-anchor="{}">{}</text>'
-    return Markup(element).format(css, x, y, anchor, text)
-
-
-def _group(css: str, title: str, parts: Sequence[Markup]) -> Markup:
-    return Markup('<g class="{}"><title>{}</title>{}</g>').format(css, title, Markup("").join(parts))
-
-
-def _svg(ident: str, title: str, desc: str, width: float, height: float, parts: Sequence[Markup]) -> Markup:
-    return Markup(
-        '<svg viewBox="0 0 {w:g} {h:g}" role="img" aria-labelledby="{id}-title {id}-desc">'
-        '<title id="{id}-title">{title}</title><desc id="{id}-desc">{desc}</desc>{parts}</svg>'
-    ).format(w=width, h=height, id=ident, title=title, desc=desc, parts=Markup("\n").join(parts))

@@ -1,6 +1,5 @@
 """The page of a result document: one HTML file that needs nothing else."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,15 @@ from markupsafe import Markup, escape
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
+from recfusion.report.again import FILE, experiment_toml
 from recfusion.report.charts import BOX_PLOT_FROM, Mark, Point, Row, dot_plot, reach, scatter
+from recfusion.report.document import chosen_text, is_descriptive, main_metric, mean_of, metric_names, n_splits, ranked
+from recfusion.report.formats import NONE
+from recfusion.report.sections import curve_panels, slice_tables
+from recfusion.report.tables import metric_table, paper_table
 
 LEVEL = 0.05  # a corrected p at or above it is noise
 SHOWN_HISTORY = 12
-NONE = "–"
-DESCRIPTIVE = ("popularity", "coverage")  # say what the lists are like; a higher value is not a better one
 MEANING = {
     "calibrated_recall": "held-out items found in the first {k}, of as many as could be",
     "recall": "share of the held-out items found in the first {k}",
@@ -62,9 +64,10 @@ def render(document: Mapping[str, Any]) -> str:
     if not metrics:
         raise InputError("Expected a result document with a model and a metric, got one without: compare models first.")
     tests: Sequence[Mapping[str, Any]] = document.get("tests") or ()
-    main = next((metric for metric in reversed(metrics) if not _descriptive(metric)), metrics[-1])
+    main = main_metric(models)
     cells = {metric: _cells(models, metric, tests) for metric in metrics}
-    ranked = sorted(models, key=lambda name: -_or_below(cells[main][name].value))
+    order = ranked(models)
+    splits_of = {name: n_splits(models[name]) or 1 for name in order}
     environment = Environment(
         loader=PackageLoader("recfusion.report"),
         autoescape=True,
@@ -81,30 +84,33 @@ def render(document: Mapping[str, Any]) -> str:
         finding=finding(models, tests, main),
         metrics=metrics,
         main=main,
-        descriptive=[metric for metric in metrics if _descriptive(metric)],
-        models={name: {**_MODEL, **models[name]} for name in ranked},
+        descriptive=[metric for metric in metrics if is_descriptive(metric)],
+        models={name: {**_MODEL, **models[name], "chosen_text": chosen_text(models[name])} for name in order},
+        splits_of=splits_of,
+        unequal=len(set(splits_of.values())) > 1,
         cells=cells,
         has_marks=any(cell.mark for of_metric in cells.values() for cell in of_metric.values()),
         tested=bool(tests),
         charts=_dot_plots(models, cells),
-        n_splits=max(len(splits) for splits in _all_splits(models, metrics)),
+        n_splits=max(splits_of.values()),
         box_plot_from=BOX_PLOT_FROM,
         costs=_scatters(models, cells[main], main),
+        details=[metric_table(document, metric) for metric in metrics if any(t["metric"] == metric for t in tests)],
+        paper=paper_table(document),
+        slices=slice_tables(document, order, main),
+        curves=curve_panels(document, order),
         examples=document.get("examples") or (),
+        note=document.get("note"),
+        experiment=experiment_toml(document),
+        experiment_file=FILE,
         command=document.get("command"),
         versions=document.get("versions") or {},
     )
 
 
-def metric_names(models: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the metrics in the order of the document: what has a mean in any model."""
-    names = [key for entry in models.values() for key, value in entry.items() if _mean(value) is not None]
-    return list(dict.fromkeys(names))
-
-
 def finding(models: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, str]:
     """Return the best model by `metric`, and the rest of the sentence that says so, with how sure it is."""
-    means = {name: mean for name, entry in models.items() if (mean := _mean(entry.get(metric))) is not None}
+    means = {name: mean for name, entry in models.items() if (mean := mean_of(entry.get(metric))) is not None}
     best, *others = sorted(means, key=lambda name: -means[name])
     digits, interval = _digits(means.values()), models[best][metric].get("ci95")
     value = _points(means[best], digits) + (
@@ -125,15 +131,15 @@ def finding(models: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], metri
         sure = f"95\u00a0% interval of the difference {_range(test['ci95'], ' to ', 2)}, {_p(test['p_holm'])}"
         noise = f"but its lead of {points} over {other} is within the noise ({sure}){more}."
         return best, f" has the highest {metric}, {value}, {noise}"
-    start = f" has the highest {metric}" if _descriptive(metric) else f" is best by {metric}"
+    start = f" has the highest {metric}" if is_descriptive(metric) else f" is best by {metric}"
     sure = f" ({_p(against[other]['p_holm'])})" if other in against else "; the difference was not tested"
     return best, f"{start}: {value}, {points} ahead of {other}{sure}."
 
 
 def _cells(models: Mapping[str, Any], metric: str, tests: Sequence[Mapping[str, Any]]) -> dict[str, Cell]:
     """Return the cells of one metric's column, the best and those not told apart from it marked."""
-    means = {name: mean for name, entry in models.items() if (mean := _mean(entry.get(metric))) is not None}
-    best = max(means, key=means.__getitem__) if len(means) > 1 and not _descriptive(metric) else None
+    means = {name: mean for name, entry in models.items() if (mean := mean_of(entry.get(metric))) is not None}
+    best = max(means, key=means.__getitem__) if len(means) > 1 and not is_descriptive(metric) else None
     digits = _digits(means.values())
     cells = {}
     for name, entry in models.items():
@@ -154,10 +160,10 @@ def _dot_plots(models: Mapping[str, Any], cells: Mapping[str, Mapping[str, Cell]
         metric: [_row(name, models[name][metric], cell) for name, cell in column.items() if cell.value is not None]
         for metric, column in cells.items()
     }
-    shared = max((reach(rows[metric]) for metric in rows if not _descriptive(metric)), default=0.0)
+    shared = max((reach(rows[metric]) for metric in rows if not is_descriptive(metric)), default=0.0)
     found = []
     for number, (metric, its_rows) in enumerate(rows.items()):
-        own = _descriptive(metric) or reach(its_rows) < shared / 3
+        own = is_descriptive(metric) or reach(its_rows) < shared / 3
         chart = dot_plot(its_rows, ident=f"metric-{number}", title=metric, top=reach(its_rows) if own else shared)
         found.append({"metric": metric, "meaning": _meaning(metric), "own_scale": own, "svg": chart})
     return found
@@ -197,17 +203,6 @@ def _scatters(models: Mapping[str, Any], column: Mapping[str, Cell], metric: str
     return charts
 
 
-def _all_splits(models: Mapping[str, Any], metrics: Sequence[str]) -> list[Sequence[float]]:
-    known = [entry[metric] for entry in models.values() for metric in metrics if _mean(entry.get(metric)) is not None]
-    return [summary.get("splits") or () for summary in known]
-
-
-def _mean(summary: object) -> float | None:
-    """Return the mean of a metric's entry; None for anything else, and for a mean that is no finite number."""
-    mean = summary.get("mean") if isinstance(summary, Mapping) else None
-    return float(mean) if isinstance(mean, int | float) and math.isfinite(mean) else None
-
-
 def _test(tests: Sequence[Mapping[str, Any]], metric: str, best: str | None, other: str) -> Mapping[str, Any] | None:
     return next((test for test in tests if test["metric"] == metric and (test["a"], test["b"]) == (best, other)), None)
 
@@ -217,17 +212,9 @@ def _within_noise(test: Mapping[str, Any]) -> bool:
     return bool(test["p_holm"] >= LEVEL or low <= 0 <= high)
 
 
-def _descriptive(metric: str) -> bool:
-    return metric.partition("@")[0] in DESCRIPTIVE
-
-
 def _meaning(metric: str) -> str:
     kind, _, k = metric.partition("@")
     return MEANING.get(kind, "").format(k=k)
-
-
-def _or_below(value: float | None) -> float:
-    return -math.inf if value is None else value
 
 
 def _digits(values: Any) -> int:

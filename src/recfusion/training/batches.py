@@ -18,10 +18,13 @@ def dense(rows: Csr, device: torch.device | None = None) -> Tensor:
 
 
 def shuffled_batches(matrix: Csr, size: int, rng: torch.Generator) -> Iterator[Csr]:
-    """Yield all rows of `matrix` in a random order, `size` at a time."""
+    """Yield all rows of `matrix` in a random order, at most `size` at a time and as evenly as that allows.
+
+    A last batch of a few rows would take a full step by a gradient of mere noise.
+    """
     order = torch.randperm(matrix.shape[0], generator=rng).numpy()
-    for start in range(0, len(order), size):
-        yield matrix[order[start : start + size]]
+    for rows in np.array_split(order, -(-len(order) // size)) if len(order) else ():
+        yield matrix[rows]
 
 
 def torch_rng(rng: np.random.Generator) -> torch.Generator:

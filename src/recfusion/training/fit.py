@@ -22,6 +22,7 @@ def fit_epochs(
     max_epochs: int,
     patience: int,
     checkpoint: Checkpoint | None = None,
+    rate: Callable[[int], float] | None = None,
 ) -> Iterator[Epoch]:
     """Yield each epoch until `patience` epochs have brought nothing better; the best weights end up in the net.
 
@@ -30,8 +31,9 @@ def fit_epochs(
     """
     if checkpoint is not None and checkpoint.path.exists():
         load_checkpoint(checkpoint.path, state, checkpoint.run)
+    first = state.epoch + 1
     passes = train_epochs(
-        state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, first=state.epoch + 1
+        state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, first=first, rate=rate
     )
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:

@@ -53,11 +53,18 @@ def train_epochs(
     batch_size: int,
     rng: torch.Generator,
     first: int = 1,
+    rate: Callable[[int], float] | None = None,
 ) -> Iterator[Pass]:
-    """Yield after each epoch: every phase passes once over the rows of `train` in a random order, for ever."""
+    """Yield after each epoch: every phase passes once over the rows of `train` in a random order, for ever.
+
+    `rate` gives an epoch's learning rate; without it the optimizer's own stays.
+    """
     epoch = first
     while True:
         start = time.perf_counter()
+        if rate is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = rate(epoch)
         losses = []
         for phase in phases:
             batches = shuffled_batches(train, batch_size, rng)

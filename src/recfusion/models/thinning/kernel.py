@@ -24,14 +24,20 @@ class ThinningKernel(Recommender):
     user u's ridge is ridge tr(K)/N (|u| / mean)^ridge_power. Beyond `max_users` users it is a Nystroem approximation.
     """
 
-    ridge: float | None = self_tuned(4.0, "ridge in mean diagonals of the kernel", search=(0.1, 100.0), log=True)
+    ridge: float | None = self_tuned(
+        4.0, "ridge in mean diagonals of the kernel", at_least=1e-4, search=(0.1, 100.0), log=True
+    )
     ridge_power: float | None = self_tuned(0.4, "power of a user's number of items in the ridge", search=(0.0, 1.0))
-    input_power: float | None = self_tuned(0.25, "items enter with their count to minus this power", search=(0.0, 0.5))
-    norm_power: float | None = self_tuned(0.5, "rows are divided by their norm to this power", search=(0.0, 1.0))
+    input_power: float | None = self_tuned(
+        0.25, "items enter with their count to minus this power", at_least=0, search=(0.0, 0.5)
+    )
+    norm_power: float | None = self_tuned(
+        0.5, "rows are divided by their norm to this power", at_least=0, search=(0.0, 1.0)
+    )
     c: float | None = self_tuned(0.1, "scores are divided by popularity^c", search=(0.0, 0.5))
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
     max_users: int = setting(10_000, "users of the exact solution; beyond, landmarks that stand for all", at_least=1)
-    tune_trials: int = trials_setting()
+    tune_trials: int = trials_setting(10)
     tune_seconds: float = seconds_setting()
     item_weights_: FloatArray = learned()  # (items,)
     scaling_: FloatArray = learned()  # (items,)

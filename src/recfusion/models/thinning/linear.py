@@ -13,11 +13,19 @@ from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, learned, self_tuned, setting
 from recfusion.models.gram import gram, invert_in_place, item_weights, require_gram_memory
 from recfusion.models.scaling import by_scaling, relative, scalings
-from recfusion.models.selftune import Judged, judged_users, seconds_setting, settle, trials_setting
+from recfusion.models.selftune import (
+    Judged,
+    judged_users,
+    open_settings,
+    searched_items,
+    seconds_setting,
+    settle,
+    trials_setting,
+)
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
 _LINEAR = ("l2", "nu", "kappa", "b")
-_PAIR_TRIALS = 4  # a fit with pairs takes ten times as long as one without
+_PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
 
 
 @dataclass
@@ -52,23 +60,25 @@ class ThinningLinear(Recommender):
     pairs_: IntArray = learned()  # (pairs, 2)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        require_gram_memory(train.shape[1] + self.pairs, "A linear thinning model", n_matrices=2.1)
+        self._require_memory(train.shape[1], searches=valid is not None and self.tune_trials > 0)
         generator = make_rng(rng)
         judged = None if valid is None else judged_users(valid)
-        grams = _Grams(train)
+        small, seen = (train, judged) if judged is None else searched_items(train, judged)
+        grams = _Grams(small)
+        mean = train.nnz / max(1, train.shape[1])
 
         def first_order(values: Mapping[str, Any]) -> list[Judged]:
-            assert judged is not None
+            assert seen is not None
             now = {name: values.get(name, getattr(self, name)) for name in _LINEAR}
-            weights = solve(grams.copy(now["b"]), l2=now["l2"], nu=now["nu"], kappa=now["kappa"])
-            return by_scaling(lambda history: history @ weights, judged, train, self.c)
+            weights = solve(grams.copy(now["b"]), l2=now["l2"], nu=now["nu"], kappa=now["kappa"], mean=mean)
+            return by_scaling(lambda history: history @ weights, seen, small, self.c)
 
         plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
-        filled = _LINEAR if self.pairs else (*_LINEAR, "c", "pair_l2")
+        filled = _LINEAR if self.pairs else (*_LINEAR, "c")
         settle(
             self,
             first_order,
-            judged,
+            seen,
             generator,
             searched=_LINEAR,
             filled=filled,
@@ -76,6 +86,8 @@ class ThinningLinear(Recommender):
             trials=self.tune_trials,
             seconds=self.tune_seconds,
         )
+        if small is not train:
+            grams = _Grams(train)
         if self.pairs:
             self.pairs_ = most_frequent(grams.last(0.0), self.pairs)
             weights = self._fit_pairs(train, judged, generator)
@@ -121,6 +133,14 @@ class ThinningLinear(Recommender):
         assert self.pair_l2 is not None
         return solved(g, self.pair_l2)
 
+    def _require_memory(self, n_items: int, *, searches: bool) -> None:
+        """Raise unless there is room for the Gram matrix, for a trial's copy of it and for weights on the side."""
+        n_pairs = min(self.pairs, n_items * (n_items - 1) // 2)
+        used = {*_LINEAR, "c", "pair_l2"} if n_pairs else {*_LINEAR, "c"}
+        copies = 1 if searches and open_settings(self).keys() & used else 0
+        aside = n_items / (n_items + n_pairs) if n_pairs else 0  # without pairs they take the matrix's place
+        require_gram_memory(n_items, "A linear thinning model", 1.1 + copies + aside, n_pairs)
+
     def _features(self, history: Csr) -> Csr:
         return with_pairs(history, self.pairs_) if len(self.pairs_) else history
 
@@ -133,19 +153,22 @@ class _Grams:
 
     def __init__(self, train: Csr) -> None:
         self._train = train
-        self._b: float | None = None
-        self._g: FloatArray
+        self._b = 0.0
+        self._g: FloatArray | None = None
 
     def copy(self, b: float) -> FloatArray:
-        if b != self._b:
-            self._g, self._b = gram(user_weighted(self._train, b)), b
-        return self._g.copy(order="F")
+        return self._matrix(b).copy(order="F")
 
     def last(self, b: float) -> FloatArray:
-        """Return the matrix itself: there will be no other call."""
-        g = self._g if b == self._b else gram(user_weighted(self._train, b))
-        del self._train, self._b
+        """Return the matrix itself, and keep none: there will be no other call."""
+        g, self._g = self._matrix(b), None
         return g
+
+    def _matrix(self, b: float) -> FloatArray:
+        if self._g is None or b != self._b:
+            self._g = None  # makes room for the other one
+            self._g, self._b = gram(user_weighted(self._train, b)), b
+        return self._g
 
 
 def user_weighted(train: Csr, b: float) -> Csr:
@@ -159,12 +182,12 @@ def user_weighted(train: Csr, b: float) -> Csr:
     return csr_array((data, train.indices, train.indptr), shape=train.shape)
 
 
-def penalty(n: FloatArray, *, l2: float, nu: float) -> FloatArray:
-    """Return l2 (n_i / mean n)^nu, (items,)."""
-    return np.asarray(l2 * relative(n) ** nu, np.float32)
+def penalty(n: FloatArray, *, l2: float, nu: float, mean: float | None = None) -> FloatArray:
+    """Return l2 (n_i / mean)^nu, (items,); the mean is that of `n` unless given."""
+    return np.asarray(l2 * relative(n, mean) ** nu, np.float32)
 
 
-def solve(g: FloatArray, *, l2: float, nu: float, kappa: float) -> FloatArray:
-    """Return B (items, items) for the Gram matrix `g`, which is overwritten."""
+def solve(g: FloatArray, *, l2: float, nu: float, kappa: float, mean: float | None = None) -> FloatArray:
+    """Return B (items, items) for the Gram matrix `g`, which is overwritten; `mean` is that of all items."""
     n = np.diag(g).copy()
-    return item_weights(g, penalty(n, l2=l2, nu=nu) + np.float32(kappa) * n)
+    return item_weights(g, penalty(n, l2=l2, nu=nu, mean=mean) + np.float32(kappa) * n)

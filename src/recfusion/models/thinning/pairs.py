@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, hstack, vstack
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.models.gram import blas_threads
 
-_CELLS_PER_BLOCK = 1 << 22  # users x pairs looked at once
+_CELLS_PER_BLOCK = 1 << 22  # users x items or pairs looked at once
 
 
 def most_frequent(g: FloatArray, count: int) -> IntArray:
@@ -35,10 +35,10 @@ def most_frequent(g: FloatArray, count: int) -> IntArray:
     return pairs[np.sort(np.argsort(-values, kind="stable")[:count])]
 
 
-def with_pairs(rows: Csr, pairs: IntArray, scale: float = 1.0) -> Csr:
-    """Return [rows, pairs] (users, items + pairs): a pair's column is the product of its items', times `scale`."""
-    n_users = rows.shape[0]
-    step = max(1, _CELLS_PER_BLOCK // max(1, len(pairs)))
+def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
+    """Return [rows, pairs] (users, items + pairs): a pair's entry is there where both of its items' are."""
+    n_users, n_items = rows.shape
+    step = max(1, _CELLS_PER_BLOCK // max(1, n_items, len(pairs)))
     found = []
     for start in range(0, n_users, step):
         block = rows[start : start + step]
@@ -46,7 +46,7 @@ def with_pairs(rows: Csr, pairs: IntArray, scale: float = 1.0) -> Csr:
         there[row_numbers(block), block.indices] = True
         found.append(csr_array(there[:, pairs[:, 0]] & there[:, pairs[:, 1]], dtype=np.float32))
     products = vstack(found, format="csr") if found else csr_array((0, len(pairs)), dtype=np.float32)
-    value = _row_values(rows)[row_numbers(products)] * np.float32(scale)  # a user's weight counts once, not squared
+    value = _row_values(rows)[row_numbers(products)]  # a user's weight counts once, not squared
     products = csr_array((value, products.indices, products.indptr), shape=products.shape)
     return csr_array(hstack([rows, products], format="csr", dtype=np.float32))
 

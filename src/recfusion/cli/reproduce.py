@@ -1,0 +1,224 @@
+"""`recfusion reproduce`: the paper's tables and figures, made again and set beside the paper's own numbers."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from recfusion.report.formats import Table
+
+ALL = "all"
+STORE = "results.jsonl"
+_FIGURE_DATA, _FIGURE_EPOCHS = "ml-100k", 20  # the paper's
+_QUICK_EPOCHS = 2
+_DEFAULT_FOLDER = Path("reproduction")
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="What to make again; an unknown name lists the known ones.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes side by side; else one per core.", min=1)] = None,
+) -> None:
+    """Make a table or figure of the paper again: paper, ours and the difference.
+
+    What an interrupted run has finished is kept, and the same command goes on from there.
+    """
+    from recfusion.core.errors import InputError, choices
+    from recfusion.core.files import check_writable
+
+    makers = _makers(quick, workers)
+    if name not in (*makers, ALL):
+        raise choices("reproduction", name, [*makers, ALL])
+    ending = "-quick" if quick else ""
+    if name == ALL:
+        _reproduce_all(makers, out or _DEFAULT_FOLDER, ending)
+        return
+    folder = out or _DEFAULT_FOLDER / f"{name}{ending}"
+    if folder.is_file():
+        raise InputError(f"Expected a folder to write to, got the file '{folder}': name another.")
+    check_writable(folder)
+    if (missing := _missing(name)) is not None:
+        raise InputError(missing)
+    makers[name](folder)
+
+
+def _makers(quick: bool, workers: int | None) -> Mapping[str, Callable[[Path], None]]:
+    """Return what makes each reproduction in a folder, the cheap ones first."""
+    from recfusion.experiments.paper import TABLES
+
+    def table(name: str) -> Callable[[Path], None]:
+        return lambda folder: _experiment(name, folder, quick, workers)
+
+    return {
+        "parameters": _parameters,
+        "counts": lambda folder: _counts(folder, quick),
+        "figure-architecture": _architecture,
+        "figure-diffusion": lambda folder: _diffusion(folder, quick),
+        **{name: table(name) for name in TABLES},
+    }
+
+
+def _reproduce_all(makers: Mapping[str, Callable[[Path], None]], folder: Path, ending: str) -> None:
+    """Make everything whose data is here, and say what was left out; fits that fail do not keep the rest from it."""
+    from recfusion.cli.output import note
+
+    left_out, failed = [], False
+    for name, make in makers.items():
+        missing = _missing(name)
+        if missing is not None:
+            left_out.append(f"Left out {name}: {missing}")
+            continue
+        note(f"\n== {name}")
+        try:
+            make(folder / f"{name}{ending}")
+        except typer.Exit:
+            failed = True
+    note("\n".join(["", *left_out]) if left_out else "\nNothing was left out.")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _missing(name: str) -> str | None:
+    """Return what a reproduction lacks; the counts are made of whatever data is here."""
+    from recfusion.experiments.paper import COUNTS, TABLES
+    from recfusion.experiments.reproduce import missing_data
+
+    needed = {"figure-diffusion": [_FIGURE_DATA], "counts": list(COUNTS)}
+    sets = [TABLES[name].data] if name in TABLES else needed.get(name, [])
+    sentences = [sentence for data in sets if (sentence := missing_data(data)) is not None]
+    return " ".join(sentences) if sets and len(sentences) == len(sets) else None
+
+
+def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> None:
+    from recfusion.cli.output import note, out, print_protocol
+    from recfusion.cli.report import SUFFIXES, write_as
+    from recfusion.cli.run import leave_on_failures, run_what_is_missing
+    from recfusion.core.files import write_json
+    from recfusion.experiments.reproduce import QUICK_NOTE, adopt_rows, packaged_experiment
+    from recfusion.report.document import store_document
+    from recfusion.report.tables import result_tables
+
+    experiment = packaged_experiment(name, quick=quick)
+    store = folder / STORE
+    others = [other for other in sorted(folder.absolute().parent.glob(f"*/{STORE}")) if other != store.absolute()]
+    if adopted := adopt_rows(experiment, store, others):
+        note(f"{adopted} fits were taken over from other reproductions in {folder.absolute().parent}")
+    outcome = run_what_is_missing(experiment, store, workers)
+    if outcome.rows:
+        document = store_document(list(outcome.rows), str(store), name)
+        document |= {
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "command": f"recfusion reproduce {name}{' --quick' if quick else ''}",
+            **({"note": QUICK_NOTE} if quick else {}),
+        }
+        print_protocol(out(), outcome.protocol)
+        for table in result_tables(document):
+            _print_table(table)
+        if quick:
+            note(QUICK_NOTE)
+        write_json(folder / "results.json", document)
+        for suffix in SUFFIXES:
+            write_as(document, folder / f"{name}{suffix}")
+        note(f"Page:   {folder / f'{name}.html'}\nTables: {folder / name}.md, .csv, .tex; box plot: .svg, .png")
+    leave_on_failures(outcome)
+
+
+def _counts(folder: Path, quick: bool) -> None:
+    from recfusion.cli.output import note, working
+    from recfusion.experiments.paper import COUNTS
+    from recfusion.experiments.reproduce import COUNTED_SPLITS, QUICK_SPLITS, count_rows, missing_data
+    from recfusion.report.formats import Column, Table
+
+    splits = QUICK_SPLITS if quick else COUNTED_SPLITS
+    missing = {name: sentence for name in COUNTS if (sentence := missing_data(name)) is not None}
+    found = []
+    for name in (name for name in COUNTS if name not in missing):
+        with working(f"Counting {name} on {splits} splits"):
+            found += count_rows(name, splits=splits)
+    columns = (
+        *(Column("count"), Column("paper"), Column("ours"), Column("difference", signed=True)),
+        *(Column(f"lowest of {splits} splits"), Column("highest")),
+    )
+    rows = tuple(
+        (f"{row.data}, {row.part}: {row.what}", row.paper, row.ours, row.ours - row.paper, row.lowest, row.highest)
+        for row in found
+    )
+    told = "Every rating counts; ours is the split of seed 0. Validation and test are counted by what a model is shown."
+    _save_table(Table("Active users, active items and interactions", columns, rows, told), folder / "counts")
+    for sentence in missing.values():
+        note(f"Left out: {sentence}")
+
+
+def _parameters(folder: Path) -> None:
+    from recfusion.experiments.paper import PARAMETERS
+    from recfusion.experiments.reproduce import parameter_counts
+    from recfusion.report.formats import Column, Table
+
+    n_items, found = parameter_counts()
+    columns = (Column("model"), Column("paper"), Column("ours"), Column("difference", signed=True))
+    rows = tuple(
+        (name, PARAMETERS.get(name), ours, ours - PARAMETERS[name] if name in PARAMETERS else None)
+        for name, ours in sorted(found.items(), key=lambda of: (of[0] not in PARAMETERS, of[1]))
+    )
+    told = f"Counted on the networks built for the {n_items:,} items of ML-1M with every rating; the paper's settings."
+    _save_table(Table("Parameters", columns, rows, told), folder / "parameters")
+
+
+def _diffusion(folder: Path, quick: bool) -> None:
+    from recfusion.cli.figure import train_and_draw
+    from recfusion.cli.output import working
+    from recfusion.data.load import load
+    from recfusion.data.settings import SplitPlan
+
+    with working(f"Reading {_FIGURE_DATA}"):
+        data = load(_FIGURE_DATA)
+    epochs = _QUICK_EPOCHS if quick else _FIGURE_EPOCHS
+    _save_figure(train_and_draw(data, SplitPlan(), epochs=epochs, seed=0), folder / "figure-diffusion")
+
+
+def _architecture(folder: Path) -> None:
+    from recfusion.report.figure_architecture import draw_architecture, recfusion_family
+
+    _save_figure(draw_architecture(recfusion_family()), folder / "figure-architecture")
+
+
+def _save_figure(figure: "Figure", stem: Path) -> None:
+    from recfusion.cli.output import note
+    from recfusion.report.figures import SUFFIXES, save_figure
+
+    for suffix in SUFFIXES:
+        note(f"Figure: {save_figure(figure, stem.with_suffix(suffix))}")
+
+
+def _save_table(table: "Table", stem: Path) -> None:
+    """Print a table and write it as Markdown, CSV and LaTeX."""
+    from recfusion.cli.output import note
+    from recfusion.core.files import replacing
+    from recfusion.report.formats import csv_text, latex, markdown
+
+    _print_table(table)
+    for suffix, text in ((".md", markdown(table)), (".csv", csv_text([table])), (".tex", latex(table))):
+        with replacing(stem.with_suffix(suffix)) as beside:
+            beside.write_text(text, encoding="utf-8")
+    note(f"Table: {stem}.md, .csv, .tex")
+
+
+def _print_table(table: "Table") -> None:
+    from rich.table import Table as Shown
+
+    from recfusion.cli.output import out
+
+    shown = Shown(title=table.title, title_justify="left", caption=table.note, caption_justify="left")
+    for place, column in enumerate(table.columns):
+        shown.add_column(column.name, justify="right" if place else "left", no_wrap=place == 0)
+    for row in table.texts():
+        shown.add_row(*row)
+    out().print(shown)

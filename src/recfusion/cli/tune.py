@@ -1,0 +1,182 @@
+"""`recfusion tune`: a search for a model's settings on the validation users, on this machine or on Spark."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption, data_options, parse_settings
+
+if TYPE_CHECKING:
+    from recfusion.tuning.trial import Engine, Outcome
+    from recfusion.tuning.tune import Progress, Request, Tuned
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option(help="Spark master, such as spark://host:7077; else Spark's own configuration, else local[*]."),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, such as spark.task.cpus=2; may be repeated."),
+]
+
+
+@data_options
+def tune(
+    model: Annotated[str, typer.Argument(help="A model (see: recfusion models).")],
+    choice: DataChoice,
+    trials: Annotated[int, typer.Option(help="Trials in all, those of earlier runs too.", min=1)] = 50,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the trials, the best settings and the model; else tuning/MODEL-DATA."),
+    ] = None,
+    engine: Annotated[Literal["local", "spark"], typer.Option(help="Where trials run.")] = "local",
+    parallel: Annotated[
+        int | None, typer.Option(help="Trials side by side; else 1, and on Spark as many as fit.", min=1)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of a local trial; else its share of the cores.", min=1)
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which this run ends its trials.", min=0)] = None,
+    metric: Annotated[str, typer.Option(help="What is maximised on the validation users.")] = "ndcg@100",
+    space: Annotated[
+        Path | None, typer.Option(help="TOML file with the search space, in place of the model's.")
+    ] = None,
+    algorithm: Annotated[Literal["tpe", "random"], typer.Option(help="How settings are chosen.")] = "tpe",
+    stop_early: Annotated[
+        bool, typer.Option("--early-stop/--no-early-stop", help="End trials whose epochs stay below the median.")
+    ] = True,
+    settings: SetOption = None,
+    seed: SeedOption = 0,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search a model's settings on the validation users; refit the best and judge it once on the test users.
+
+    Every trial is kept as it ends: the same command goes on where an interrupted one stopped, on either engine.
+    """
+    from recfusion.cli.output import note, print_json, training, working
+    from recfusion.core.errors import InputError
+    from recfusion.data.load import load
+    from recfusion.tuning.space import tuning_space
+    from recfusion.tuning.tune import TRIALS, Request, refit_best, run_trials
+
+    if engine == "local" and (master or conf):
+        raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
+    if engine == "spark" and threads is not None:
+        raise InputError("The threads of a trial on Spark are its cores: say --conf spark.task.cpus=N, not --threads.")
+    given = parse_settings(settings)
+    request = Request(
+        model=model,
+        space=tuning_space(model, given, space),
+        given=given,
+        trials=trials,
+        metric=metric,
+        algorithm=algorithm,
+        plan=choice.plan,
+        seed=seed,
+        seconds=float("inf") if timeout is None else timeout,
+        stop_early=stop_early,
+    )
+    with working(f"Reading {choice.source.data}"):
+        data = load(choice.source, choice.preparation)
+    folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{model}-{data.name}")
+    note(f"Searching {', '.join(request.space)}; trials are kept in {(folder / TRIALS).absolute()}")
+    try:
+        with _engine(engine, parallel, threads, master, conf) as found, _shown(request) as show:
+            ended = run_trials(data, request, found, folder, on_progress=show)
+    except KeyboardInterrupt:
+        note("The trials that have ended are kept: run the same command to go on.")
+        raise
+    with training(f"Refitting the best {model} of {len(ended)} trials") as on_epoch:
+        tuned = refit_best(data, request, ended, folder, on_epoch=on_epoch)
+    if as_json:
+        print_json(tuned.document | {"folder": str(folder)})
+    else:
+        _print(tuned, folder)
+
+
+@contextmanager
+def _engine(
+    name: str, parallel: int | None, threads: int | None, master: str | None, conf: list[str] | None
+) -> "Iterator[Engine]":
+    from recfusion.tuning.local import LocalEngine
+
+    if name == "local":
+        yield LocalEngine(parallel or 1, threads)
+        return
+    from recfusion.cli.output import working
+    from recfusion.spark.session import spark_session
+    from recfusion.spark.trials import SparkEngine
+
+    with working("Starting Spark"):
+        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
+    try:
+        yield SparkEngine(session, parallel)
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
+    """Show the trials: a bar with the best so far on a terminal, a line for each elsewhere."""
+    from recfusion.cli.output import progress
+    from recfusion.tuning.trial import Outcome as Ended
+
+    with progress(f"Tuning {request.model}", request.trials) as advance:
+
+        def show(now: "Progress") -> None:
+            best = "" if now.best is None else f"best {_percent(now.best.score)} in trial {now.best.number}"
+            if now.event is None:
+                advance(f"trials of earlier runs, {best}" if now.done else "", now.done)
+            elif isinstance(now.event, Ended):
+                left = f", about {_clock(now.seconds_left)} left" if now.seconds_left else ""
+                advance(f"{_told(now.event, request.metric)}; {best}{left}", 1)
+            else:
+                epoch = now.event.epoch
+                advance(f"{best}, trial {now.event.number} in epoch {epoch.number}/{epoch.of}".lstrip(", "), 0)
+
+        yield show
+
+
+def _told(trial: "Outcome", metric: str) -> str:
+    tried = ", ".join(f"{name}={_brief(value)}" for name, value in {**trial.settings, **trial.chosen}.items())
+    values = f"trial {trial.number} ({tried or 'the defaults'})"
+    if trial.status == "failed":
+        return f"{values} failed: {trial.reason}"
+    stopped = " when it was stopped" * (trial.status == "stopped")
+    return f"{values}: {metric} {_percent(trial.score)}{stopped}, {trial.seconds:.1f} s"
+
+
+def _print(tuned: "Tuned", folder: Path) -> None:
+    from recfusion.cli.output import note, out, print_protocol
+
+    found, console = tuned.document, out()
+    print_protocol(console, tuned.bundle.protocol)
+    counts = ", ".join(f"{count} {status}" for status, count in found["trials"].items() if count)
+    console.print(f"best of {len(tuned.trials)} trials ({counts}): trial {found['trial']}", markup=False)
+    for name, value in found["settings"].items():
+        console.print(f"  {name} = {_brief(value)}", markup=False)
+    usual = "" if found["default"] is None else f" (the defaults: {_percent(found['default'])})"
+    console.print(f"validation {found['metric']}: {_percent(found['validation'])}{usual}", markup=False)
+    for metric, value in found["test"].items():
+        console.print(f"test {metric}: {_percent(value['mean'])}", markup=False)
+    note(f"The settings are in {folder / 'best.json'}, the model is in {folder / 'model'}")
+
+
+def _percent(score: float | None) -> str:
+    return "-" if score is None else f"{100 * score:.2f}"
+
+
+def _brief(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,126 @@
+"""How cells become ids, ratings and times: expressions that the rows of any engine can be put through."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+EXTRA = "\x00extra"  # a column that only rows with too many fields fill
+_ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
+_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+_EXACT = 2**53  # beyond it, floats skip whole numbers
+_DATES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
+
+
+def parse_rows(
+    frame: pl.LazyFrame, *, decimal_comma: bool, lone_users: bool, seconds: pl.Expr | None = None
+) -> pl.LazyFrame:
+    """Add what each role's column gives and its value as typed, and the flags blank, missing, unparsable and good.
+
+    `seconds` is what `time_form` found in the file's first rows; without it they are looked at here. The stages are
+    separate so that no text is parsed twice.
+    """
+    given, kinds = _with_given(frame)
+    values = {role: _identifier(role, kinds[role]) for role in ("user", "item")}
+    if "rating" in kinds:
+        number = pl.col("rating given")
+        if decimal_comma:
+            number = number.str.replace(",", ".", literal=True)
+        number = number.cast(pl.Float32, strict=False)
+        values["rating"] = pl.when(number.is_finite()).then(number)
+    if "time" in kinds:
+        values["time"] = _seconds(given, kinds["time"]) if seconds is None else seconds
+    typed = given.with_columns(value.alias(f"{role} value") for role, value in values.items())
+    all_given = pl.all_horizontal(pl.col(f"{role} given").is_not_null() for role in kinds)
+    none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in kinds)
+    good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in kinds) & pl.col(EXTRA).is_null()
+    blank = none_given & pl.col(EXTRA).is_null()
+    lone = pl.lit(lone_users) & pl.col("user value").is_not_null() & pl.col("item given").is_null()
+    flagged = typed.with_columns(blank=blank, missing=~all_given & ~blank & ~lone, good=good | lone)
+    return flagged.with_columns(unparsable=~pl.any_horizontal("good", "missing", "blank"))
+
+
+def time_form(frame: pl.LazyFrame) -> pl.Expr:
+    """Return how the column `time` becomes seconds, from the first rows; parts of a table must all use one form."""
+    given, kinds = _with_given(frame)
+    return _seconds(given, kinds["time"])
+
+
+def _with_given(frame: pl.LazyFrame) -> tuple[pl.LazyFrame, dict[str, pl.DataType]]:
+    kinds = {role: dtype for role, dtype in frame.collect_schema().items() if role != EXTRA}
+    return frame.with_columns(given_cell(role, dtype).alias(f"{role} given") for role, dtype in kinds.items()), kinds
+
+
+def _is_typed(role: str, dtype: pl.DataType) -> bool:
+    """Say whether a column can be used as it is; all others are read as text."""
+    if role == "rating":
+        return dtype.is_numeric() or dtype == pl.Boolean
+    if role == "time":
+        return dtype.is_numeric() or dtype.is_temporal()
+    return dtype.is_float() or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128))
+
+
+def given_cell(role: str, dtype: pl.DataType) -> pl.Expr:
+    """Return the column with everything that means "no value" as null."""
+    if _is_typed(role, dtype):
+        return pl.col(role).fill_nan(None) if dtype.is_float() else pl.col(role)
+    text = pl.col(role).cast(pl.String).str.strip_chars()
+    return pl.when(~text.is_in(_ABSENT)).then(text)
+
+
+def _identifier(role: str, dtype: pl.DataType) -> pl.Expr:
+    """Return the ids: whole numbers as integers, text as it stands if it was UTF-8."""
+    given = pl.col(f"{role} given")
+    if dtype.is_float():
+        return pl.when((given == given.round()) & (given.abs() < _EXACT)).then(given).cast(pl.Int64)
+    if _is_typed(role, dtype):
+        return given.cast(pl.Int64)
+    return pl.when(~given.str.contains("\ufffd", literal=True)).then(given)
+
+
+def _seconds(frame: pl.LazyFrame, dtype: pl.DataType) -> pl.Expr:
+    """Return seconds since 1970 from numbers (seconds, milli-, micro- or nanoseconds), dates or date texts."""
+    given = pl.col("time given")
+    if dtype.is_temporal():
+        return given.cast(pl.Datetime("us")).dt.epoch("s")
+    number = given.cast(pl.Float64, strict=False)
+    for limit, divisor in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
+        number = pl.when(number.abs() >= limit).then(number / divisor).otherwise(number)
+    seconds = pl.when(number.abs() < 1e11).then(number.floor()).cast(pl.Int64)
+    if dtype.is_numeric():
+        return seconds
+    forms = [
+        seconds,
+        given.str.to_datetime("%+", strict=False, time_zone="UTC").dt.epoch("s"),
+        *(given.str.to_datetime(form, strict=False).dt.epoch("s") for form in _DATES),
+        given.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")).dt.epoch("s"),
+    ]
+    # To try every form on every row is slow; most files use one.
+    head = frame.select("time given").head(1000).collect()
+    fits = [form for form in forms if head.select(form.is_not_null().all()).item()]
+    return fits[0] if fits else pl.coalesce(forms)
+
+
+def row_flags(parsed: pl.LazyFrame) -> dict[str, pl.Expr]:
+    """Return what must be counted over all rows before they can be taken."""
+    schema = parsed.collect_schema()
+    flags = {flag: pl.col(flag) for flag in ("blank", "missing", "unparsable")}
+    flags["rows"] = ~pl.col("blank")
+    for role in ("user", "item"):
+        if schema[f"{role} value"] == pl.String:
+            value = pl.col(f"{role} value")
+            flags[f"{role} text"] = pl.col("good") & ~value.str.contains(_INTEGER)
+            flags[f"{role} trimmed"] = value != pl.col(role).cast(pl.String)
+    return flags
+
+
+def final_value(role: str, facts: Mapping[str, int]) -> pl.Expr:
+    """Return a role's values: ids that are text become numbers where all of them are."""
+    value = pl.col(f"{role} value")
+    return value.cast(pl.Int64) if facts.get(f"{role} text") == 0 else value
+
+
+def remarks(facts: Mapping[str, int]) -> list[str]:
+    """Return what a reader of the protocol card should know of the rows."""
+    trimmed = {role: facts.get(f"{role} trimmed") for role in ("user", "item")}
+    found = [f"blanks around {count:,} {role} ids were removed" for role, count in trimmed.items() if count]
+    return found + [f"{facts['blank']:,} empty rows were skipped"] * bool(facts["blank"])

@@ -1,0 +1,70 @@
+"""A prepared data set as a folder of Parquet, as `recfusion spark prepare` writes it: read without preparing again."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import read_json, write_json
+from recfusion.data.interactions import Interactions, Step
+from recfusion.data.prepare import prepare
+from recfusion.data.raw import RawData, ReadReport
+from recfusion.data.settings import Preparation, Source
+
+PREPARED = "_prepared.json"  # written last: a folder that has it is complete
+ITEMS = "_items.parquet"
+PARTS = "part-*.parquet"
+
+
+class Prepared(BaseModel):
+    """What is known of a prepared folder beside its rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = 1
+    name: str
+    preparation: Preparation  # as it was carried out
+    steps: tuple[Step, ...]
+    report: ReadReport
+
+
+def is_prepared(path: Path) -> bool:
+    """Return whether a folder holds a whole prepared data set."""
+    return (path / PREPARED).is_file()
+
+
+def write_prepared(folder: Path, about: Prepared) -> None:
+    """Complete a folder whose parts are there."""
+    document = about.model_dump(mode="json", exclude={"steps", "report"})
+    write_json(
+        folder / PREPARED, document | {"steps": [asdict(s) for s in about.steps], "report": asdict(about.report)}
+    )
+
+
+def load_prepared(folder: Path, asked: Preparation | None = None) -> Interactions:
+    """Return the interactions of a prepared folder; they equal those of the file that it was prepared from.
+
+    It cannot be prepared otherwise: an `asked` preparation that is neither the usual one nor its own is an error.
+    """
+    try:
+        about = Prepared.model_validate(read_json(folder / PREPARED))
+    except ValidationError as error:
+        raise InputError(
+            f"Expected a prepared data set in '{folder}': {error.errors()[0]['msg'].lower()}; prepare it again."
+        ) from None
+    if asked not in (None, Preparation(), about.preparation):
+        raise InputError(
+            f"The data in '{folder}' was prepared with {about.preparation!r}: leave out the options of preparation, or "
+            "prepare it again with them."
+        )
+    try:
+        rows = pl.read_parquet(sorted(folder.glob(PARTS)))
+        items = pl.read_parquet(folder / ITEMS) if (folder / ITEMS).is_file() else None
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None
+    # Nothing is filtered here: ids become rows and columns, in their order.
+    raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder.absolute())))
+    found = prepare(raw, Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0))
+    return replace(found, preparation=about.preparation, steps=about.steps)

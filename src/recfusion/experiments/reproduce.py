@@ -1,0 +1,127 @@
+"""The paper's experiments from the files in `specs/`, and its tables of counts and of parameters."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from recfusion.core.errors import choices
+from recfusion.data.catalog import data_set, how_to_get, locate
+from recfusion.data.load import load
+from recfusion.data.protocol import Protocol, split_counts
+from recfusion.data.settings import Preparation
+from recfusion.data.split import split
+from recfusion.experiments.paper import COUNTS, TABLES
+from recfusion.experiments.run import matching_rows
+from recfusion.experiments.spec import Experiment, parse_experiment
+from recfusion.experiments.store import append_row, read_rows
+from recfusion.models.base import settings_of
+from recfusion.models.registry import MODELS, entry, make_model
+
+EVERY_RATING = Preparation(min_rating=None)
+COUNTED_SPLITS = 10
+QUICK_SPLITS = 2
+# The most that a quick version allows of each setting, in the models that have it.
+QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}
+QUICK_NOTE = (
+    f"This is the quick version: {QUICK_SPLITS} splits, at most {QUICK_SETTINGS['max_epochs']} epochs, at most "
+    f"{QUICK_SETTINGS['tune_trials']} trials of a search, and no U-Nets. Its numbers are not the models' best."
+)
+
+
+def packaged_experiment(name: str, *, quick: bool = False) -> Experiment:
+    """Return one of the paper's experiments, or its quick version."""
+    if name not in TABLES:
+        raise choices("experiment", name, TABLES)
+    text = resources.files("recfusion.experiments").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
+    document = tomllib.loads(text)
+    return parse_experiment(_quick(document) if quick else document, f"{name}.toml", Path())
+
+
+def missing_data(name: str) -> str | None:
+    """Return the sentence that says how to get a data set which is not on this machine; None where it is."""
+    if locate(name) is not None:
+        return None
+    return f"The data set '{name}' is not on this machine: {how_to_get(data_set(name))}"
+
+
+def adopt_rows(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
+    """Add to `store` the results of this very experiment that other stores hold, and return how many there were.
+
+    Tables share models: a fit that another one has paid for need not be run again.
+    """
+    known = [row for other in others for row in read_rows(other)]
+    if not known:
+        return 0
+    protocol = Protocol.of(load(experiment.data, experiment.preparation), experiment.split, experiment.metrics)
+    own = matching_rows(experiment, protocol, read_rows(store))
+    adopted = {task: row for task, row in matching_rows(experiment, protocol, known).items() if task not in own}
+    for row in adopted.values():
+        append_row(store, row)
+    return len(adopted)
+
+
+@dataclass(frozen=True)
+class CountRow:
+    """A number of the paper's table of counts beside ours, of the split of seed 0 and of ten splits."""
+
+    data: str
+    part: str
+    what: str
+    paper: int
+    ours: int
+    lowest: int
+    highest: int
+
+
+def count_rows(name: str, *, splits: int = COUNTED_SPLITS) -> list[CountRow]:
+    """Return the counts of a data set with every rating, part by part, as the paper counts them."""
+    data = load(name, EVERY_RATING)
+    found = [split_counts(split(data, seed=seed)) for seed in range(splits)]
+    rows = []
+    for part, counts in COUNTS[name].items():
+        for what, paper in asdict(counts).items():
+            ours = [one[part][what] for one in found]
+            rows.append(CountRow(name, part, what, paper, ours[0], min(ours), max(ours)))
+    return rows
+
+
+def parameter_counts() -> tuple[int, dict[str, int]]:
+    """Return the items of ML-1M with every rating, and the parameters of each network that is built for so many.
+
+    A model that has the paper's preset is built with it. Where ML-1M is not on this machine, the items are those of the
+    paper's table of counts, which are the same.
+    """
+    from recfusion.models.neural import NeuralRecommender
+
+    here = locate("ml-1m") is not None
+    n_items = load("ml-1m", EVERY_RATING).n_items if here else COUNTS["ml-1m"]["train"].items
+    found = {}
+    for name in MODELS:
+        model = make_model(name, {"preset": "paper"} if "paper" in entry(name).presets else None)
+        if isinstance(model, NeuralRecommender):
+            net = model.make_net(n_items)
+            found[name] = sum(parameter.numel() for parameter in net.parameters())
+    return n_items, found
+
+
+def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the quick version of an experiment's document: models with splits of their own are the costly ones."""
+    models = {}
+    for label, table in document["models"].items():
+        if "seeds" in table:
+            continue
+        model = table.get("model", label)
+        defaults = make_model(model, {key: value for key, value in table.items() if key != "model"})
+        known = settings_of(type(defaults)).keys() & QUICK_SETTINGS.keys()
+        lowered = {key: min(QUICK_SETTINGS[key], getattr(defaults, key)) for key in sorted(known)}
+        models[label] = {**table, **lowered}
+    return {
+        **document,
+        "name": f"{document['name']}-quick",
+        "title": f"{document['title']} (quick version)",
+        "run": {**document["run"], "seeds": min(QUICK_SPLITS, document["run"]["seeds"])},
+        "models": models,
+    }

@@ -1,0 +1,219 @@
+"""`thinning`, the product's default: one reverse step with a mixture of denoisers, weighted on the validation users."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.errors import InputError
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.split import Fold
+from recfusion.evaluation.evaluate import batches
+from recfusion.models.base import Recommender, setting, setting_values
+from recfusion.models.ials import IALS
+from recfusion.models.registry import entry, make_model
+from recfusion.models.selftune import LEAST_USERS, judged_users, ndcg, trials_setting
+from recfusion.models.thinning.kernel import ThinningKernel
+from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.reverse import reverse_steps
+from recfusion.training.epoch import Checkpoint, Epoch
+
+log = logging.getLogger(__name__)
+
+_USUAL = {"thinning-pairs": 0.25, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.35}  # without validation
+_STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
+_PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
+_NETS_UP_TO = 4e8  # users x items beyond which a network takes hours instead of minutes
+_FACTORS_UP_TO = 5e6  # interactions beyond which alternating least squares takes hours instead of minutes
+_JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
+_LANDMARKS = 5000  # users that stand for all in the kernel, where there are more
+
+
+@dataclass
+class Thinning(Recommender):
+    """A history is x_t at the noise level that it has; the mixture's denoisers say what was removed.
+
+    Each part's scores are standardised over a user's unseen items and added with weights found on the validation
+    users. A part of weight 0 is dropped. `parts` and `weights` say what was fitted: `fit` fills them in. The members
+    may be any models of the registry; one that is named twice is fitted twice, from other seeds.
+
+    One reverse step ranks. With more `steps`, the likeliest items of each step join the history before the next one,
+    while the history itself stays clamped. A `temperature` above 0 draws lists instead of taking the best: another
+    `draw`, another list.
+    """
+
+    members: str = setting(
+        "thinning-pairs,thinning-kernel,ials,thinning-deep", "the models that are parts, separated by commas"
+    )
+    tune_trials: int = trials_setting()
+    steps: int = setting(1, "reverse steps", at_least=1)
+    temperature: float = setting(0.0, "0: the best items; above: lists are drawn, the wilder the higher", at_least=0)
+    draw: int = setting(0, "which of all possible lists is drawn", at_least=0)
+    parts: dict[str, dict[str, Any]] | None = setting(None, "the fitted parts and their settings (fit fills it in)")
+    weights: dict[str, float] | None = setting(None, "the parts' weights (fit fills it in)")
+    device: str = field(default="cpu", compare=False, kw_only=True)
+    parts_: dict[str, Recommender] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self._names():
+            entry(name)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        for _ in self.epochs(train, valid, rng=rng):
+            pass
+        return self
+
+    def epochs(
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Epoch]:
+        generator = make_rng(rng)
+        self.parts_ = {}
+        for name, part in self._planned(train).items():
+            kept = None
+            if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
+                kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)
+            try:
+                yield from part.epochs(train, valid, rng=generator, checkpoint=kept)
+            except InputError as error:  # it does not fit into memory, or diverged: the others go on
+                log.warning("The part %s is left out: %s", name, error)
+                continue
+            self.parts_[name] = part
+        if not self.parts_:
+            raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
+        weights = self._usual() if self.weights is None else self._given(self.weights)
+        if self.weights is None and valid is not None and valid.history.shape[0] >= LEAST_USERS:
+            weights = find_weights(self.parts_, weights, judged_users(valid, _JUDGED))
+        total = sum(weights.values())
+        self.weights = {name: round(weight / total, 4) for name, weight in weights.items() if weight > 0}
+        self.parts_ = {name: self.parts_[name] for name in self.weights}
+        self.parts = {name: setting_values(part) for name, part in self.parts_.items()}
+
+    def score(self, history: Csr) -> FloatArray:
+        return reverse_steps(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {f"{name}.{key}": array for name, part in self.parts_.items() for key, array in part.state().items()}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
+        self.parts_ = {}
+        for name, settings in (self.parts or {}).items():
+            part = make_model(_name(name), settings)
+            own = {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
+            part.load_state(own, n_items)
+            self.parts_[name] = part
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(part.n_parameters for part in self.parts_.values())
+
+    def _planned(self, train: Csr) -> dict[str, Recommender]:
+        """Return the parts to fit; those that would take hours on data of this size are left out, and it says so."""
+        if self.parts is not None:
+            return {label: make_model(_name(label), settings) for label, settings in self.parts.items()}
+        parts: dict[str, Recommender] = {}
+        for name in self._names():
+            label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
+            part = make_model(name, {})
+            reason = _too_large(part, train)
+            if reason:
+                log.warning("The mixture does without %s: %s.", name, reason)
+            else:
+                parts[label] = part
+        for part in parts.values():
+            if hasattr(part, "tune_trials") and self.tune_trials < part.tune_trials:
+                part.tune_trials = self.tune_trials
+            if hasattr(part, "device"):
+                part.device = self.device
+            if isinstance(part, ThinningKernel) and train.shape[0] > part.max_users:
+                part.max_users = _LANDMARKS
+            if isinstance(part, ThinningLinear) and train.shape[1] > _PAIRS_UP_TO:
+                part.pairs = 0
+        return parts
+
+    def _names(self) -> list[str]:
+        return [name.strip() for name in self.members.split(",")]
+
+    def _usual(self) -> dict[str, float]:
+        names = [_name(label) for label in self.parts_]
+        return {
+            label: _USUAL.get(name, 0.25) / names.count(name) for label, name in zip(self.parts_, names, strict=True)
+        }
+
+    def _given(self, weights: Mapping[str, float]) -> dict[str, float]:
+        given = {name: float(weights.get(name, 0.0)) for name in self.parts_}
+        if min(given.values()) < 0 or sum(given.values()) <= 0:
+            raise InputError(
+                f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}."
+            )
+        return given
+
+    def _mixed(self, history: Csr) -> FloatArray:
+        weights = self.weights or {}
+        return _sum({name: standardised(self.parts_[name].score(history), history) for name in weights}, weights)
+
+
+def _name(label: str) -> str:
+    """Return the model's name of a part: `thinning-deep#2` is a second `thinning-deep`."""
+    return label.partition("#")[0]
+
+
+def _too_large(part: Recommender, train: Csr) -> str | None:
+    """Return why a part would take hours on these data, if it would."""
+    n_users, n_items = train.shape
+    if hasattr(part, "max_epochs") and n_users * n_items > _NETS_UP_TO:
+        return f"a network would take hours on {n_users:,} users and {n_items:,} items"
+    if isinstance(part, IALS) and train.nnz > _FACTORS_UP_TO:
+        return f"it would take hours on {train.nnz:,} interactions"
+    return None
+
+
+def standardised(scores: FloatArray, history: Csr) -> FloatArray:
+    """Return scores with mean 0 and deviation 1 over each user's unseen items, in place; seen items get 0."""
+    rows, columns = row_numbers(history), history.indices
+    unseen = np.maximum(scores.shape[1] - np.diff(history.indptr), 1)[:, None]
+    scores[rows, columns] = 0
+    scores -= (scores.sum(1, dtype=np.float64)[:, None] / unseen).astype(np.float32)
+    scores[rows, columns] = 0
+    deviation = np.sqrt(np.square(scores).sum(1, dtype=np.float64)[:, None] / unseen)
+    scores /= np.maximum(deviation, 1e-12).astype(np.float32)
+    return scores
+
+
+def _sum(scores: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
+    mixed = np.zeros_like(next(iter(scores.values())))
+    for name, part in scores.items():
+        if weights[name]:
+            mixed += np.float32(weights[name]) * part
+    return mixed
+
+
+def find_weights(parts: Mapping[str, Recommender], start: Mapping[str, float], valid: Fold) -> dict[str, float]:
+    """Return weights of at least 0 with a high NDCG@100 on `valid`: coordinate ascent from `start`.
+
+    It begins at the better of `start` and the best single part, so that the mixture is not behind its parts there.
+    """
+    histories = [valid.history[rows] for rows in batches(*valid.history.shape)]
+    kept = [{name: standardised(part.score(rows), rows) for name, part in parts.items()} for rows in histories]
+
+    def judged(weights: Mapping[str, float]) -> float:
+        mixed = (_sum(scores, weights) for scores in kept)
+        return float(ndcg(lambda _: next(mixed), valid).mean())
+
+    singles = [{name: float(name == one) for name in start} for one in start]
+    weights = max([dict(start), *singles], key=judged)
+    best = judged(weights)
+    for step in _STEPS:
+        moved = True
+        while moved:
+            moved = False
+            for name in weights:
+                for change in (step, -step):
+                    tried = weights | {name: max(0.0, weights[name] + change)}
+                    if sum(tried.values()) > 0 and (score := judged(tried)) > best + 1e-6:
+                        weights, best, moved = tried, score, True
+    return weights

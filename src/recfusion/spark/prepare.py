@@ -1,0 +1,166 @@
+"""Preparation as a Spark job: the same steps as in `data/prepare.py`, from CSV or Parquet to partitioned Parquet."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Step
+from recfusion.data.prepare import resolve_min_rating
+from recfusion.data.prepared import ITEMS, Prepared, is_prepared, write_prepared
+from recfusion.data.readers import read_items
+from recfusion.data.settings import Preparation, Source
+from recfusion.spark.rows import input_files, read_rows
+from recfusion.spark.stages import Stages, described
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OnStep = Callable[[Step], None]
+
+
+def spark_prepare(
+    session: "SparkSession",
+    source: Source,
+    preparation: Preparation,
+    folder: Path,
+    *,
+    parts: int | None = None,
+    on_step: OnStep | None = None,
+) -> bool:
+    """Prepare a table into a folder that `load` reads; return False where it was there already.
+
+    Rows are read and duplicates dropped in stages that are kept until all is done; begun again, the job goes on after
+    the last one. `parts` is the number of Parquet files; else Spark's own number of partitions.
+    """
+    job = {
+        "prepare": source.absolute().model_dump(mode="json"),
+        "preparation": preparation.model_dump(mode="json"),
+        "files": described(input_files(Path(source.data))),
+    }
+    stages = Stages.of(session, folder, job)
+    if is_prepared(folder):
+        return False
+    told = on_step or _ignore
+    rows = read_rows(stages, source)
+    steps: list[Step] = []
+
+    def note(name: str, frame: "DataFrame") -> "DataFrame":
+        steps.append(_step(name, frame))
+        told(steps[-1])
+        return frame
+
+    note("rows as read", rows.frame)
+    if not steps[0].interactions:
+        raise InputError(
+            f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
+        )
+    unique = stages.frame("unique", lambda: _latest(rows.frame))
+    note("one row per user and item (the latest, then the highest rating)", unique)
+    threshold = _threshold(unique, preparation, source.data)
+    kept = unique
+    if threshold is not None:
+        kept = note(f"rating at least {threshold:g}", kept.where(kept["rating"] >= float(np.float32(threshold))))
+    kept = _filter_rare(kept.drop("rating"), preparation, steps, told)
+    if preparation.even_items and steps[-1].items % 2:
+        kept = note("even number of items (least popular one dropped)", _without_rarest(kept))
+    if not steps[-1].interactions:
+        trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
+        raise InputError(
+            f"No interactions of '{source.data}' are left after preparation ({trail}): "
+            "lower the rating threshold, the minimum items per user or the minimum users per item."
+        )
+    stages.frame("final", lambda: _in_order(kept, parts))
+    stages.publish(["final"])
+    if source.items is not None:
+        read_items(Path(source.items), rows.report.columns["item"]).write_parquet(folder / ITEMS)
+    chosen = preparation.model_copy(update={"min_rating": threshold})
+    about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=rows.report)
+    write_prepared(folder, about)
+    stages.clear()
+    return True
+
+
+def _step(name: str, frame: "DataFrame") -> Step:
+    from pyspark.sql import functions as F
+
+    counts = frame.agg(F.countDistinct("user"), F.countDistinct("item"), F.count(F.lit(1))).first()
+    assert counts is not None
+    return Step(name, *(int(count) for count in counts))
+
+
+def _latest(rows: "DataFrame") -> "DataFrame":
+    """Keep one row per user and item: the latest, among equals the one with the highest rating."""
+    from pyspark.sql import functions as F
+
+    deciding = [name for name in ("time", "rating") if name in rows.columns]
+    if not deciding:
+        return rows.distinct()
+    kept = rows.groupBy("user", "item").agg(F.max(F.struct(*deciding)).alias("kept"))
+    return kept.select("user", "item", *(F.col("kept")[name].alias(name) for name in deciding))
+
+
+def _threshold(unique: "DataFrame", preparation: Preparation, where: str) -> float | None:
+    """Return the rating from which on a row counts; of all ratings, "auto" asks for three alone."""
+    from pyspark.sql import functions as F
+
+    if "rating" not in unique.columns:
+        threshold = resolve_min_rating(preparation.min_rating, None)
+        if threshold is not None:
+            raise InputError(f"A rating of at least {threshold:g} is asked for, but '{where}' has no ratings.")
+        return None
+    rating = F.col("rating")
+    found = unique.agg(F.min(rating), F.max(rating), F.min(F.when(rating > 0, rating))).first()
+    assert found is not None
+    return resolve_min_rating(preparation.min_rating, np.array([v for v in found if v is not None], np.float32))
+
+
+def _filter_rare(rows: "DataFrame", choices: Preparation, steps: list[Step], told: OnStep) -> "DataFrame":
+    """Drop rare users, then rare items; once, or until nothing changes."""
+    before = steps[-1].interactions
+    for round_number in itertools.count(1):
+        again = f" (round {round_number})" if round_number > 1 else ""
+        by_user = _frequent(rows, "user", choices.min_items_per_user).persist()
+        users_step = _step(f"users with at least {choices.min_items_per_user} items{again}", by_user)
+        kept = _frequent(by_user, "item", choices.min_users_per_item).persist()
+        items_step = _step(f"items with at least {choices.min_users_per_item} users{again}", kept)
+        by_user.unpersist()
+        if round_number > 1 and items_step.interactions == before:
+            break
+        for step in (users_step, items_step):
+            steps.append(step)
+            told(step)
+        rows, before = kept, items_step.interactions
+        if not choices.k_core:
+            break
+    return rows
+
+
+def _frequent(rows: "DataFrame", role: str, at_least: int) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    enough = rows.groupBy(role).agg(F.count(F.lit(1)).alias("n")).where(F.col("n") >= at_least).select(role)
+    return rows.join(enough, role, "leftsemi")
+
+
+def _without_rarest(rows: "DataFrame") -> "DataFrame":
+    """Drop the item with the fewest rows; among equals the one with the largest id."""
+    from pyspark.sql import functions as F
+
+    counted = rows.groupBy("item").agg(F.count(F.lit(1)).alias("n"))
+    rarest = counted.orderBy(F.col("n").asc(), F.col("item").desc()).first()
+    assert rarest is not None
+    return rows.where(F.col("item") != F.lit(rarest["item"]))
+
+
+def _in_order(rows: "DataFrame", parts: int | None) -> "DataFrame":
+    """Return the rows in partitions of neighbouring users, sorted within."""
+    ranged = rows.repartitionByRange("user") if parts is None else rows.repartitionByRange(parts, "user")
+    return ranged.sortWithinPartitions("user", "item")
+
+
+def _ignore(step: Step) -> None:
+    """Take a step that nobody waits for."""

@@ -1,0 +1,161 @@
+"""Reading a table of interactions with Spark by the very expressions of the local reader, partition by partition."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from recfusion.core.errors import InputError
+from recfusion.data.parsing import EXTRA, row_flags, time_form
+from recfusion.data.raw import ReadReport
+from recfusion.data.readers import Reading, check_share, open_rows, text_rows
+from recfusion.data.settings import Source
+from recfusion.spark.stages import Stages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_SPLIT = "split"  # rows whose quotes do not close on their line
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The usable rows of a table, with what was seen on the way to them."""
+
+    frame: "DataFrame"  # user, item and, where the table has them, rating and time
+    report: ReadReport
+
+
+def input_files(path: Path) -> list[Path]:
+    """Return the files of a table: itself, or those of a folder in the order of their names."""
+    if "://" in str(path) or ":/" in str(path):
+        raise InputError(
+            f"Expected a path that every machine sees under the same name, got '{path}': mount the storage first."
+        )
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.is_file() and file.name[:1] not in "._")
+    if not found or len({file.suffix for file in found}) > 1:
+        raise InputError(f"Expected a folder with files of one kind (CSV or Parquet), got {len(found)} in '{path}'.")
+    return found
+
+
+def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Rows:
+    """Return the rows of a CSV or Parquet file, or of a folder of them; they equal those of `read_table`.
+
+    The stage `parsed` keeps them. Columns, separator and the form of times are found in the first file.
+    """
+    from pyspark.sql import functions as F
+
+    files = input_files(Path(source.data))
+    asked = {"user": source.user, "item": source.item, "rating": source.rating, "time": source.time}
+    reading = open_rows(files[0], asked, separator=source.separator, lone_users=lone_users)
+    if files[0].name.lower().endswith((".jsonl", ".ndjson")):
+        raise InputError(f"Expected CSV or Parquet, got '{files[0]}': convert it first.")
+    parsed = stages.frame("parsed", lambda: _parsed(stages.session, files, reading))
+    flags = [name for name in parsed.columns if name not in (*reading.columns, "good")]
+    counts = parsed.agg(*(F.sum(F.col(f"`{name}`").cast("long")).alias(name) for name in flags)).first()
+    assert counts is not None
+    facts = {name: int(counts[name] or 0) for name in flags}
+    if facts.pop(_SPLIT, 0):
+        raise InputError(
+            f"A quoted field in '{source.data}' goes over several lines, or its quotes are not closed; Spark divides "
+            "such a file anywhere: convert it to Parquet first."
+        )
+    check_share(replace(reading, path=Path(source.data)), facts, source.max_bad_share)
+    whole = {role: facts.get(f"{role} text") == 0 for role in ("user", "item")}
+    good = parsed.where("good").select(
+        *(F.col(role).cast("long") if whole.get(role) else F.col(role) for role in reading.columns)
+    )
+    return Rows(good, reading.report(facts))
+
+
+def _parsed(session: "SparkSession", files: list[Path], reading: Reading) -> "DataFrame":
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    names = [file.absolute().as_uri() for file in files]
+    seconds = time_form(reading.frame) if "time" in reading.columns else None
+    # The workers get no frame of the driver's file, but what to do with their own rows.
+    parse = _Parse(replace(reading, frame=pl.LazyFrame()), seconds)
+    empty = parse.rows(reading.frame.clear())
+    schema = from_arrow_schema(empty.to_arrow(compat_level=pl.CompatLevel.oldest()).schema)
+    if reading.layout is not None:
+        lines = session.read.option("lineSep", "\n").text(names)
+        start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
+        table = lines.select(F.col("value").cast("binary").alias("value"), path.alias("path"), start.alias("start"))
+        return table.mapInArrow(parse.text, schema)
+    columns = [F.col(f"`{name}`").alias(role) for role, name in reading.columns.items()]
+    return session.read.parquet(*names).select(*columns).mapInArrow(parse.table, schema)
+
+
+@dataclass(frozen=True)
+class _Parse:
+    """What a task does with its part of the table."""
+
+    reading: Reading
+    seconds: pl.Expr | None
+
+    def rows(self, frame: pl.LazyFrame) -> pl.DataFrame:
+        """Return each row's values, whether it is good, and the flags that are counted."""
+        parsed = self.reading.parse(frame, self.seconds)
+        values = {role: pl.col(f"{role} value") for role in self.reading.columns}
+        flags = {name: flag.fill_null(False) for name, flag in row_flags(parsed).items()}
+        split = {_SPLIT: pl.lit(False)} if self.reading.layout is not None else {}
+        return parsed.select(**values, good=pl.col("good"), **flags, **split).collect()
+
+    def table(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for batch in batches:
+            frame = _from_arrow(batch).with_columns(pl.lit(None, pl.String).alias(EXTRA))
+            yield from _to_arrow(self.rows(frame.lazy()))
+
+    def text(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Parse lines as the local reader does; those of a file's header are left out."""
+        layout = self.reading.layout
+        assert layout is not None
+        seen: dict[str, int] = {}  # lines of the first block of each file
+        for batch in batches:
+            lines: list[bytes] = []
+            n_split = 0
+            for value, path, start in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if start == 0:
+                    seen[path] = seen.get(path, 0) + 1
+                    if seen[path] <= layout.skip_lines:
+                        continue
+                    if seen[path] == 1:
+                        value = value.removeprefix(_BOM)
+                if value.count(b'"') % 2:
+                    n_split += 1
+                else:
+                    lines.append(value)
+            raw = text_rows(b"\n".join(lines) + b"\n", layout) if lines else None
+            roles = [pl.col(name).alias(role) for role, name in self.reading.columns.items()]
+            if raw is not None:
+                yield from _to_arrow(self.rows(raw.select(*roles, EXTRA)))
+            if n_split:
+                yield from _to_arrow(self._split_rows(n_split))
+
+    def _split_rows(self, count: int) -> pl.DataFrame:
+        """Return rows that say nothing but that their quotes do not close."""
+        cells = dict.fromkeys(self.reading.columns, [None] * count)
+        frame = pl.LazyFrame(cells | {EXTRA: [None] * count}, schema=dict.fromkeys((*cells, EXTRA), pl.String))
+        return self.rows(frame).with_columns(pl.lit(True).alias(_SPLIT))
+
+
+def _from_arrow(batch: "pa.RecordBatch") -> pl.DataFrame:
+    found = pl.from_arrow(batch)
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def _to_arrow(frame: pl.DataFrame) -> "list[pa.RecordBatch]":
+    """Return a frame as Spark takes it, with the plain string type."""
+    batches: list[pa.RecordBatch] = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+    return batches
+
+
+MapArrow = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]

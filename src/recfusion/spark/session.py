@@ -1,0 +1,115 @@
+"""A Spark session, or one sentence that says what it lacks: pyspark, Java, or a master that answers."""
+
+import logging
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recfusion.core.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ANSWER_SECONDS = 5.0  # for a master to take a connection
+_EXECUTOR_SECONDS = 60.0  # for a cluster to offer a first executor
+_PORT = 7077  # of a standalone master that is named without one
+
+# Our own live view takes the place of Spark's bars, and its warnings would hide it; whoever sets these wins.
+_QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+
+
+def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
+    """Return a Spark session on `master`; without one Spark's own configuration decides, which ends at local[*].
+
+    Trials and lists need this very Python with recfusion on every machine. On this machine it is the one that runs
+    now; elsewhere PYSPARK_PYTHON names it.
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError(
+            "Spark needs the package pyspark, which is not installed: pip install 'recfusion[spark]'."
+        ) from None
+    _require_java()
+    wanted = {**_QUIET, **(conf or {})}
+    master = master or wanted.pop("spark.master", None)
+    if master is not None:
+        _require_answer(master)
+    if master is None or master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("recfusion")
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, RuntimeError, OSError) as error:
+        raise InputError(
+            f"Spark did not start ({_brief(error)}): check that Java is 17 or later, and its settings."
+        ) from None
+    except Exception as error:  # what the JVM raised: Py4JJavaError has no class of its own in pyspark
+        raise InputError(f"Spark did not start on '{master}': {_brief(error)}.") from None
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    _require_executor(session)
+    return session
+
+
+def task_cores(session: "SparkSession") -> int:
+    """Return how many cores Spark keeps for a task."""
+    return int(session.conf.get("spark.task.cpus", "1") or 1)
+
+
+def task_slots(session: "SparkSession") -> int:
+    """Return how many tasks run side by side, about."""
+    return max(1, session.sparkContext.defaultParallelism // task_cores(session))
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = (Path(home) / "bin" / "java").is_file() if home else shutil.which("java") is not None
+    if not found:
+        where = f"JAVA_HOME is '{home}', and there is no bin/java in it" if home else "none is on the PATH"
+        raise InputError(f"Spark needs Java 17 or later, and {where}: install one, such as openjdk-17-jre-headless.")
+
+
+def _require_answer(master: str) -> None:
+    """Raise unless one of the machines of a standalone master takes a connection; Spark itself would wait minutes."""
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":") if ":" in place else (place, "", str(_PORT))
+        try:
+            with socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS):
+                return
+        except (OSError, ValueError):
+            continue
+    raise InputError(f"No Spark master answers at '{master}': start it, or check --master (spark://host:port).")
+
+
+def _require_executor(session: "SparkSession") -> None:
+    """Raise where a cluster offers no executor: every job would wait for ever."""
+    context = session.sparkContext
+    if (context.master or "").startswith("local"):
+        return
+    deadline = time.monotonic() + _EXECUTOR_SECONDS
+    while time.monotonic() < deadline:
+        if len(context._jsc.sc().statusTracker().getExecutorInfos()) > 1:  # the driver is one of them
+            return
+        time.sleep(0.2)
+    session.stop()
+    raise InputError(
+        f"The Spark master '{context.master}' offered no executor within {_EXECUTOR_SECONDS:.0f} s: check that it has "
+        "workers with enough free cores and memory."
+    )
+
+
+def _brief(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__

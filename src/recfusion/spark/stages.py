@@ -1,0 +1,68 @@
+"""Jobs that restart where they stopped: each stage is a Parquet folder that counts once Spark has marked it whole."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_replaceable, read_json, write_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JOB = "_job.json"  # says which job a folder belongs to; names with an underscore are no data for Spark
+_STAGES = "_stages"
+_WHOLE = "_SUCCESS"  # Spark's own marker
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of one job, in its output folder until it is done."""
+
+    session: "SparkSession"
+    folder: Path
+
+    @classmethod
+    def of(cls, session: "SparkSession", folder: Path, job: dict[str, Any]) -> "Stages":
+        """Return the stages of a job, those that are there already too; another job's folder is refused."""
+        check_replaceable(folder, JOB)
+        asked = json.loads(json.dumps(job))
+        if (folder / JOB).is_file() and read_json(folder / JOB) != asked:
+            raise InputError(
+                f"The folder '{folder}' holds the work of another job (other input, model or options): name another "
+                "folder, or remove it."
+            )
+        write_json(folder / JOB, asked)
+        return cls(session, folder)
+
+    def place(self, name: str) -> Path:
+        return self.folder / _STAGES / name
+
+    def is_whole(self, name: str) -> bool:
+        return (self.place(name) / _WHOLE).is_file()
+
+    def frame(self, name: str, make: Callable[[], "DataFrame"], *, by: str | None = None) -> "DataFrame":
+        """Return a stage's rows, made where they are not there; `by` divides them into a folder for each value."""
+        if not self.is_whole(name):
+            writer = make().write.mode("overwrite")
+            (writer.partitionBy(by) if by else writer).parquet(self.place(name).absolute().as_uri())
+        return self.session.read.parquet(self.place(name).absolute().as_uri())
+
+    def publish(self, names: Iterator[str] | list[str]) -> None:
+        """Move the files of finished stages into the job's folder, numbered in their order."""
+        files = [file for name in names for file in sorted(self.place(name).glob("part-*.parquet"))]
+        already = len(list(self.folder.glob("part-*.parquet")))  # of a run that was stopped right here
+        for number, file in enumerate(files, start=already):
+            file.replace(self.folder / f"part-{number:05d}.parquet")
+
+    def clear(self) -> None:
+        """Remove what only the way to the result needed."""
+        shutil.rmtree(self.folder / _STAGES, ignore_errors=True)
+
+
+def described(files: list[Path]) -> list[list[Any]]:
+    """Return what tells files from changed ones: name, size and time."""
+    return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]

@@ -1,0 +1,142 @@
+"""Trials on a Spark cluster, through Hyperopt's SparkTrials: the data is broadcast once, a trial is a task."""
+
+import logging
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from threadpoolctl import threadpool_limits
+
+from recfusion.core.errors import InputError
+from recfusion.spark.session import task_cores, task_slots
+from recfusion.tuning.trial import Asked, Event, Job, Outcome, run_trial
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.1
+_NUMBER = "number"  # the only thing that Hyperopt sees of a trial
+
+
+@dataclass
+class _Objective:
+    """What a task runs. Spark pickles it for each trial: small, since of the data it has the broadcast's handle alone.
+
+    `asked` holds the trials that have not ended; one is sent with what it holds by then.
+    """
+
+    job: "Broadcast[Job]"
+    asked: dict[int, Asked]
+    threads: int
+
+    def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
+        asked = self.asked[int(point[_NUMBER])]
+        outcome = _on_cores(self.job.value, asked, self.threads)
+        if outcome.score is None:
+            return {"status": "fail", "outcome": outcome}
+        return {"status": "ok", "loss": -outcome.score, "outcome": outcome}
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """An engine of up to `parallel` tasks side by side; by default as many as the cluster has room for."""
+
+    session: "SparkSession"
+    parallel: int | None = None
+
+    def run(
+        self, job: Job, next_trial: Callable[[], Asked | None], count: int, seconds: float
+    ) -> Generator[Event, None, None]:
+        import hyperopt
+        import numpy as np
+
+        logging.getLogger("hyperopt-spark").setLevel(logging.CRITICAL)  # a failed trial is told of by its outcome
+        context = self.session.sparkContext
+        data = context.broadcast(job)
+        objective = _Objective(data, {}, task_cores(self.session))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Hyperopt's threads do not inherit tags, and none are set
+            trials = hyperopt.SparkTrials(self.parallel or task_slots(self.session), spark_session=self.session)
+
+        def suggest(ids: Sequence[int], domain: Any, past: Any, seed: int) -> list[Any]:  # noqa: ARG001
+            """Give fmin its next trials: our own stateless search, so that either engine goes on from the other's."""
+            found = [next_trial() for _ in ids]
+            documents = []
+            for place, asked in zip(ids, found, strict=True):
+                if asked is not None:
+                    objective.asked[asked.number] = asked
+                    misc = {"tid": place, "cmd": domain.cmd, "workdir": domain.workdir}
+                    values = {"idxs": {_NUMBER: [place]}, "vals": {_NUMBER: [asked.number]}}
+                    documents += past.new_trial_docs([place], [None], [domain.new_result()], [misc | values])
+            return documents
+
+        def search() -> None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                hyperopt.fmin(
+                    objective,
+                    {_NUMBER: hyperopt.hp.uniformint(_NUMBER, 0, 2**31)},
+                    algo=suggest,
+                    max_evals=count,
+                    trials=trials,
+                    rstate=np.random.default_rng(0),
+                    show_progressbar=False,
+                    return_argmin=False,
+                    verbose=False,
+                )
+
+        # fmin waits for its tasks; in a thread of its own it leaves Ctrl-C and the time limit to this one.
+        thread = threading.Thread(target=search, daemon=True)
+        thread.start()
+        try:
+            yield from self._outcomes(trials, objective.asked, thread, time.monotonic() + seconds)
+        finally:
+            if thread.is_alive():
+                trials._fmin_cancelled = True
+                context.cancelAllJobs()
+            data.unpersist()
+
+    def _outcomes(
+        self, trials: Any, asked: dict[int, Asked], thread: threading.Thread, deadline: float
+    ) -> Generator[Event, None, None]:
+        """Yield each trial as soon as Hyperopt knows that it has ended."""
+        from hyperopt.base import JOB_STATE_DONE, JOB_STATE_ERROR
+
+        told: set[int] = set()
+        while True:
+            alive = thread.is_alive()
+            for document in list(trials._dynamic_trials):
+                if document["tid"] not in told and document["state"] in (JOB_STATE_DONE, JOB_STATE_ERROR):
+                    told.add(document["tid"])
+                    yield _outcome(document, asked.pop(document["misc"]["vals"][_NUMBER][0]))
+            if not alive or time.monotonic() > deadline:
+                return
+            if self.session.sparkContext._jsc.sc().isStopped():
+                raise InputError("Spark ended while trials were running: start the same command again to go on.")
+            time.sleep(_POLL_SECONDS)
+
+
+def _outcome(document: Any, asked: Asked) -> Outcome:
+    """Return the outcome of a trial's document; a task that brought none died with its process."""
+    found = document["result"].get("outcome")
+    if isinstance(found, Outcome):
+        return found
+    kind, details = document["misc"].get("error", ("an unknown error", ""))
+    last = next((line for line in reversed((details or "").splitlines()) if line.strip()), kind)
+    return Outcome(asked.number, "failed", dict(asked.settings), reason=f"Its Spark task failed: {last.strip()}")
+
+
+def _on_cores(job: Job, asked: Asked, threads: int) -> Outcome:
+    """Run a trial with as many threads as Spark gives a task cores."""
+    from recfusion.models.registry import entry
+
+    entry(job.model).load()  # brings torch, where the model needs it
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+    with threadpool_limits(threads):
+        return run_trial(job, asked, threads=threads)

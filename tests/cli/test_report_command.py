@@ -1,0 +1,176 @@
+"""`recfusion report` and `recfusion reproduce`, used as a person would."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recfusion.cli import main as cli
+from recfusion.experiments import paper, reproduce
+from recfusion.experiments.spec import Experiment, parse_experiment
+
+Leave = Callable[..., tuple[object, str, str]]
+PNG = b"\x89PNG\r\n\x1a\n"
+SPEC = {
+    "name": "ml1m",
+    "title": "A small table",
+    "data": {"data": "shop.csv"},
+    "run": {"seeds": 2},
+    "models": {"popularity": {}, "ease": {"l2": 5}, "thin": {"model": "ease", "l2": 9, "seeds": 1}},
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with data; no data set but the embedded one is on this machine."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECFUSION_DATA", str(tmp_path / "no data"))
+    monkeypatch.setenv("RECFUSION_CACHE", str(tmp_path / "no cache"))
+    items = [6 * step + twin for step in range(4) for twin in range(6)]  # in sixes that the same users have
+    rows = [f"u{user},{(6 * user + item) % 54}\n" for user in range(50) for item in items]
+    (tmp_path / "shop.csv").write_text("user,item\n" + "".join(rows))
+    return tmp_path
+
+
+@pytest.fixture
+def leave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Leave:
+    """Run a command and return its exit code and what it printed."""
+
+    def call(*arguments: object) -> tuple[object, str, str]:
+        monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return stop.value.code, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's main experiment replaced by one that takes a moment."""
+
+    def packaged(name: str, *, quick: bool = False) -> Experiment:
+        return parse_experiment(SPEC, name, folder)
+
+    monkeypatch.setattr(reproduce, "packaged_experiment", packaged)
+    monkeypatch.setattr(reproduce, "missing_data", lambda name: None if name == "ml-1m" else f"No {name} here.")
+
+
+@pytest.mark.usefixtures("small_table")
+def test_a_reproduction_prints_and_writes_its_tables_and_goes_on_where_it_was(leave: Leave, folder: Path) -> None:
+    code, printed, told = leave("reproduce", "ml1m", "--quick", "--workers", 1)
+    assert code == 0
+    made = folder / "reproduction" / "ml1m-quick"
+    assert {path.name for path in made.iterdir()} == {
+        *("results.jsonl", "results.json"),
+        *(f"ml1m.{suffix}" for suffix in ("html", "md", "csv", "tex", "svg", "png")),
+    }
+    assert printed.index("Strong generalization") < printed.index("┃ model")
+    assert "less ease" in printed
+    assert "quick version" in told
+    assert "5 fits; results are kept in" in told
+    page = (made / "ml1m.html").read_text()
+    for text in ("This is the quick version", "recfusion reproduce ml1m --quick", ">Splits</th>"):
+        assert text in page
+    assert "**This is the quick version" in (made / "ml1m.md").read_text()
+    assert (made / "ml1m.png").read_bytes().startswith(PNG)
+    kept = (made / "results.jsonl").read_bytes()
+
+    code, again, told = leave("reproduce", "ml1m", "--quick", "--workers", 1)
+    assert code == 0
+    assert "5 of them are there already" in told
+    assert (made / "results.jsonl").read_bytes() == kept
+    assert again == printed
+
+    code, _, told = leave("reproduce", "ablation", "--workers", 1)
+    assert "5 fits were taken over" in told
+    assert "5 of them are there already" in told
+
+
+@pytest.mark.usefixtures("small_table")
+def test_all_makes_what_it_can_and_says_what_it_left_out(
+    leave: Leave, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper, "COUNTS", {"netflix": paper.COUNTS["netflix"]})
+    code, printed, told = leave("reproduce", "all", "--out", "made", "--workers", 1)
+    assert code == 0, told
+    assert sorted(path.name for path in (folder / "made").iterdir()) == [
+        *("ablation", "figure-architecture", "ml1m", "parameters"),
+    ]
+    for name in ("counts", "figure-diffusion", "ml25m", "netflix"):
+        assert f"Left out {name}: No " in told
+    assert "1,410,218" in printed
+
+
+def test_parameters_are_counted_without_any_data(leave: Leave, folder: Path) -> None:
+    code, printed, _ = leave("reproduce", "parameters")
+    assert code == 0
+    made = folder / "reproduction" / "parameters"
+    assert "| recfusion | 1,410,218 | 1,410,218 | 0 |" in (made / "parameters.md").read_text()
+    assert "Parameters,codigem,5603886,5603886,0" in (made / "parameters.csv").read_text()
+    assert r"\toprule" in (made / "parameters.tex").read_text()
+    assert "4,464,216" in printed
+
+
+def test_counts_name_the_data_that_is_not_here(leave: Leave, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    code, printed, told = leave("reproduce", "counts")
+    assert (code, printed) == (2, "")
+    assert "data fetch ml-1m" in told
+    counts = {"ml-latest-small": paper.COUNTS["ml-1m"], "netflix": paper.COUNTS["netflix"]}
+    monkeypatch.setattr(paper, "COUNTS", counts)
+    monkeypatch.setattr(reproduce, "COUNTS", counts)
+    code, printed, told = leave("reproduce", "counts", "--quick")
+    assert code == 0
+    assert "ml-latest-small, train: users" in printed
+    assert "Left out: The data set 'netflix' is not on this machine" in told
+    assert (folder / "reproduction" / "counts-quick" / "counts.csv").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reproduce", "table9"], "Unknown reproduction 'table9': choose one of parameters, counts, figure-"),
+        (["reproduce", "ml25m"], "recfusion data fetch ml-25m"),
+        (["reproduce", "netflix"], "its publisher no longer offers it"),
+        (["reproduce", "figure-diffusion"], "recfusion data fetch ml-100k"),
+        (["reproduce", "figure-architecture", "--out", "shop.csv"], "got the file 'shop.csv'"),
+        (["report", "nowhere.jsonl"], "Cannot read the results 'nowhere.jsonl'"),
+        (["report", "shop.csv"], "Expected results in 'shop.csv'"),
+        (["report", "shop.csv", "--out", "page.pdf"], "Unknown file type of a report '.pdf'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    leave: Leave, folder: Path, arguments: list[str], words: str
+) -> None:
+    code, printed, told = leave(*arguments)
+    assert (code, printed) == (2, "")
+    assert words in told
+    assert told.startswith("Error: ")
+    assert told.count("\n") == 1
+    assert [path.name for path in folder.iterdir()] == ["shop.csv"]
+
+
+def test_a_report_is_written_beside_the_results_or_in_the_asked_form(leave: Leave, folder: Path) -> None:
+    options = ("--data", "shop.csv", "--models", "popularity,ease", "--set", "ease.l2=5", "--splits", 2)
+    code, _, _ = leave("compare", *options, "--out", "results.json")
+    assert code == 0
+    assert leave("report", "results.json")[0] == 0
+    page = (folder / "results.html").read_text()
+    for text in ("By activity of the user", "recfusion run again.toml", "l2 = 5"):
+        assert text in page
+    for suffix, words in ((".md", "## ndcg@100"), (".csv", "table,model"), (".tex", "toprule"), (".svg", "<svg")):
+        assert leave("report", "results.json", "--out", f"made/table{suffix}")[0] == 0
+        assert words in (folder / "made" / f"table{suffix}").read_text()
+
+
+def test_a_report_of_a_torn_store_says_so(leave: Leave, folder: Path) -> None:
+    spec = 'name = "t"\n[data]\ndata = "shop.csv"\n[run]\nseeds = 2\n[models.popularity]\n'
+    (folder / "t.toml").write_text(spec)
+    assert leave("run", "t.toml", "--out", "t.jsonl", "--workers", 1)[0] == 0
+    store = folder / "t.jsonl"
+    store.write_bytes(store.read_bytes()[:-100])
+    before = store.read_bytes()
+    assert leave("report", "t.jsonl")[0] == 0
+    assert store.read_bytes() == before
+    assert "popularity" in (folder / "t.html").read_text()

@@ -1,0 +1,173 @@
+"""The paper's numbers, and the experiments that make them again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.catalog import CATALOG
+from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.experiments import reproduce
+from recfusion.experiments.paper import COUNTS, METRICS, PARAMETERS, TABLES, with_paper
+from recfusion.experiments.reproduce import (
+    QUICK_SETTINGS,
+    adopt_rows,
+    count_rows,
+    missing_data,
+    packaged_experiment,
+    parameter_counts,
+)
+from recfusion.models.registry import MODELS, entry
+
+
+def paper_document(name: str = "ml-1m", **changes: Any) -> dict[str, Any]:
+    protocol = {
+        "name": name,
+        "preparation": Preparation().model_dump(mode="json") | {"min_rating": 4.0},
+        "plan": SplitPlan().model_dump(mode="json"),
+        "metrics": list(METRICS),
+    }
+    models = {"ease": {"model": "ease"}, "mine": {"model": "recfusion"}, "bspm": {"model": "bspm"}}
+    return {"protocol": protocol | changes, "models": models}
+
+
+def test_the_paper_s_models_and_data_have_our_names() -> None:
+    for table in TABLES.values():
+        assert set(table.values) <= set(MODELS)
+        assert table.data in CATALOG
+    assert set(PARAMETERS) <= set(MODELS)
+    assert set(COUNTS) <= set(CATALOG)
+
+
+def test_a_document_of_the_paper_s_protocol_gets_its_values_by_model() -> None:
+    paper = with_paper(paper_document())["paper"]
+    assert paper["table"] == "ml1m"
+    assert paper["models"]["ease"] == pytest.approx({METRICS[0]: 0.3576, METRICS[1]: 0.4692, METRICS[2]: 0.4224})
+    assert paper["models"]["mine"]["ndcg@100"] == pytest.approx(0.3614)
+    assert "bspm" not in paper["models"]
+    assert with_paper(paper_document(), "ablation")["paper"]["models"]["mine"]["ndcg@100"] == pytest.approx(0.3744)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        paper_document("ml-100k"),
+        paper_document(metrics=["ndcg@100"]),
+        paper_document(plan={"kind": "weak"}),
+        paper_document(preparation=Preparation(min_rating=None).model_dump(mode="json")),
+    ],
+)
+def test_numbers_of_another_protocol_are_not_set_beside_the_paper_s(document: dict[str, Any]) -> None:
+    assert with_paper(document) == document
+
+
+def test_an_unknown_table_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="'ml9m': choose one of ml1m, ablation, ml25m, netflix"):
+        with_paper(paper_document(), "ml9m")
+    with pytest.raises(InputError, match="Unknown experiment 'ml9m'"):
+        packaged_experiment("ml9m")
+
+
+def test_the_main_experiment_runs_every_model_of_the_registry_on_ten_splits() -> None:
+    experiment = packaged_experiment("ml1m")
+    assert {plan.label for plan in experiment.models} == set(MODELS)
+    assert all(plan.model == plan.label and plan.settings == {} for plan in experiment.models)
+    fewer = {plan.label for plan in experiment.models if plan.seeds != tuple(range(10))}
+    assert fewer == {"recfusion-unet1d", "recfusion-unet2d"}  # for their cost
+
+
+def test_the_ablation_has_each_variant_with_our_settings_and_with_the_paper_s() -> None:
+    experiment = packaged_experiment("ablation")
+    family = {name for name in MODELS if entry(name).load() is entry("recfusion").load()}
+    assert family == set(TABLES["ablation"].values)
+    for name in family:
+        plans = [plan for plan in experiment.models if plan.model == name]
+        assert sorted(plan.settings.get("preset", "tuned") for plan in plans) == ["paper", "tuned"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_experiment_covers_its_table_under_the_paper_s_protocol(name: str) -> None:
+    experiment = packaged_experiment(name)
+    assert experiment.name == name
+    assert experiment.data.data == TABLES[name].data
+    assert {plan.model for plan in experiment.models} >= set(TABLES[name].values) | {"ease"}
+    assert (experiment.preparation, experiment.split) == (Preparation(), SplitPlan())
+    assert experiment.metrics == METRICS
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_quick_version_has_two_splits_few_epochs_and_no_costly_models(name: str) -> None:
+    quick, whole = packaged_experiment(name, quick=True), packaged_experiment(name)
+    assert quick.name == f"{name}-quick"
+    assert "quick" in quick.title
+    assert quick.seeds == (0, 1)
+    assert {plan.label for plan in quick.models} == {p.label for p in whole.models if p.seeds == whole.seeds}
+    limited = 0
+    for plan in quick.models:
+        for setting, most in QUICK_SETTINGS.items():
+            if setting in plan.values:
+                limited += 1
+                assert plan.values[setting] <= most
+        same = {key: value for key, value in plan.values.items() if key not in QUICK_SETTINGS}
+        assert same == {key: value for key, value in whole.plan(plan.label).values.items() if key not in QUICK_SETTINGS}
+    assert limited > 0
+
+
+def test_networks_have_the_paper_s_numbers_of_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "locate", lambda name: None)  # the items are then those of the paper's counts
+    n_items, found = parameter_counts()
+    assert n_items == 3416
+    assert {name: found[name] for name in PARAMETERS} == PARAMETERS
+    assert "ease" not in found
+
+
+def test_missing_data_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RECFUSION_DATA", str(tmp_path))
+    monkeypatch.setenv("RECFUSION_CACHE", str(tmp_path))
+    assert missing_data("ml-latest-small") is None
+    sentence = missing_data("ml-25m")
+    assert sentence is not None
+    assert "recfusion data fetch ml-25m" in sentence
+
+
+def test_counts_are_taken_part_by_part_beside_the_paper_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "COUNTS", {"ml-latest-small": COUNTS["ml-1m"]})
+    rows = count_rows("ml-latest-small", splits=3)
+    assert len(rows) == 9
+    users = {row.part: row.ours for row in rows if row.what == "users"}
+    assert sum(users.values()) == 671  # all users have five ratings
+    for row in rows:
+        assert row.lowest <= row.ours <= row.highest
+    assert rows[0].paper == 4832
+
+
+@pytest.mark.slow
+def test_counts_of_ml_1m_are_the_paper_s_where_the_split_leaves_no_choice(data_folder: Path) -> None:
+    for row in count_rows("ml-1m"):
+        if row.what == "users":
+            assert row.ours == row.lowest == row.highest == row.paper
+        else:
+            assert row.ours == pytest.approx(row.paper, rel=0.04)
+
+
+def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path: Path) -> None:
+    from recfusion.experiments.run import run_experiment
+    from recfusion.experiments.spec import parse_experiment
+    from recfusion.experiments.store import read_rows
+
+    lines = [f"u{user},{(user % 3) * 8 + (user + step) % 8}\n" for user in range(60) for step in range(6)]
+    (tmp_path / "shop.csv").write_text("user,item\n" + "".join(lines))
+    document = {
+        "name": "one",
+        "data": {"data": "shop.csv"},
+        "run": {"seeds": 2, "metrics": ["ndcg@5"]},
+        "models": {"popularity": {}, "ease": {"l2": 5, "seeds": 1}},
+    }
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    run_experiment(parse_experiment(document, "one", tmp_path), first, workers=1)
+    other = parse_experiment({**document, "models": {"popularity": {}, "ease": {"l2": 6}}}, "two", tmp_path)
+    assert adopt_rows(other, second, [first]) == 2
+    assert [(row.label, row.seed) for row in read_rows(second)] == [("popularity", 0), ("popularity", 1)]
+    assert adopt_rows(other, second, [first]) == 0
+    assert adopt_rows(other, second, [tmp_path / "nowhere.jsonl"]) == 0

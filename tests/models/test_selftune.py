@@ -1,0 +1,201 @@
+"""Self-tuning: what is given stays, what is open is chosen on enough validation users, and noise chooses nothing."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import csr
+from recfusion.core.arrays import Csr
+from recfusion.data.split import Fold
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.models.base import Recommender, setting_values, settings_of
+from recfusion.models.ease import EASE
+from recfusion.models.selftune import LEAST_USERS, Judged, choose, judged_users, ndcg, open_settings, settle
+from recfusion.models.thinning.kernel import ThinningKernel
+from recfusion.models.thinning.linear import ThinningLinear
+
+N_ITEMS = 40
+
+
+def tastes(n_users: int, seed: int) -> Csr:
+    """Return users of four groups with items of their own, popular ones more often, and a few of others'."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for user in range(n_users):
+        chance = np.where(np.arange(N_ITEMS) // 10 == user % 4, 0.6, 0.1) * (1 - (np.arange(N_ITEMS) % 10) / 14)
+        row = np.flatnonzero(rng.random(N_ITEMS) < chance)
+        rows.append(np.union1d(row, [10 * (user % 4), 10 * (user % 4) + 1]).tolist())
+    return csr(rows, N_ITEMS)
+
+
+def hold_out(x: Csr) -> Fold:
+    """Return the users of `x`, every third of whose items is held out."""
+    rows = [row.indices.tolist() for row in x]
+    shown = [[item for place, item in enumerate(row) if place % 3 != 1] for row in rows]
+    hidden = [row[1::3] for row in rows]
+    return Fold(np.arange(len(rows)), csr(shown, N_ITEMS), csr(hidden, N_ITEMS))
+
+
+TRAIN = tastes(150, 0)
+VALID = hold_out(tastes(60, 1))
+FEW = hold_out(tastes(LEAST_USERS - 1, 1))
+SELF_TUNED = pytest.mark.parametrize(
+    "kind",
+    [
+        (EASE, {}),
+        (ThinningLinear, {}),
+        (ThinningLinear, {"pairs": 30}),
+        (ThinningKernel, {}),
+    ],
+    ids=["ease", "linear", "pairs", "kernel"],
+)
+Kind = tuple[type[Recommender], dict[str, Any]]
+
+
+def make(kind: Kind, **settings: Any) -> Recommender:
+    return kind[0](**kind[1], **settings)
+
+
+def starts(kind: Kind) -> dict[str, Any]:
+    """Return what the open settings are without a search; one that the model has no use for stays open."""
+    found = open_settings(make(kind))
+    if kind[0] is ThinningLinear and not kind[1]:
+        del found["pair_l2"]
+    return found
+
+
+@SELF_TUNED
+def test_open_settings_are_filled_in_and_can_be_seen(kind: Kind) -> None:
+    model = make(kind, tune_trials=4)
+    assert all(setting_values(model)[name] is None for name in starts(kind))
+    model.fit(TRAIN, VALID, rng=0)
+    for name in starts(kind):
+        low, high = settings_of(kind[0])[name].search or (0, 0)
+        assert low <= setting_values(model)[name] <= high
+
+
+@SELF_TUNED
+def test_given_settings_are_never_overwritten(kind: Kind) -> None:
+    """Each setting in turn is given a value that no search would choose: the others' search leaves it alone."""
+    for name in starts(kind):
+        low, high = settings_of(kind[0])[name].search or (0, 0)
+        odd = low + 0.987654 * (high - low)
+        model = make(kind, tune_trials=2, **{name: odd}).fit(TRAIN, VALID, rng=0)
+        values = setting_values(model)
+        assert values[name] == odd
+        assert all(values[other] is not None for other in starts(kind))
+
+
+@SELF_TUNED
+def test_without_validation_users_or_trials_the_starts_are_taken(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    for model in (make(kind).fit(TRAIN, rng=0), make(kind, tune_trials=0).fit(TRAIN, VALID, rng=0)):
+        assert {name: setting_values(model)[name] for name in starts(kind)} == starts(kind)
+    assert not caplog.records  # nothing to warn of: nobody asked for a search
+
+
+@SELF_TUNED
+def test_too_few_validation_users_choose_nothing_and_that_is_said_once(
+    kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = make(kind).fit(TRAIN, FEW, rng=0)
+    assert {name: setting_values(model)[name] for name in starts(kind)} == starts(kind)
+    said = [record.getMessage() for record in caplog.records]
+    named = [name for text in said for name in text.split("choose ")[1].split(" by ")[0].split(", ")]
+    assert sorted(named) == sorted(starts(kind))  # each setting in one warning
+    assert all(text.startswith("19 validation users are too few to choose") for text in said)
+
+
+@SELF_TUNED
+def test_the_same_seed_makes_the_same_choice(kind: Kind) -> None:
+    one, two = (make(kind, tune_trials=4).fit(TRAIN, VALID, rng=7) for _ in range(2))
+    assert setting_values(one) == setting_values(two)
+    assert (one.score(VALID.history) == two.score(VALID.history)).all()
+
+
+def test_a_search_that_tpe_guides_makes_the_same_choice_too() -> None:
+    """Eight trials are at random; TPE asks for those after them."""
+    one, two = (ThinningLinear(tune_trials=11).fit(TRAIN, VALID, rng=7) for _ in range(2))
+    assert setting_values(one) == setting_values(two)
+
+
+@SELF_TUNED
+def test_a_search_whose_time_is_over_stops(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    """The starts are always tried, so that they win where there is time for nothing else; c costs no trial."""
+    model = make(kind, tune_trials=50, tune_seconds=0.0).fit(TRAIN, VALID, rng=0)
+    values = setting_values(model)
+    assert {name: values[name] for name in starts(kind) if name != "c"} == {
+        name: start for name, start in starts(kind).items() if name != "c"
+    }
+    assert "The search for settings ended after 1 of" in caplog.text
+
+
+def test_the_self_tuned_l2_of_ease_is_at_least_as_good_as_its_start() -> None:
+    tuned = EASE().fit(TRAIN, VALID, rng=0)
+    start = EASE(l2=open_settings(EASE())["l2"]).fit(TRAIN)
+    found, usual = (evaluate(model, VALID, TRAIN, ("ndcg@100",)).mean()["ndcg@100"] for model in (tuned, start))
+    assert found >= usual
+    assert tuned.l2 != start.l2  # there was something to gain: 500 is far too much for 150 users
+
+
+def by_hand(values: Mapping[float, list[float]]) -> list[Judged]:
+    return [Judged({"l2": l2}, np.array(users)) for l2, users in values.items()]
+
+
+def test_a_gain_of_one_standard_error_or_less_leaves_the_starts() -> None:
+    """Gains (3, 3, -1, -1) have the mean 1, the deviation 2 and the standard error 2 / sqrt 4 = 1: not enough."""
+    assert choose(by_hand({5.0: [1, 1, 1, 1], 7.0: [4, 4, 0, 0]}), {"l2": 5.0}) == {"l2": 5.0}
+    assert choose(by_hand({5.0: [1, 1, 1, 1], 7.0: [3, 3, 0, 0]}), {"l2": 5.0}) == {"l2": 5.0}
+    assert choose(by_hand({5.0: [1, 1, 1, 1], 7.0: [1, 1, 1, 1]}), {"l2": 5.0}) == {"l2": 5.0}
+
+
+def test_a_gain_of_more_than_one_standard_error_is_taken() -> None:
+    """Gains (3.5, 3.5, -.5, -.5) have the mean 1.5 and the standard error 1; the users are compared in pairs."""
+    assert choose(by_hand({5.0: [1, 1, 1, 1], 7.0: [4.5, 4.5, 0.5, 0.5]}), {"l2": 5.0}) == {"l2": 7.0}
+    assert choose(by_hand({5.0: [0, 9, 0, 9], 7.0: [1, 9.5, 1, 9.5]}), {"l2": 5.0}) == {"l2": 7.0}
+    assert choose(by_hand({5.0: [1, 1], 7.0: [2, 2], 9.0: [3, 3], 8.0: [2, 3]}), {"l2": 5.0}) == {"l2": 9.0}
+
+
+def test_the_starts_and_the_given_points_are_tried_first() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def objective(values: Mapping[str, Any]) -> list[Judged]:
+        asked.append(dict(values))
+        return [Judged({}, np.full(60, -abs(values["l2"] - 3.0)))]
+
+    model = EASE()
+    rng = np.random.default_rng(0)
+    first = [{"l2": 3.0, "kappa": 1.0}]  # what the space does not have is left out
+    settle(model, objective, VALID, rng, searched=("l2",), filled=("l2",), first=first, trials=4, seconds=float("inf"))
+    assert asked[:2] == [{"l2": 500.0}, {"l2": 3.0}]
+    assert len(asked) == 4
+    assert model.l2 == 3.0
+
+
+def test_a_search_looks_at_an_even_choice_of_many_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged_users(VALID) is VALID
+    monkeypatch.setattr("recfusion.models.selftune.MOST_USERS", 4)
+    few = judged_users(VALID)
+    assert few.users.tolist() == [0, 19, 39, 59]
+    assert (few.history != VALID.history[[0, 19, 39, 59]]).nnz == 0
+    assert (few.held_out != VALID.held_out[[0, 19, 39, 59]]).nnz == 0
+
+
+def test_scalings_are_judged_as_if_the_model_had_them() -> None:
+    model = EASE(l2=20.0).fit(TRAIN)
+    rows = np.stack([np.ones(N_ITEMS), np.linspace(0.1, 2, N_ITEMS)]).astype(np.float32)
+    found = ndcg(model.score, VALID, rows)
+    for scaling, values in zip(rows, found, strict=True):
+        scaled = EASE(l2=20.0)
+        scaled.weights_ = model.weights_ * scaling
+        expected = evaluate(scaled, VALID, TRAIN, ("ndcg@100",)).per_user["ndcg@100"]
+        assert values == pytest.approx(expected)
+    assert found[0].mean() != found[1].mean()
+
+
+def test_the_choice_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    EASE(tune_trials=3).fit(TRAIN, VALID, rng=0)
+    assert "3 trials chose {'l2':" in caplog.text

@@ -1,0 +1,63 @@
+"""Tables as Markdown, CSV and LaTeX."""
+
+import csv
+import io
+
+import pytest
+
+from recfusion.report.formats import Cell, Column, Table, csv_text, latex, markdown
+
+TABLE = Table(
+    "A & B",
+    (Column("model"), Column("n"), Column("gain", signed=True), Column("95 % interval"), Column("p", digits=3)),
+    (("a|b_c", 1234, 0.5, (1.0, 2.25), 0.04), ("d", None, -1.256, None, 1.0)),
+    "100 % of it.",
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "shown"),
+    [
+        (Column("x"), 1.005, "1.00"),
+        (Column("x"), -3.14159, "−3.14"),
+        (Column("x", signed=True), 2, "+2"),
+        (Column("x", signed=True), 0, "0"),
+        (Column("x", signed=True), (-1.0, 1.0), "−1.00 to +1.00"),
+        (Column("x", digits=4), 0.00135, "0.0014"),
+        (Column("x"), 1_410_218, "1,410,218"),
+        (Column("x"), None, "–"),
+        (Column("x"), "as it is", "as it is"),
+    ],
+)
+def test_a_cell_is_shown_by_its_kind_and_its_column(column: Column, cell: Cell, shown: str) -> None:
+    assert column.text(cell) == shown
+
+
+def test_markdown_has_a_title_a_head_and_a_line_for_each_row() -> None:
+    assert markdown(TABLE).splitlines() == [
+        "## A & B",
+        "",
+        "| model | n | gain | 95 % interval | p |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        r"| a\|b_c | 1,234 | +0.50 | 1.00 to 2.25 | 0.040 |",
+        "| d | – | −1.26 | – | 1.000 |",
+        "",
+        "100 % of it.",
+    ]
+
+
+def test_csv_keeps_the_numbers_and_divides_intervals() -> None:
+    lines = list(csv.reader(io.StringIO(csv_text([TABLE, TABLE]))))
+    assert lines[0] == ["table", "model", "n", "gain", "95 % interval low", "95 % interval high", "p"]
+    assert lines[1] == ["A & B", "a|b_c", "1234", "0.5", "1.0", "2.25", "0.04"]
+    assert lines[2] == ["A & B", "d", "", "-1.256", "", "", "1.0"]
+    assert lines[3:] == lines[1:3]
+
+
+def test_latex_escapes_what_it_would_take_for_a_command() -> None:
+    text = latex(TABLE)
+    assert r"\caption{A \& B. 100 \% of it.}" in text
+    assert r"a|b\_c & 1,234 & +0.50 & 1.00 to 2.25 & 0.040 \\" in text
+    assert r"d & -- & $-$1.26 & -- & 1.000 \\" in text
+    assert r"\begin{tabular}{lrrrr}" in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2
