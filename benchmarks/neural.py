@@ -29,8 +29,8 @@ from recfusion.core.files import write_json
 
 PEER = Path(__file__).with_name("recpack_peer.py")
 BATCH_SIZE = 500
-EPOCHS = {"multvae": 10, "recvae": 4}  # in each turn
-TURNS = 3
+EPOCHS = {"multvae": 8, "recvae": 3}  # in each turn
+TURNS = 4
 
 
 def main() -> None:

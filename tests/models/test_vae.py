@@ -17,7 +17,7 @@ from recfusion.models.neural import NeuralRecommender
 from recfusion.models.recvae import RecVAE, WithOldEncoder
 from recfusion.models.registry import make_model
 from recfusion.nets.sparse import SparseRows
-from recfusion.nets.vae import DenseEncoder, composite_log_prob, multinomial_nll, rec_vae
+from recfusion.nets.vae import DenseEncoder, composite_log_prob, draw_with_log_prob, multinomial_nll, rec_vae
 from recfusion.training.batches import dense
 from recfusion.training.epoch import Checkpoint
 from recfusion.training.loop import train_epochs
@@ -122,6 +122,13 @@ def test_the_composite_prior_is_a_density() -> None:
     old = Normal(torch.full_like(grid, 0.7), torch.full_like(grid, 0.2))
     density = composite_log_prob(grid, old, (0.15, 0.75, 0.1)).exp()
     assert torch.trapezoid(density, grid).item() == pytest.approx(1, abs=1e-4)
+
+
+def test_a_drawn_code_comes_with_its_log_density() -> None:
+    code = Normal(torch.randn(5, 3, generator=rng()), torch.rand(5, 3, generator=rng(1)) + 0.1)
+    z, log_q = draw_with_log_prob(code, rng(2))
+    assert torch.equal(z, code.draw(rng(2)))
+    assert torch.allclose(log_q, code.log_prob(z), atol=1e-5)
 
 
 def test_the_dense_encoder_adds_all_earlier_layers() -> None:

@@ -39,6 +39,12 @@ def test_normalised_rows_have_length_1_and_empty_ones_stay_empty() -> None:
     assert scaled[3].tolist() == pytest.approx([0] + [3**-0.5] * 3)
 
 
+def test_chosen_entries_stay_in_their_rows() -> None:
+    left = SparseRows.of(GAPS).only(torch.tensor([False, True, True, False, True]))
+    assert as_dense(left, 4).tolist() == [[0] * 4, [0, 0, 1, 0], [0] * 4, [0, 1, 0, 1], [0] * 4]
+    assert left.starts.tolist() == [0, 0, 1, 1, 3]
+
+
 def test_dropout_removes_a_share_of_the_entries_and_keeps_the_expectation() -> None:
     matrix = random_csr(200, 50, 0.5, 0)
     rows = SparseRows.of(matrix)
@@ -53,6 +59,15 @@ def test_dropout_draws_from_the_generator_alone() -> None:
     rows = SparseRows.of(random_csr(9, 20, 0.5, 0))
     assert torch.equal(rows.dropout(0.5, rng(3)).columns, rows.dropout(0.5, rng(3)).columns)
     assert torch.equal(rows.dropout(0.0, rng()).columns, rows.columns)
+
+
+@pytest.mark.parametrize("matrix", [GAPS, random_csr(7, 4, 0.4, 1), csr([[], []], 4)])
+def test_transposed_rows_are_the_columns(matrix: Csr) -> None:
+    rows = SparseRows.of(matrix)
+    rows = rows.weighted(torch.arange(1.0, len(rows.values) + 1))
+    columns = rows.transposed(4)
+    assert torch.equal(as_dense(columns, matrix.shape[0]), as_dense(rows, 4).T)
+    assert torch.equal(columns.times(torch.eye(matrix.shape[0])), as_dense(rows, 4).T)
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 2.0])

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recfusion.cli.options import DataChoice, JsonOption, SetOption, data_options, parse_settings
+from recfusion.cli.options import (
+    DataChoice,
+    JsonOption,
+    SetOption,
+    TuneOption,
+    data_options,
+    parse_settings,
+    with_tune_trials,
+)
 from recfusion.data.settings import SplitPlan
 
 if TYPE_CHECKING:
@@ -20,11 +28,12 @@ _METRICS = "calibrated_recall@20,calibrated_recall@50,ndcg@100"
 @data_options
 def compare(
     choice: DataChoice,
-    models: Annotated[str, typer.Option(help="Names of the models, separated by commas.")] = "popularity,slim,ease",
+    models: Annotated[str, typer.Option(help="Names of the models, separated by commas.")] = "popularity,ease,thinning",
     splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the first split; the others follow.", min=0)] = 0,
     metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = _METRICS,
     settings: SetOption = None,
+    tune_trials: TuneOption = None,
     as_json: JsonOption = False,
     file: Annotated[Path | None, typer.Option("--out", help="File for the results as JSON.")] = None,
     page: Annotated[Path | None, typer.Option(help="File for a report page (HTML).")] = None,
@@ -40,8 +49,9 @@ def compare(
     from recfusion.report.page import write_page
 
     chosen = _settings_by_model(_names(models), parse_settings(settings))
-    for name, its_settings in chosen.items():
-        make_model(name, its_settings)
+    chosen = {name: with_tune_trials(name, given, tune_trials) for name, given in chosen.items()}
+    for name, given in chosen.items():
+        make_model(name, given)
     names = tuple(_names(metrics))
     if not names:
         raise InputError(f"Expected at least one metric in --metrics, such as {_METRICS}, got none.")

@@ -21,6 +21,10 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Set a setting (compare: MODEL.NAME=VALUE); may be repeated."),
 ]
+TuneOption = Annotated[
+    int | None,
+    typer.Option("--tune-trials", help="Trials of the models' own search for settings; 0: none.", min=0),
+]
 SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the model.", min=0)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
@@ -89,3 +93,13 @@ def _build(record: type[BaseModel], values: dict[str, Any]) -> Any:
         raise InputError(
             f"Option --{_NAMES.get(name, name.replace('_', '-'))}: {first['msg'].lower()}, got '{values[name]}'."
         ) from None
+
+
+def with_tune_trials(name: str, settings: dict[str, str], trials: int | None) -> dict[str, str]:
+    """Return a model's settings with the length of its own search, if it has one and a length is given."""
+    from recfusion.models.base import settings_of
+    from recfusion.models.registry import entry
+
+    if trials is None or "tune_trials" not in settings_of(entry(name).load()):
+        return settings
+    return {"tune_trials": str(trials), **settings}

@@ -1,10 +1,108 @@
-"""`recfusion spark`."""
+"""`recfusion spark`: the two jobs beside tuning that outgrow one machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from recfusion.cli.options import DataChoice, data_options, parse_settings
+from recfusion.cli.tune import ConfOption, MasterOption
+
+if TYPE_CHECKING:
+    from recfusion.data.interactions import Step
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data and recommend on a Spark cluster.")
 
 
-@app.callback()
-def about() -> None:
-    """Prepare data and recommend on a Spark cluster."""
+@app.command("prepare")
+@data_options
+def prepare(
+    choice: DataChoice,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the prepared data, which --data then takes.")],
+    parts: Annotated[int | None, typer.Option(help="Parquet files to write; else Spark decides.", min=1)] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Prepare a CSV or Parquet table, or a folder of them, as a Spark job.
+
+    The folder loads to the very data that the table itself would be prepared to. Stopped and started again, the job
+    goes on after its last finished stage.
+    """
+    from recfusion.cli.output import note, working
+    from recfusion.core.errors import InputError
+    from recfusion.data.catalog import CATALOG
+    from recfusion.data.settings import SplitPlan
+    from recfusion.spark.session import spark_session
+
+    if choice.source.data in CATALOG:
+        raise InputError(f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.")
+    if choice.plan != SplitPlan():
+        raise InputError("Data is split when it is used: leave out the options of the split here.")
+    if not Path(choice.source.data).exists():
+        raise InputError(f"Expected a file or folder at '{choice.source.data}', got nothing: check the path.")
+    with working("Starting Spark"):
+        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
+    from recfusion.spark.prepare import spark_prepare
+
+    def tell(step: "Step") -> None:
+        note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
+
+    try:
+        fresh = spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
+    finally:
+        session.stop()
+    note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
+
+
+@app.command("recommend")
+def recommend(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    users: Annotated[Path, typer.Option(help="CSV or Parquet file, or folder, with a row per user and item.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the lists, as Parquet.")],
+    k: Annotated[int, typer.Option("-k", help="Length of the lists.", min=1)] = 10,
+    user: Annotated[str | None, typer.Option(help="Column of the user ids.")] = None,
+    item: Annotated[str | None, typer.Option(help="Column of the item ids.")] = None,
+    rating: Annotated[str | None, typer.Option(help="Column of the ratings.")] = None,
+    separator: Annotated[str | None, typer.Option(help="Separator of a text file.")] = None,
+    max_bad_share: Annotated[
+        float, typer.Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
+    ] = 0.05,
+    chunks: Annotated[int, typer.Option(help="Parts that are kept once they are done.", min=1)] = 8,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
+    from recfusion.cli.output import note, progress, working
+    from recfusion.core.errors import InputError
+    from recfusion.data.settings import Source
+    from recfusion.spark.session import spark_session
+
+    if not users.exists():
+        raise InputError(f"Expected a file or folder at '{users}', got nothing: check the path.")
+    source = Source(
+        data=str(users),
+        user=user,
+        item=item,
+        rating=rating,
+        time="none",
+        separator=separator,
+        max_bad_share=max_bad_share,
+    )
+    with working("Starting Spark"):
+        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
+    from recfusion.spark.recommend import Counts, spark_recommend
+
+    found = Counts()
+    try:
+        with progress("Recommending", chunks) as advance:
+            before = 0
+            for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
+                advance(f"{found.users:,} users", done - before)
+                before = done
+    finally:
+        session.stop()
+    if found.unknown:
+        note(f"{found.unknown:,} ids are not known to the model and were left out")
+    if found.empty:
+        note(f"{found.empty:,} users have no known item: the most popular items are recommended")
+    note(f"{found.users:,} lists of up to {k} items written to {folder}")

@@ -5,15 +5,24 @@ from typing import Annotated
 
 import typer
 
-from recfusion.cli.options import DataChoice, SeedOption, SetOption, data_options, parse_settings
+from recfusion.cli.options import (
+    DataChoice,
+    SeedOption,
+    SetOption,
+    TuneOption,
+    data_options,
+    parse_settings,
+    with_tune_trials,
+)
 
 
 @data_options
 def train(
-    model: Annotated[str, typer.Argument(help="Name of the model; see `recfusion models`.")],
     choice: DataChoice,
     folder: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
+    model: Annotated[str, typer.Argument(help="Name of the model; see `recfusion models`.")] = "thinning",
     settings: SetOption = None,
+    tune_trials: TuneOption = None,
     seed: SeedOption = 0,
     all_users: Annotated[bool, typer.Option("--all-users", help="Learn from every user, for production.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training.")] = False,
@@ -28,14 +37,12 @@ def train(
     from recfusion.models.bundle import CONFIG
     from recfusion.models.registry import make_model
 
-    given = parse_settings(settings)
+    given = with_tune_trials(model, parse_settings(settings), tune_trials)
     make_model(model, given)  # a wrong name or setting should not wait for the data
     check_replaceable(folder, CONFIG)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
-    if checkpoint.exists() and not resume:
-        raise InputError(
-            f"An interrupted training is kept in '{checkpoint}': add --resume to go on with it, or remove it."
-        )
+    if (kept := _kept(checkpoint)) and not resume:
+        raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
     with training(f"Training {model} on {data.n_users:,} users and {data.n_items:,} items") as on_epoch:
@@ -52,8 +59,8 @@ def train(
                 on_epoch=on_epoch,
             )
         except KeyboardInterrupt:
-            if checkpoint.exists():
-                note(f"The training so far is kept in {checkpoint}: go on with --resume.")
+            if kept := _kept(checkpoint):
+                note(f"The training so far is kept in {kept}: go on with --resume.")
             raise
     bundle.save(folder)
     console = out()
@@ -61,3 +68,8 @@ def train(
     for metric, value in bundle.metrics.get("validation", {}).items():
         console.print(f"validation {metric}: {100 * value['mean']:.2f}")
     note(f"Trained in {bundle.fit_seconds:.1f} s; saved to {folder}")
+
+
+def _kept(checkpoint: Path) -> Path | None:
+    """Return the file of an interrupted training, if there is one; a mixture's parts have files of their own."""
+    return next(iter(sorted(checkpoint.parent.glob(f"{checkpoint.name}*"))), None)

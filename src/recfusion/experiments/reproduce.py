@@ -27,7 +27,8 @@ QUICK_SPLITS = 2
 QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}
 QUICK_NOTE = (
     f"This is the quick version: {QUICK_SPLITS} splits, at most {QUICK_SETTINGS['max_epochs']} epochs, at most "
-    f"{QUICK_SETTINGS['tune_trials']} trials of a search, and no U-Nets. Its numbers are not the models' best."
+    f"{QUICK_SETTINGS['tune_trials']} trials of a search, no U-Nets and no mixtures of models. "
+    "Its numbers are not the models' best."
 )
 
 
@@ -108,13 +109,18 @@ def parameter_counts() -> tuple[int, dict[str, int]]:
 
 
 def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the quick version of an experiment's document: models with splits of their own are the costly ones."""
+    """Return the quick version of an experiment's document, without its costly models.
+
+    These are the ones that have splits of their own, and mixtures, whose members train as long as they like.
+    """
     models = {}
     for label, table in document["models"].items():
         if "seeds" in table:
             continue
         model = table.get("model", label)
         defaults = make_model(model, {key: value for key, value in table.items() if key != "model"})
+        if "members" in settings_of(type(defaults)):
+            continue
         known = settings_of(type(defaults)).keys() & QUICK_SETTINGS.keys()
         lowered = {key: min(QUICK_SETTINGS[key], getattr(defaults, key)) for key in sorted(known)}
         models[label] = {**table, **lowered}

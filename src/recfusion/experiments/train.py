@@ -40,9 +40,9 @@ def train(
     """Return a fitted model with its names and protocol.
 
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
-    learns from everybody, and nobody is left to judge it on. A model that trains in epochs then takes as many as were
-    best on the validation users of the split. It keeps its state in the file `checkpoint` and goes on from it where it
-    is there.
+    learns from everybody, and nobody is left to judge it on. What is chosen on validation users, open settings and the
+    number of epochs, is then chosen on those of the split first. A model that trains keeps its state in the file
+    `checkpoint` and goes on from it where it is there.
     """
     plan = plan or SplitPlan()
     protocol = Protocol.of(data, plan, tuple(metrics))
@@ -54,8 +54,7 @@ def train(
         run = json.dumps([protocol.split_id(seed), name, setting_values(model), all_users])
         kept = Checkpoint(checkpoint, run)
     if all_users:
-        if hasattr(model, "max_epochs"):
-            model.max_epochs = _best_epoch(model, name, split(data, plan, seed=seed), seed, on_epoch)
+        model = _settled(model, name, split(data, plan, seed=seed), seed, on_epoch)
         seconds = fit_model(model, name, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
         return Bundle.of(
             *(name, model, data, data.matrix, protocol),
@@ -81,8 +80,11 @@ def _chosen(model: Recommender, asked: Mapping[str, Any]) -> list[str]:
     return [key for key, value in setting_values(model).items() if value != asked[key]]
 
 
-def _best_epoch(model: Recommender, name: str, parts: Split, seed: int, on_epoch: OnEpoch | None) -> int:
-    """Return after how many epochs a copy of `model` is best on the validation users."""
+def _settled(model: Recommender, name: str, parts: Split, seed: int, on_epoch: OnEpoch | None) -> Recommender:
+    """Return a fresh copy of `model` with what a fit on a split chooses: open settings and the number of epochs."""
+    trains = hasattr(model, "max_epochs")
+    if not trains and None not in setting_values(model).values():
+        return model
     best = 1
 
     def watch(epoch: Epoch) -> None:
@@ -91,8 +93,9 @@ def _best_epoch(model: Recommender, name: str, parts: Split, seed: int, on_epoch
         if on_epoch is not None:
             on_epoch(epoch)
 
-    fit_model(replace(model), name, parts.train, parts.valid, seed=seed, on_epoch=watch)
-    return best
+    tried = replace(model)
+    fit_model(tried, name, parts.train, parts.valid, seed=seed, on_epoch=watch)
+    return replace(tried, max_epochs=best) if trains else replace(tried)
 
 
 def set_device(model: Recommender, device: str) -> None:

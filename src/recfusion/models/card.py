@@ -121,14 +121,9 @@ def _settings(bundle: Bundle) -> list[str]:
         return [learned, "", "It has no settings."]
     by = {name: "fit" if name in bundle.chosen else "given or default" for name in values}
     told = "The fit chose none of the settings."
-    if bundle.chosen and bundle.all_users:
-        told = (
-            "The fit counted its epochs on the validation users of a split; others have the value their meaning states."
-        )
-    elif bundle.chosen:
-        told = (
-            "What the fit chose, it chose on the validation users; too few of them leave the value its meaning states."
-        )
+    if bundle.chosen:
+        users = "the validation users" + (" of a split, before it learned from all users" if bundle.all_users else "")
+        told = f"What the fit chose, it chose on {users}; too few of them leave the value that its meaning states."
     return [
         f"{learned} {told}",
         "",

@@ -12,6 +12,7 @@ from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, learned, self_tuned
 from recfusion.models.gram import gram, item_weights, require_gram_memory
 from recfusion.models.selftune import (
+    MOST_ITEMS,
     Judged,
     judged_users,
     ndcg,
@@ -35,7 +36,7 @@ class EASE(Recommender):
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        searches = self.l2 is None and valid is not None and self.tune_trials > 0
+        searches = self.l2 is None and valid is not None and self.tune_trials > 0 and train.shape[1] <= MOST_ITEMS
         require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if searches else 1.1)
         judged = None if valid is None else judged_users(valid)
         small, seen = (train, judged) if judged is None else searched_items(train, judged)

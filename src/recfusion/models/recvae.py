@@ -12,7 +12,7 @@ from recfusion.diffusion.distributions import Normal
 from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.nets.sparse import SparseRows
-from recfusion.nets.vae import Autoencoder, composite_log_prob, multinomial_nll, rec_vae
+from recfusion.nets.vae import Autoencoder, composite_log_prob, draw_with_log_prob, multinomial_nll, rec_vae
 from recfusion.training.loop import Phase
 
 _WEIGHTS = (0.15, 0.75, 0.10)  # of the standard normal, the old posterior and the wide normal
@@ -73,8 +73,8 @@ class RecVAE(NeuralRecommender):
     def _encoder_loss(self, rows: SparseRows, trained: WithOldEncoder, rng: torch.Generator) -> Tensor:
         whole = rows.normalised()
         code: Normal = trained.net.encoder(whole.dropout(self.dropout, rng))
-        z = code.draw(rng)
-        divergence = code.log_prob(z) - composite_log_prob(z, trained.old(whole), _WEIGHTS)  # (rows, latent)
+        z, log_q = draw_with_log_prob(code, rng)
+        divergence = log_q - composite_log_prob(z, trained.old(whole), _WEIGHTS)  # (rows, latent)
         weight = self.gamma * rows.sums()
         return (multinomial_nll(trained.net.decoder(z), rows) + weight * divergence.sum(1)).mean()
 

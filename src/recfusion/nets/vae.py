@@ -12,6 +12,7 @@ from recfusion.diffusion.distributions import Normal
 from recfusion.nets.sparse import SparseLinear, SparseRows
 
 _WIDE_LOG_VARIANCE = 10.0
+_LOG_ROOT_2PI = math.log(2 * math.pi) / 2
 _NORM_EPS = 0.1  # swish keeps features small at first: a tiny eps would blow up their noise
 
 
@@ -33,7 +34,7 @@ class DenseEncoder(nn.Module):
         h: Tensor = self.norms[0](silu(self.first(rows)))
         total = h
         for layer, norm in zip(self.rest, self.norms[1:], strict=True):
-            h = norm(silu(layer(h) + total))
+            h = norm(silu(layer(h).add_(total)))
             total = total + h
         return h
 
@@ -100,7 +101,7 @@ class _MultinomialNll(torch.autograd.Function):
         place = rows.row_of * logits.shape[1] + rows.columns  # (entries,)
         ctx.rows = rows
         ctx.save_for_backward(log_p, place)
-        return -rows.weighted(log_p.flatten()[place] * rows.values).sums()
+        return -rows.weighted(log_p.view(-1)[place] * rows.values).sums()
 
     @staticmethod
     @once_differentiable
@@ -112,13 +113,26 @@ class _MultinomialNll(torch.autograd.Function):
         return gradient, None
 
 
+def draw_with_log_prob(code: Normal, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """z ~ code, and the log density of code at each entry of z; (rows, latent) both.
+
+    With z = mean + std * noise the density is that of the noise divided by std: it needs no way back from z.
+    """
+    noise = torch.randn(code.mean.shape, generator=rng).to(code.mean.device)
+    return code.mean + code.stddev * noise, noise.square().div_(-2).sub_(_LOG_ROOT_2PI) - code.stddev.log()
+
+
 def composite_log_prob(z: Tensor, old: Normal, weights: tuple[float, float, float]) -> Tensor:
     """log of w_1 N(0, 1) + w_2 old posterior + w_3 N(0, e^10) at each entry of z; (rows, latent).
 
     RecVAE's prior. It mixes entry by entry, as the published model does: mixed over whole vectors, one component would
     take all.
     """
-    standard = Normal(torch.zeros_like(z), torch.ones_like(z))
-    wide = Normal(torch.zeros_like(z), torch.full_like(z, math.exp(_WIDE_LOG_VARIANCE / 2)))
-    parts = [math.log(w) + part.log_prob(z) for w, part in zip(weights, (standard, old, wide), strict=True)]
+    first, second, third = (math.log(weight) - _LOG_ROOT_2PI for weight in weights)
+    exponent = z.square() / -2
+    parts = [
+        exponent + first,
+        ((z - old.mean) / old.stddev).square() / -2 + (second - old.stddev.log()),
+        exponent * math.exp(-_WIDE_LOG_VARIANCE) + (third - _WIDE_LOG_VARIANCE / 2),
+    ]
     return torch.stack(parts).logsumexp(0)

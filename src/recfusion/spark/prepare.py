@@ -3,9 +3,10 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Step
@@ -16,14 +17,11 @@ from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import input_files, read_rows
 from recfusion.spark.stages import Stages, described
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 OnStep = Callable[[Step], None]
 
 
 def spark_prepare(
-    session: "SparkSession",
+    session: SparkSession,
     source: Source,
     preparation: Preparation,
     folder: Path,
@@ -48,7 +46,7 @@ def spark_prepare(
     rows = read_rows(stages, source)
     steps: list[Step] = []
 
-    def note(name: str, frame: "DataFrame") -> "DataFrame":
+    def note(name: str, frame: DataFrame) -> DataFrame:
         steps.append(_step(name, frame))
         told(steps[-1])
         return frame
@@ -73,7 +71,7 @@ def spark_prepare(
             f"No interactions of '{source.data}' are left after preparation ({trail}): "
             "lower the rating threshold, the minimum items per user or the minimum users per item."
         )
-    stages.frame("final", lambda: _in_order(kept, parts))
+    stages.ensure("final", lambda: _in_order(kept, parts))
     stages.publish(["final"])
     if source.items is not None:
         read_items(Path(source.items), rows.report.columns["item"]).write_parquet(folder / ITEMS)
@@ -84,41 +82,35 @@ def spark_prepare(
     return True
 
 
-def _step(name: str, frame: "DataFrame") -> Step:
-    from pyspark.sql import functions as F
-
-    counts = frame.agg(F.countDistinct("user"), F.countDistinct("item"), F.count(F.lit(1))).first()
+def _step(name: str, frame: DataFrame) -> Step:
+    counts = frame.agg(sf.countDistinct("user"), sf.countDistinct("item"), sf.count(sf.lit(1))).first()
     assert counts is not None
     return Step(name, *(int(count) for count in counts))
 
 
-def _latest(rows: "DataFrame") -> "DataFrame":
+def _latest(rows: DataFrame) -> DataFrame:
     """Keep one row per user and item: the latest, among equals the one with the highest rating."""
-    from pyspark.sql import functions as F
-
     deciding = [name for name in ("time", "rating") if name in rows.columns]
     if not deciding:
         return rows.distinct()
-    kept = rows.groupBy("user", "item").agg(F.max(F.struct(*deciding)).alias("kept"))
-    return kept.select("user", "item", *(F.col("kept")[name].alias(name) for name in deciding))
+    kept = rows.groupBy("user", "item").agg(sf.max(sf.struct(*deciding)).alias("kept"))
+    return kept.select("user", "item", *(sf.col("kept")[name].alias(name) for name in deciding))
 
 
-def _threshold(unique: "DataFrame", preparation: Preparation, where: str) -> float | None:
+def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> float | None:
     """Return the rating from which on a row counts; of all ratings, "auto" asks for three alone."""
-    from pyspark.sql import functions as F
-
     if "rating" not in unique.columns:
         threshold = resolve_min_rating(preparation.min_rating, None)
         if threshold is not None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{where}' has no ratings.")
         return None
-    rating = F.col("rating")
-    found = unique.agg(F.min(rating), F.max(rating), F.min(F.when(rating > 0, rating))).first()
+    rating = sf.col("rating")
+    found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating))).first()
     assert found is not None
     return resolve_min_rating(preparation.min_rating, np.array([v for v in found if v is not None], np.float32))
 
 
-def _filter_rare(rows: "DataFrame", choices: Preparation, steps: list[Step], told: OnStep) -> "DataFrame":
+def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[Step], told: OnStep) -> DataFrame:
     """Drop rare users, then rare items; once, or until nothing changes."""
     before = steps[-1].interactions
     for round_number in itertools.count(1):
@@ -139,24 +131,20 @@ def _filter_rare(rows: "DataFrame", choices: Preparation, steps: list[Step], tol
     return rows
 
 
-def _frequent(rows: "DataFrame", role: str, at_least: int) -> "DataFrame":
-    from pyspark.sql import functions as F
-
-    enough = rows.groupBy(role).agg(F.count(F.lit(1)).alias("n")).where(F.col("n") >= at_least).select(role)
+def _frequent(rows: DataFrame, role: str, at_least: int) -> DataFrame:
+    enough = rows.groupBy(role).agg(sf.count(sf.lit(1)).alias("n")).where(sf.col("n") >= at_least).select(role)
     return rows.join(enough, role, "leftsemi")
 
 
-def _without_rarest(rows: "DataFrame") -> "DataFrame":
+def _without_rarest(rows: DataFrame) -> DataFrame:
     """Drop the item with the fewest rows; among equals the one with the largest id."""
-    from pyspark.sql import functions as F
-
-    counted = rows.groupBy("item").agg(F.count(F.lit(1)).alias("n"))
-    rarest = counted.orderBy(F.col("n").asc(), F.col("item").desc()).first()
+    counted = rows.groupBy("item").agg(sf.count(sf.lit(1)).alias("n"))
+    rarest = counted.orderBy(sf.col("n").asc(), sf.col("item").desc()).first()
     assert rarest is not None
-    return rows.where(F.col("item") != F.lit(rarest["item"]))
+    return rows.where(sf.col("item") != sf.lit(rarest["item"]))
 
 
-def _in_order(rows: "DataFrame", parts: int | None) -> "DataFrame":
+def _in_order(rows: DataFrame, parts: int | None) -> DataFrame:
     """Return the rows in partitions of neighbouring users, sorted within."""
     ranged = rows.repartitionByRange("user") if parts is None else rows.repartitionByRange(parts, "user")
     return ranged.sortWithinPartitions("user", "item")

@@ -1,22 +1,22 @@
 """Reading a table of interactions with Spark by the very expressions of the local reader, partition by partition."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from recfusion.core.errors import InputError
 from recfusion.data.parsing import EXTRA, row_flags, time_form
 from recfusion.data.raw import ReadReport
 from recfusion.data.readers import Reading, check_share, open_rows, text_rows
 from recfusion.data.settings import Source
-from recfusion.spark.stages import Stages
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+from recfusion.spark.stages import Stages, address
 
 _SPLIT = "split"  # rows whose quotes do not close on their line
 _BOM = b"\xef\xbb\xbf"
@@ -26,7 +26,7 @@ _BOM = b"\xef\xbb\xbf"
 class Rows:
     """The usable rows of a table, with what was seen on the way to them."""
 
-    frame: "DataFrame"  # user, item and, where the table has them, rating and time
+    frame: DataFrame  # user, item and, where the table has them, rating and time
     report: ReadReport
 
 
@@ -49,8 +49,6 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
 
     The stage `parsed` keeps them. Columns, separator and the form of times are found in the first file.
     """
-    from pyspark.sql import functions as F
-
     files = input_files(Path(source.data))
     asked = {"user": source.user, "item": source.item, "rating": source.rating, "time": source.time}
     reading = open_rows(files[0], asked, separator=source.separator, lone_users=lone_users)
@@ -58,7 +56,7 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
         raise InputError(f"Expected CSV or Parquet, got '{files[0]}': convert it first.")
     parsed = stages.frame("parsed", lambda: _parsed(stages.session, files, reading))
     flags = [name for name in parsed.columns if name not in (*reading.columns, "good")]
-    counts = parsed.agg(*(F.sum(F.col(f"`{name}`").cast("long")).alias(name) for name in flags)).first()
+    counts = parsed.agg(*(sf.sum(sf.col(f"`{name}`").cast("long")).alias(name) for name in flags)).first()
     assert counts is not None
     facts = {name: int(counts[name] or 0) for name in flags}
     if facts.pop(_SPLIT, 0):
@@ -69,27 +67,23 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
     check_share(replace(reading, path=Path(source.data)), facts, source.max_bad_share)
     whole = {role: facts.get(f"{role} text") == 0 for role in ("user", "item")}
     good = parsed.where("good").select(
-        *(F.col(role).cast("long") if whole.get(role) else F.col(role) for role in reading.columns)
+        *(sf.col(role).cast("long") if whole.get(role) else sf.col(role) for role in reading.columns)
     )
     return Rows(good, reading.report(facts))
 
 
-def _parsed(session: "SparkSession", files: list[Path], reading: Reading) -> "DataFrame":
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    names = [file.absolute().as_uri() for file in files]
+def _parsed(session: SparkSession, files: list[Path], reading: Reading) -> DataFrame:
+    names = [address(file) for file in files]
     seconds = time_form(reading.frame) if "time" in reading.columns else None
     # The workers get no frame of the driver's file, but what to do with their own rows.
     parse = _Parse(replace(reading, frame=pl.LazyFrame()), seconds)
-    empty = parse.rows(reading.frame.clear())
-    schema = from_arrow_schema(empty.to_arrow(compat_level=pl.CompatLevel.oldest()).schema)
+    schema = spark_schema(parse.rows(reading.frame.clear()))
     if reading.layout is not None:
         lines = session.read.option("lineSep", "\n").text(names)
-        start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
-        table = lines.select(F.col("value").cast("binary").alias("value"), path.alias("path"), start.alias("start"))
+        start, path = sf.col("_metadata.file_block_start"), sf.col("_metadata.file_path")
+        table = lines.select(sf.col("value").cast("binary").alias("value"), path.alias("path"), start.alias("start"))
         return table.mapInArrow(parse.text, schema)
-    columns = [F.col(f"`{name}`").alias(role) for role, name in reading.columns.items()]
+    columns = [sf.col(f"`{name}`").alias(role) for role, name in reading.columns.items()]
     return session.read.parquet(*names).select(*columns).mapInArrow(parse.table, schema)
 
 
@@ -108,12 +102,12 @@ class _Parse:
         split = {_SPLIT: pl.lit(False)} if self.reading.layout is not None else {}
         return parsed.select(**values, good=pl.col("good"), **flags, **split).collect()
 
-    def table(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def table(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            frame = _from_arrow(batch).with_columns(pl.lit(None, pl.String).alias(EXTRA))
-            yield from _to_arrow(self.rows(frame.lazy()))
+            frame = from_arrow(batch).with_columns(pl.lit(None, pl.String).alias(EXTRA))
+            yield from to_arrow(self.rows(frame.lazy()))
 
-    def text(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def text(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parse lines as the local reader does; those of a file's header are left out."""
         layout = self.reading.layout
         assert layout is not None
@@ -135,9 +129,9 @@ class _Parse:
             raw = text_rows(b"\n".join(lines) + b"\n", layout) if lines else None
             roles = [pl.col(name).alias(role) for role, name in self.reading.columns.items()]
             if raw is not None:
-                yield from _to_arrow(self.rows(raw.select(*roles, EXTRA)))
+                yield from to_arrow(self.rows(raw.select(*roles, EXTRA)))
             if n_split:
-                yield from _to_arrow(self._split_rows(n_split))
+                yield from to_arrow(self._split_rows(n_split))
 
     def _split_rows(self, count: int) -> pl.DataFrame:
         """Return rows that say nothing but that their quotes do not close."""
@@ -146,16 +140,19 @@ class _Parse:
         return self.rows(frame).with_columns(pl.lit(True).alias(_SPLIT))
 
 
-def _from_arrow(batch: "pa.RecordBatch") -> pl.DataFrame:
+def spark_schema(frame: pl.DataFrame) -> StructType:
+    """Return the columns of a frame in Spark's types."""
+    return from_arrow_schema(frame.to_arrow(compat_level=pl.CompatLevel.oldest()).schema)
+
+
+def from_arrow(batch: pa.RecordBatch) -> pl.DataFrame:
+    """Return a batch of Spark's as a frame."""
     found = pl.from_arrow(batch)
     assert isinstance(found, pl.DataFrame)
     return found
 
 
-def _to_arrow(frame: pl.DataFrame) -> "list[pa.RecordBatch]":
+def to_arrow(frame: pl.DataFrame) -> list[pa.RecordBatch]:
     """Return a frame as Spark takes it, with the plain string type."""
     batches: list[pa.RecordBatch] = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
     return batches
-
-
-MapArrow = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]

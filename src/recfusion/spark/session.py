@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from threadpoolctl import threadpool_limits
+
 from recfusion.core.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ANSWER_SECONDS = 5.0  # for a master to take a connection
-_EXECUTOR_SECONDS = 60.0  # for a cluster to offer a first executor
+_EXECUTOR_SECONDS = 120.0  # for a cluster to offer a first executor
 _PORT = 7077  # of a standalone master that is named without one
 
 # Our own live view takes the place of Spark's bars, and its warnings would hide it; whoever sets these wins.
@@ -69,6 +71,13 @@ def task_cores(session: "SparkSession") -> int:
 def task_slots(session: "SparkSession") -> int:
     """Return how many tasks run side by side, about."""
     return max(1, session.sparkContext.defaultParallelism // task_cores(session))
+
+
+def use_cores(threads: int) -> None:
+    """Let this process, a worker of Spark, compute with as many threads as its task has cores."""
+    threadpool_limits(threads)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
 
 
 def _require_java() -> None:

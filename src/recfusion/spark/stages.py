@@ -2,16 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, read_json, write_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 JOB = "_job.json"  # says which job a folder belongs to; names with an underscore are no data for Spark
 _STAGES = "_stages"
@@ -22,11 +21,11 @@ _WHOLE = "_SUCCESS"  # Spark's own marker
 class Stages:
     """The stages of one job, in its output folder until it is done."""
 
-    session: "SparkSession"
+    session: SparkSession
     folder: Path
 
     @classmethod
-    def of(cls, session: "SparkSession", folder: Path, job: dict[str, Any]) -> "Stages":
+    def of(cls, session: SparkSession, folder: Path, job: dict[str, Any]) -> "Stages":
         """Return the stages of a job, those that are there already too; another job's folder is refused."""
         check_replaceable(folder, JOB)
         asked = json.loads(json.dumps(job))
@@ -39,19 +38,29 @@ class Stages:
         return cls(session, folder)
 
     def place(self, name: str) -> Path:
+        """Return a stage's folder."""
         return self.folder / _STAGES / name
 
     def is_whole(self, name: str) -> bool:
+        """Return whether all of a stage is there."""
         return (self.place(name) / _WHOLE).is_file()
 
-    def frame(self, name: str, make: Callable[[], "DataFrame"], *, by: str | None = None) -> "DataFrame":
-        """Return a stage's rows, made where they are not there; `by` divides them into a folder for each value."""
+    def ensure(self, name: str, make: Callable[[], DataFrame], *, by: str | None = None) -> None:
+        """Make a stage's rows where they are not there; `by` divides them into a folder for each value."""
         if not self.is_whole(name):
             writer = make().write.mode("overwrite")
-            (writer.partitionBy(by) if by else writer).parquet(self.place(name).absolute().as_uri())
-        return self.session.read.parquet(self.place(name).absolute().as_uri())
+            (writer.partitionBy(by) if by else writer).parquet(address(self.place(name)))
 
-    def publish(self, names: Iterator[str] | list[str]) -> None:
+    def frame(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """Return a stage's rows, made where they are not there."""
+        self.ensure(name, make)
+        return self.read(name)
+
+    def read(self, name: str) -> DataFrame:
+        """Return the rows of a stage that is there."""
+        return self.session.read.parquet(address(self.place(name)))
+
+    def publish(self, names: list[str]) -> None:
         """Move the files of finished stages into the job's folder, numbered in their order."""
         files = [file for name in names for file in sorted(self.place(name).glob("part-*.parquet"))]
         already = len(list(self.folder.glob("part-*.parquet")))  # of a run that was stopped right here
@@ -61,6 +70,11 @@ class Stages:
     def clear(self) -> None:
         """Remove what only the way to the result needed."""
         shutil.rmtree(self.folder / _STAGES, ignore_errors=True)
+
+
+def address(path: Path) -> str:
+    """Return a path as Spark takes it whatever its default file system is; it wants no characters escaped."""
+    return f"file://{path.absolute()}"
 
 
 def described(files: list[Path]) -> list[list[Any]]:

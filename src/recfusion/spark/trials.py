@@ -1,7 +1,6 @@
 """Trials on a Spark cluster, through Hyperopt's SparkTrials: the data is broadcast once, a trial is a task."""
 
 import logging
-import sys
 import threading
 import time
 import warnings
@@ -9,10 +8,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import threadpool_limits
-
 from recfusion.core.errors import InputError
-from recfusion.spark.session import task_cores, task_slots
+from recfusion.models.registry import entry
+from recfusion.spark.session import task_cores, task_slots, use_cores
 from recfusion.tuning.trial import Asked, Event, Job, Outcome, run_trial
 
 if TYPE_CHECKING:
@@ -36,7 +34,10 @@ class _Objective:
 
     def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
         asked = self.asked[int(point[_NUMBER])]
-        outcome = _on_cores(self.job.value, asked, self.threads)
+        job = self.job.value
+        entry(job.model).load()  # brings torch, where the model needs it
+        use_cores(self.threads)
+        outcome = run_trial(job, asked, threads=self.threads)
         if outcome.score is None:
             return {"status": "fail", "outcome": outcome}
         return {"status": "ok", "loss": -outcome.score, "outcome": outcome}
@@ -129,14 +130,3 @@ def _outcome(document: Any, asked: Asked) -> Outcome:
     kind, details = document["misc"].get("error", ("an unknown error", ""))
     last = next((line for line in reversed((details or "").splitlines()) if line.strip()), kind)
     return Outcome(asked.number, "failed", dict(asked.settings), reason=f"Its Spark task failed: {last.strip()}")
-
-
-def _on_cores(job: Job, asked: Asked, threads: int) -> Outcome:
-    """Run a trial with as many threads as Spark gives a task cores."""
-    from recfusion.models.registry import entry
-
-    entry(job.model).load()  # brings torch, where the model needs it
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(threads)
-    with threadpool_limits(threads):
-        return run_trial(job, asked, threads=threads)

@@ -13,6 +13,7 @@ from recfusion.training.batches import dense
 
 _SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
 _LEAST, _MOST = 1e-12, 1 - 1e-6
+_NEVER = -1e9  # a finite logit: of a row of ones nothing can be missing, and a softmax over nothing would be NaN
 
 
 def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tensor:
@@ -40,15 +41,16 @@ def thinning_bound(
 ) -> Bound:
     """Estimate the bound for some users with `steps` steps, of which `draws` are drawn for each user.
 
-    A share t / steps of the ones is gone at step t; the last step keeps a few, so that the prior, the items' smoothed
-    `means` times that share, stays finite. The denoiser is xhat_0 = s softmax(logits over the entries with x_t = 0).
+    A share t / (steps + 1) of the ones is gone at step t; the last step keeps a few, so that L_T is finite under the
+    prior, the items' smoothed `means` times the share that is left. The denoiser is xhat_0 = s softmax(logits over the
+    entries with x_t = 0).
     """
     survival = torch.linspace(1, 1 / (steps + 1), steps + 1, dtype=torch.float64)[1:]
     process = Binomial.thinning_from_survival(survival, means)
 
     def denoiser(xt: Tensor, t: Tensor) -> Tensor:
         rows = SparseRows(*_entries(xt))
-        logits = model.logits(rows).masked_fill(xt > 0.5, -torch.inf)
+        logits = model.logits(rows).masked_fill(xt > 0.5, _NEVER)
         rate = removed_rate(model.lengths_, xt.shape[1], xt.sum(1), process.survival(t)).float()
         present = (rate[:, None] * logits.softmax(1)).clamp(_LEAST, _MOST)
         return present.log() - torch.log1p(-present)

@@ -67,7 +67,8 @@ class ThinningDeep(NeuralRecommender):
         return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
 
     def batch_rows(self, n_users: int) -> int:
-        return max(1, min(self.batch_size, -(-n_users // _LEAST_BATCHES)))
+        largest = (n_users - 1) // (_LEAST_BATCHES - 1)  # of which users / largest, rounded up, are still that many
+        return max(1, min(self.batch_size, largest))
 
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:

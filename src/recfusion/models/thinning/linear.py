@@ -14,6 +14,7 @@ from recfusion.models.base import Recommender, learned, self_tuned, setting
 from recfusion.models.gram import gram, invert_in_place, item_weights, require_gram_memory
 from recfusion.models.scaling import by_scaling, relative, scalings
 from recfusion.models.selftune import (
+    MOST_ITEMS,
     Judged,
     judged_users,
     open_settings,
@@ -137,7 +138,8 @@ class ThinningLinear(Recommender):
         """Raise unless there is room for the Gram matrix, for a trial's copy of it and for weights on the side."""
         n_pairs = min(self.pairs, n_items * (n_items - 1) // 2)
         used = {*_LINEAR, "c", "pair_l2"} if n_pairs else {*_LINEAR, "c"}
-        copies = 1 if searches and open_settings(self).keys() & used else 0
+        whole = n_pairs > 0 or n_items <= MOST_ITEMS  # otherwise the search looks at a part of the items
+        copies = 1 if searches and whole and open_settings(self).keys() & used else 0
         aside = n_items / (n_items + n_pairs) if n_pairs else 0  # without pairs they take the matrix's place
         require_gram_memory(n_items, "A linear thinning model", 1.1 + copies + aside, n_pairs)
 

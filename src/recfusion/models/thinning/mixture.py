@@ -74,6 +74,8 @@ class Thinning(Recommender):
         generator = make_rng(rng)
         self.parts_ = {}
         for name, part in self._planned(train).items():
+            if hasattr(part, "device"):
+                part.device = self.device
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
                 kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)
@@ -127,8 +129,6 @@ class Thinning(Recommender):
         for part in parts.values():
             if hasattr(part, "tune_trials") and self.tune_trials < part.tune_trials:
                 part.tune_trials = self.tune_trials
-            if hasattr(part, "device"):
-                part.device = self.device
             if isinstance(part, ThinningKernel) and train.shape[0] > part.max_users:
                 part.max_users = _LANDMARKS
             if isinstance(part, ThinningLinear) and train.shape[1] > _PAIRS_UP_TO:
@@ -175,6 +175,10 @@ def _too_large(part: Recommender, train: Csr) -> str | None:
 def standardised(scores: FloatArray, history: Csr) -> FloatArray:
     """Return scores with mean 0 and deviation 1 over each user's unseen items, in place; seen items get 0."""
     rows, columns = row_numbers(history), history.indices
+    never = scores == -np.inf
+    if never.any():  # what a part never recommends is level with the worst of what it does
+        worst = np.min(scores, axis=1, initial=0, where=~never, keepdims=True)
+        np.copyto(scores, worst, where=never)
     unseen = np.maximum(scores.shape[1] - np.diff(history.indptr), 1)[:, None]
     scores[rows, columns] = 0
     scores -= (scores.sum(1, dtype=np.float64)[:, None] / unseen).astype(np.float32)

@@ -1,0 +1,141 @@
+"""How many nats a test user of ML-1M costs: the bound of `thinning-deep` beside that of `recfusion-bin`.
+
+    python benchmarks/bound.py --out results/ml-1m-bound.json
+
+Both nets are trained with their defaults on split 0. The rows judged are whole: history and held-out items of the test
+users. Each bound belongs to its own process and prior; both are upper bounds of -log p(x_0) of the same rows, and the
+prior of both is a share of the same smoothed training means. Independent items, each with its mean, have an exact
+-log p. They know nothing of users' lengths, which alone saves much: so the thinning process is judged with a second
+denoiser too, which ranks by popularity whatever it sees. One thread; `--quick` trains for two epochs.
+"""
+
+import os
+
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before numpy and torch
+
+import argparse
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import recfusion as rf
+from recfusion.core.arrays import Csr, column_counts
+from recfusion.core.files import write_json
+from recfusion.core.rng import stream
+from recfusion.diffusion.bound import Bound, elbo
+from recfusion.evaluation.evaluate import batches
+from recfusion.models.base import setting_values
+from recfusion.models.recfusion import RecFusion
+from recfusion.models.registry import make_model
+from recfusion.models.thinning.bound import thinning_bound
+from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.training.batches import dense
+
+STEPS = 200
+DRAWS = 64  # steps drawn for each user of the deep denoiser; recfusion-bin has all its steps that often
+
+
+def main() -> None:
+    """Train both nets, judge them on the same rows, and print what came out."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="ml-1m", help="data set of the catalog")
+    parser.add_argument("--quick", action="store_true", help="two epochs and few draws: to see that it runs")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    parts = rf.split(rf.load(options.data), seed=0)
+    users = parts.test.history + parts.test.held_out  # whole rows
+    means = torch.from_numpy((column_counts(parts.train) + 0.5) / (parts.train.shape[0] + 1))
+    draws = 2 if options.quick else DRAWS
+    short = {"max_epochs": 2} if options.quick else {}
+
+    deep, judged_deep = fitted("thinning-deep", short, parts)
+    plain, judged_plain = fitted("recfusion-bin", short, parts)
+    assert isinstance(deep, ThinningDeep)
+    assert isinstance(plain, RecFusion)
+    found: dict[str, Any] = {
+        "data": options.data,
+        "split": 0,
+        "users": users.shape[0],
+        "items": users.shape[1],
+        "items per user": users.nnz / users.shape[0],
+        "nats per user": {
+            "independent items (exact)": summary(independent(users, means)),
+            "recfusion-bin": judged_plain
+            | {"steps": plain.T}
+            | by_parts(users, lambda rows, rng: every_step(plain, rows, means, rng, draws)),
+            "thinning by popularity": drawn_steps(by_popularity(deep, means), users, means, draws),
+            "thinning-deep": judged_deep | drawn_steps(deep, users, means, draws),
+        },
+    }
+    print(json.dumps(found, indent=2))
+    if options.out:
+        write_json(options.out, found)
+
+
+def fitted(name: str, settings: dict[str, Any], parts: rf.Split) -> tuple[rf.Recommender, dict[str, Any]]:
+    """Return a model trained on the split, with its settings and its test NDCG@100."""
+    model = make_model(name, settings).fit(parts.train, parts.valid, rng=stream(0, f"fit {name}"))
+    ndcg = rf.evaluate(model, parts.test, parts.train, ("ndcg@100",), threads=1).mean()
+    return model, {"settings": setting_values(model), "test ndcg@100": ndcg["ndcg@100"]}
+
+
+def independent(users: Csr, means: Tensor) -> Tensor:
+    """-log p(x_0) where every item is there with its mean, (users,)."""
+    present = torch.from_numpy(users @ (means.log() - torch.log1p(-means)).numpy())
+    return -present - torch.log1p(-means).sum()
+
+
+@torch.no_grad()
+def every_step(model: RecFusion, users: Csr, means: Tensor, rng: torch.Generator, draws: int) -> Bound:
+    """Return the bound of RecFusion's own process and net, the mean of `draws` estimates with all steps each."""
+    process = model._make_process(means)
+    found = [elbo(process, model.net_, dense(users), rng) for _ in range(draws)]
+    return Bound(*(torch.stack([getattr(one, name) for one in found]).mean(0) for name in ("L_T", "L_steps", "L_0")))
+
+
+def drawn_steps(model: ThinningDeep, users: Csr, means: Tensor, draws: int) -> dict[str, Any]:
+    """Return what the thinning process with this denoiser costs."""
+
+    def bound(rows: Csr, rng: torch.Generator) -> Bound:
+        return thinning_bound(model, rows, means, rng, steps=STEPS, draws=draws)
+
+    return {"steps": STEPS, "steps drawn for each user": draws} | by_parts(users, bound)
+
+
+def by_popularity(model: ThinningDeep, means: Tensor) -> ThinningDeep:
+    """Return a copy whose logits are the logarithms of the items' means, whatever it sees."""
+    blind = copy.deepcopy(model)
+    decoder = blind.net_.get_submodule("decoder")
+    assert isinstance(decoder, torch.nn.Linear)
+    with torch.no_grad():
+        decoder.weight.zero_()
+        decoder.bias.copy_(means.log())
+    return blind
+
+
+def by_parts(users: Csr, bound: Callable[[Csr, torch.Generator], Bound]) -> dict[str, Any]:
+    """Return mean and standard error of the bound over users, and the means of its three parts."""
+    rng = torch.Generator().manual_seed(0)
+    found = [bound(users[rows], rng) for rows in batches(*users.shape)]
+    total = torch.cat([one.total for one in found])
+    shares = {
+        name: float(torch.cat([getattr(one, name) for one in found]).mean()) for name in ("L_T", "L_steps", "L_0")
+    }
+    return summary(total) | shares
+
+
+def summary(values: Tensor) -> dict[str, float]:
+    """Return mean and standard error over users."""
+    plain = values.double().numpy()
+    return {"mean": float(plain.mean()), "standard error": float(plain.std(ddof=1) / np.sqrt(len(plain)))}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Lists for many users as a Spark job: the model is loaded once in each worker process, users pass by in batches."""
+
+import functools
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark import Accumulator, SparkFiles
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import read_json, write_json
+from recfusion.data.settings import Source
+from recfusion.models.bundle import Bundle
+from recfusion.models.recommend import read_histories, recommend_batches
+from recfusion.spark.rows import from_arrow, input_files, read_rows, spark_schema, to_arrow
+from recfusion.spark.session import task_cores, task_slots, use_cores
+from recfusion.spark.stages import Stages, address, described
+
+CHUNKS = 8
+DONE = "_recommended.json"  # written last: a folder that has it is complete
+_BATCH = 2000  # users whose histories a worker holds at once
+_COUNTS = "_counts.json"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a job, or a chunk of it, met with."""
+
+    users: int = 0
+    unknown: int = 0  # rows whose item the model does not know
+    empty: int = 0  # users of whom no known item is left
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.users + other.users, self.unknown + other.unknown, self.empty + other.empty)
+
+
+def spark_recommend(
+    session: SparkSession, model: Path, users: Source, folder: Path, *, k: int = 10, chunks: int = CHUNKS
+) -> Iterator[tuple[int, Counts]]:
+    """Write the K best items of every user of a table as Parquet; yield (chunks done, counts so far) on the way.
+
+    Users are divided into chunks by their ids; a chunk that is whole is not computed again. The lists equal those of
+    `recommend_batches` on the same table, in another order of users.
+    """
+    if k < 1 or chunks < 1:
+        raise InputError(f"Expected at least one item and one chunk, got k = {k} and {chunks} chunks.")
+    bundle = Bundle.load(model)
+    job = {
+        "recommend": users.absolute().model_dump(mode="json"),
+        "files": described(input_files(Path(users.data))),
+        "model": described([model / name for name in ("config.json", "model.safetensors", "items.parquet")]),
+        "k": k,
+        "chunks": chunks,
+    }
+    stages = Stages.of(session, folder, job)
+    if (folder / DONE).is_file():
+        yield chunks, _counts(folder / DONE)
+        return
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BATCH))
+    stages.ensure("histories", lambda: _histories(stages, users, bundle, chunks), by="chunk")
+    total = Counts()
+    archive = _ship(stages, model)
+    for chunk in range(chunks):
+        total += _chunk(stages, chunk, archive, bundle, k)
+        yield chunk + 1, total
+    stages.publish([_name(chunk) for chunk in range(chunks)])
+    write_json(folder / DONE, total.__dict__)
+    stages.clear()
+
+
+def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> DataFrame:
+    """Return a row per user: the items, of those with ratings the ones that the model's preparation counts."""
+    rows = read_rows(stages, users, lone_users=True).frame
+    threshold = bundle.protocol.preparation.min_rating
+    if "rating" in rows.columns and isinstance(threshold, float):
+        liked = sf.when(sf.col("rating") >= float(threshold), sf.col("item"))
+        rows = rows.select("user", liked.alias("item"))
+    grouped = rows.groupBy("user").agg(sf.collect_list("item").alias("items"))
+    return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
+
+
+def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> Counts:
+    """Make the lists of one chunk where they are not there, and return its counts."""
+    name, part = _name(chunk), f"histories/chunk={chunk}"
+    kept = stages.place(name) / _COUNTS
+    if stages.is_whole(name) and kept.is_file():
+        return _counts(kept)
+    if not stages.place(part).is_dir():  # nobody's id falls into it
+        return Counts()
+    session = stages.session
+    context = session.sparkContext
+    unknown, empty, seen = (context.accumulator(0) for _ in range(3))
+    histories = stages.read(part).repartition(task_slots(session))
+    work = _Recommend(archive, k, task_cores(session), unknown, empty, seen)
+    lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))
+    lists.write.mode("overwrite").parquet(address(stages.place(name)))
+    counts = Counts(seen.value, unknown.value, empty.value)
+    write_json(kept, counts.__dict__)
+    return counts
+
+
+@dataclass(frozen=True)
+class _Recommend:
+    """What a task does with its users."""
+
+    archive: str
+    k: int
+    threads: int
+    unknown: "Accumulator[int]"
+    empty: "Accumulator[int]"
+    seen: "Accumulator[int]"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bundle = _loaded(SparkFiles.get(self.archive))
+        use_cores(self.threads)
+        for batch in batches:
+            rows = from_arrow(batch).explode("items", empty_as_null=True).rename({"items": "item"})
+            known = read_histories(bundle, rows)
+            self.seen.add(len(known.users))
+            self.unknown.add(known.unknown_rows)
+            self.empty.add(known.n_empty)
+            for found in recommend_batches(bundle, known, self.k):
+                yield from to_arrow(found)
+
+
+@functools.cache
+def _loaded(folder: str) -> Bundle:
+    """Return the model, read once in the life of a worker process."""
+    return Bundle.load(folder)
+
+
+def _example(bundle: Bundle, histories: DataFrame) -> pl.DataFrame:
+    """Return a list without rows, whose columns are those of all."""
+    kind = pl.String if dict(histories.dtypes)["user"] == "string" else pl.Int64
+    nobody = pl.DataFrame({"user": pl.Series([None], dtype=kind), "item": pl.Series([None], dtype=pl.String)})
+    return next(recommend_batches(bundle, read_histories(bundle, nobody), 1)).clear()
+
+
+def _ship(stages: Stages, model: Path) -> str:
+    """Send the model folder to all workers and return the name under which they find it."""
+    # Workers fetch it when they first need it, so it must stay until the job is done.
+    packed = Path(shutil.make_archive(str(stages.place("recfusion-model")), "zip", model))
+    stages.session.sparkContext.addArchive(str(packed))
+    return packed.name
+
+
+def _name(chunk: int) -> str:
+    return f"lists-{chunk:05d}"
+
+
+def _counts(path: Path) -> Counts:
+    found: Any = read_json(path)
+    return Counts(**found)

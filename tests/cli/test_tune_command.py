@@ -1,0 +1,82 @@
+"""`recfusion tune`, used as a person would."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recfusion.cli import main as cli
+
+SPACE = "[space]\nl2 = {low = 1, high = 100, log = true}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a small table and a space."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"u{user},{(6 * user + item) % 54}\n" for user in range(50) for item in range(24)]
+    Path("shop.csv").write_text("user,item\n" + "".join(rows))
+    Path("space.toml").write_text(SPACE)
+    return tmp_path
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> object:
+    monkeypatch.setattr("sys.argv", ["recfusion", "tune", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return stop.value.code
+
+
+def test_a_search_is_run_shown_and_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("ease", "--data", "shop.csv", "--space", "space.toml", "--threads", 1, "--set", "tune_trials=2")
+    assert leave(monkeypatch, *common, "--trials", 2) == 0
+    printed = capsys.readouterr()
+    assert "[2/2] trial 1 (l2=" in printed.err
+    assert "best " in printed.err
+    assert "validation ndcg@100:" in printed.out
+    assert "(the defaults:" in printed.out
+    assert "test ndcg@100:" in printed.out
+    folder = Path("tuning/ease-shop.csv")
+    assert sorted(file.name for file in folder.iterdir()) == ["best.json", "model", "trials.jsonl"]
+
+    assert leave(monkeypatch, *common, "--trials", 3, "--parallel", 2, "--json") == 0
+    printed = capsys.readouterr()
+    assert "[2/3] trials of earlier runs, best" in printed.err
+    assert "[3/3] trial 2 (l2=" in printed.err
+    document = json.loads(printed.out)
+    assert document["trials"] == {"ok": 3, "stopped": 0, "failed": 0}
+    assert document["validation"] >= document["default"]
+    assert len((folder / "trials.jsonl").read_text().splitlines()) == 3
+
+    assert leave(monkeypatch, *common, "--metric", "recall@3") == 2
+    assert "another protocol" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["popularity"], "search space of popularity is empty"),
+        (["nothing"], "Unknown model 'nothing'"),
+        (["ease", "--set", "l2=4"], "no range but those that are set"),
+        (["ease", "--set", "l3=4"], "Unknown setting of ease 'l3'"),
+        (["ease", "--metric", "fun@3"], "Unknown metric"),
+        (["ease", "--space", "no.toml"], "Cannot read the space"),
+        (["slim", "--space", "bad.toml"], "'l3': choose one of"),
+        (["ease", "--space", "none.toml"], "is empty"),
+        (["ease", "--master", "local[2]"], "are for Spark"),
+        (["ease", "--engine", "spark", "--threads", 2], "spark.task.cpus"),
+        (["ease", "--engine", "flink"], "flink"),
+        (["ease", "--trials", 0], "trials"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[object], message: str
+) -> None:
+    Path("bad.toml").write_text("[space]\nl3 = {low = 1, high = 2}\n")
+    Path("none.toml").write_text("[space]\n")
+    assert leave(monkeypatch, *arguments, "--data", "shop.csv") == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert len([line for line in printed.splitlines() if line.startswith("Error: ")]) == 1

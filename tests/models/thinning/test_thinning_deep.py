@@ -1,0 +1,171 @@
+"""The deep denoiser of thinned rows: its loss against the dense objective, its learning rate, and resuming."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import csr, random_csr
+from recfusion.core.arrays import Csr, keep_entries, row_numbers
+from recfusion.data.interactions import Interactions
+from recfusion.data.split import split
+from recfusion.diffusion.objectives import multinomial_removed
+from recfusion.models.registry import make_model
+from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.nets.sparse import SparseRows
+from recfusion.training.batches import dense, shuffled_batches
+from recfusion.training.epoch import Checkpoint
+
+TRAIN = random_csr(30, 12, 0.3, 0)
+SMALL: dict[str, Any] = {"width": 8, "latent": 4, "layers": 2}
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def made(train: Csr, **settings: Any) -> ThinningDeep:
+    """Return a model with fresh weights."""
+    model = ThinningDeep(**SMALL | settings)
+    model.prepare(train)
+    torch.manual_seed(0)
+    model.net_ = model.make_net(train.shape[1])
+    return model
+
+
+def survivors(x0: Csr, model: ThinningDeep, seed: int) -> Csr:
+    """Return x_t by the draws that the loss makes of `seed`: a share for each user, then a number for each one."""
+    draws = rng(seed)
+    a = model.low + (model.high - model.low) * torch.rand(x0.shape[0], generator=draws).numpy()
+    return keep_entries(x0, torch.rand(x0.nnz, generator=draws).numpy() < a[row_numbers(x0)])
+
+
+def gradients(model: ThinningDeep, loss: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(model.net_.parameters())))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_is_the_dense_likelihood_of_the_removed_items_with_its_gradient(seed: int) -> None:
+    model = made(TRAIN)
+    xt = survivors(TRAIN, model, seed)
+    assert 0 < xt.nnz < TRAIN.nnz
+    found = model._loss(SparseRows.of(TRAIN), rng(seed))
+    expected = multinomial_removed(model.logits(SparseRows.of(xt)), dense(TRAIN), dense(xt)).mean()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    for ours, plain in zip(gradients(model, found), gradients(model, expected), strict=True):
+        assert torch.allclose(ours, plain, atol=1e-6)
+
+
+def test_the_loss_of_equal_logits_is_that_of_a_fair_die_with_the_missing_sides() -> None:
+    """Of items 0 to 3 of six, r are removed; those that survive are no sides of the die."""
+    x0 = csr([[0, 1, 2, 3]], 6)
+    model = made(x0)
+    for parameter in model.net_.parameters():
+        torch.nn.init.zeros_(parameter)
+    for seed in range(5):
+        n_removed = 4 - survivors(x0, model, seed).nnz
+        expected = n_removed * np.log(6 - (4 - n_removed))
+        assert model._loss(SparseRows.of(x0), rng(seed)).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("x0", [csr([[0, 2], [1]], 4), csr([[0, 1, 2, 3]], 4), csr([[], []], 4)], ids=str)
+def test_a_user_from_whom_nothing_is_removed_costs_nothing(x0: Csr) -> None:
+    """A share of 1 survives: also where the user has every item, or none."""
+    model = made(TRAIN[:, list(range(4))], low=1.0, high=1.0)
+    loss = model._loss(SparseRows.of(x0), rng())
+    assert loss.item() == 0
+    assert all((gradient == 0).all() for gradient in gradients(model, loss))
+
+
+def test_training_without_noise_or_without_items_goes_on() -> None:
+    for train, settings in ((TRAIN, {"low": 1.0, "high": 1.0}), (csr([[], [0, 1], []], 12), {})):
+        model = ThinningDeep(**SMALL | settings, max_epochs=2).fit(train, rng=0)
+        assert np.isfinite(model.score(TRAIN)).all()
+
+
+def test_the_learning_rate_rises_for_ten_epochs_and_falls_to_almost_nothing() -> None:
+    model = ThinningDeep(lr=1.0, max_epochs=36)
+    rates = [model.rate(epoch) for epoch in range(1, 37)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[4] == pytest.approx(0.5 * 0.5 * (1 + np.cos(np.pi * 4 / 36)))
+    assert np.argmax(rates) == 9
+    assert (np.diff(rates[:10]) > 0).all()
+    assert (np.diff(rates[9:]) < 0).all()
+    assert 0.8 < max(rates) <= 1
+    assert 0 < rates[-1] < 0.002
+
+
+@pytest.mark.parametrize("max_epochs", [1, 2, 7, 10, 300])
+def test_the_learning_rate_stays_within_its_bounds_whatever_the_number_of_epochs(max_epochs: int) -> None:
+    model = ThinningDeep(lr=1.0, max_epochs=max_epochs)
+    rates = np.array([model.rate(epoch) for epoch in range(1, max_epochs + 1)])
+    assert (rates > 0).all()
+    assert (rates <= 1).all()
+    assert rates[-1] < 0.6 or max_epochs == 1
+
+
+@pytest.mark.parametrize("n_users", [10, 11, 37, 45, 750, 4828, 6000])
+def test_an_epoch_has_at_least_ten_batches_and_none_is_larger_than_asked_for(n_users: int) -> None:
+    model = ThinningDeep()
+    sizes = [rows.shape[0] for rows in shuffled_batches(csr([[0]] * n_users, 1), model.batch_rows(n_users), rng())]
+    assert sum(sizes) == n_users
+    assert len(sizes) >= 10
+    assert max(sizes) <= model.batch_size
+    if n_users >= 45:
+        assert len(sizes) <= max(12, -(-n_users // model.batch_size))  # no smaller than they need be
+
+
+def test_fewer_than_ten_users_are_taken_one_by_one() -> None:
+    assert ThinningDeep().batch_rows(7) == 1
+    assert ThinningDeep().batch_rows(0) == 1
+
+
+def test_an_interrupted_training_ends_in_the_same_weights_at_the_same_rates(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    rate = ThinningDeep.rate
+
+    def watched(self: ThinningDeep, epoch: int) -> float:
+        asked.append(epoch)
+        return rate(self, epoch)
+
+    monkeypatch.setattr(ThinningDeep, "rate", watched)
+    parts = split(groups)
+    settings = {**SMALL, "max_epochs": 5, "patience": 5}
+    whole = make_model("thinning-deep", settings).fit(parts.train, parts.valid, rng=3)
+    checkpoint = Checkpoint(tmp_path / "run", "this run")
+    broken = make_model("thinning-deep", settings).epochs(parts.train, parts.valid, rng=3, checkpoint=checkpoint)
+    assert [next(broken).number, next(broken).number] == [1, 2]  # then it is interrupted
+    resumed = make_model("thinning-deep", settings)
+    numbers = [epoch.number for epoch in resumed.epochs(parts.train, parts.valid, rng=3, checkpoint=checkpoint)]
+    assert numbers == [3, 4, 5]
+    assert asked == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+    for key, array in whole.state().items():
+        assert (array == resumed.state()[key]).all(), key
+
+
+def test_a_loaded_model_scores_as_before_and_knows_the_lengths() -> None:
+    model = ThinningDeep(**SMALL, max_epochs=2).fit(TRAIN, rng=0)
+    assert model.lengths_.tolist() == np.bincount(np.diff(TRAIN.indptr)).tolist()
+    loaded = ThinningDeep(**SMALL, max_epochs=2)
+    loaded.load_state(model.state(), 12)
+    assert (loaded.score(TRAIN) == model.score(TRAIN)).all()
+    assert (loaded.lengths_ == model.lengths_).all()
+
+
+def test_rare_items_enter_with_more_weight() -> None:
+    train = csr([[0, 1], [0, 1], [0], [0]], 3)  # four users, two, none
+    weights = made(train, input_power=0.5).item_weights_
+    assert weights[1] / weights[0] == pytest.approx(2**0.5)
+    assert np.isfinite(weights).all()
+    assert made(train, input_power=0).item_weights_.tolist() == [1, 1, 1]
+
+
+def test_learning_lowers_the_loss(groups: Interactions) -> None:
+    model = ThinningDeep(**SMALL, max_epochs=30, lr=2e-2, weight_decay=0.0)
+    losses = [epoch.loss for epoch in model.epochs(split(groups).train, rng=0)]
+    assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])

@@ -1,0 +1,366 @@
+"""The mixture of denoisers: standardised scores, weights found on validation users, and what is left out when."""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from conftest import csr, random_csr
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.errors import InputError
+from recfusion.core.rng import RngLike
+from recfusion.data.interactions import Interactions
+from recfusion.data.split import Fold, split
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.experiments.train import train
+from recfusion.models.base import Recommender
+from recfusion.models.bundle import Bundle
+from recfusion.models.ease import EASE
+from recfusion.models.popularity import Popularity
+from recfusion.models.registry import make_model
+from recfusion.models.thinning import mixture as mixture_module
+from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.models.thinning.kernel import ThinningKernel
+from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.mixture import Thinning, find_weights, standardised
+from recfusion.training.epoch import Checkpoint
+
+N_ITEMS = 150
+TRAIN = random_csr(40, 20, 0.3, 0)
+SEEN = random_csr(6, 20, 0.3, 1)
+CHEAP: dict[str, Any] = {"members": "popularity,ease,thinning-linear", "tune_trials": 0}
+
+
+def fold(n_users: int, n_items: int = N_ITEMS, seed: int = 0, held_out: int = 3) -> Fold:
+    """Return users with three items shown and some held out, at random."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.permutation(n_items)[: 3 + held_out].tolist() for _ in range(n_users)]
+    return Fold(
+        np.arange(n_users), csr([sorted(r[:3]) for r in rows], n_items), csr([sorted(r[3:]) for r in rows], n_items)
+    )
+
+
+@dataclass
+class Told(Recommender):
+    """A scorer that is told what is held out, and sees it through noise."""
+
+    valid: Fold
+    signal: float
+    noise: float
+    seed: int = 0
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        known = {tuple(row.indices.tolist()): number for number, row in enumerate(self.valid.history)}
+        rows = [known[tuple(row.indices.tolist())] for row in history]
+        drawn = np.random.default_rng(self.seed).normal(size=self.valid.history.shape)[rows]
+        return (self.signal * self.valid.held_out.toarray()[rows] + self.noise * drawn).astype(np.float32)
+
+
+def judged(parts: dict[str, Recommender], weights: dict[str, float], valid: Fold) -> float:
+    """Return NDCG@100 of the weighted sum of standardised scores."""
+
+    class Mixed:
+        def score(self, history: Csr) -> FloatArray:
+            each = [
+                np.float32(weights[name]) * standardised(part.score(history), history) for name, part in parts.items()
+            ]
+            return np.asarray(sum(each), np.float32)
+
+    return evaluate(Mixed(), valid, valid.history, ("ndcg@100",), threads=1).mean()["ndcg@100"]
+
+
+def test_standardised_scores_have_mean_0_and_deviation_1_over_unseen_items() -> None:
+    scores = np.random.default_rng(0).normal(3, 7, SEEN.shape).astype(np.float32)
+    found = standardised(scores.copy(), SEEN)
+    seen = SEEN.toarray() > 0
+    assert (found[seen] == 0).all()
+    for row in range(6):
+        own = found[row][~seen[row]]
+        assert own.mean() == pytest.approx(0, abs=1e-6)
+        assert own.std() == pytest.approx(1, abs=1e-5)
+        plain = scores[row][~seen[row]]
+        assert own == pytest.approx((plain - plain.mean()) / plain.std(), abs=1e-5)
+
+
+def test_standardising_forgets_scale_and_offset_and_what_seen_items_score() -> None:
+    scores = np.random.default_rng(0).normal(size=SEEN.shape).astype(np.float32)
+    other = 100 * scores - 40
+    other[SEEN.toarray() > 0] = 1e6
+    assert standardised(other, SEEN) == pytest.approx(standardised(scores, SEEN), abs=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3.7, 1e6])
+def test_constant_scores_and_users_who_have_everything_become_0(value: float) -> None:
+    history = csr([[0], [0, 1, 2, 3, 4], [], [0, 1, 2, 3]], 5)
+    assert (standardised(np.full((4, 5), value, np.float32), history) == 0).all()
+
+
+def test_items_that_a_part_never_recommends_are_level_with_its_worst() -> None:
+    scores = np.array([[5, 1, -np.inf, 3, 2], [-np.inf] * 5, [1, 2, 3, 4, 5]], np.float32)
+    found = standardised(scores, csr([[0], [1], [4]], 5))
+    assert np.isfinite(found).all()
+    assert found[0].argsort()[-2:].tolist() == [4, 3]
+    assert found[0, 2] == found[0].min()
+    assert (found[1] == 0).all()
+
+
+def test_models_that_never_recommend_some_items_can_be_parts() -> None:
+    unknown = csr([row.indices.tolist() for row in TRAIN], 21)  # item 20 has no user
+    model = Thinning(members="random,popularity").fit(unknown, rng=0)
+    assert np.isfinite(model.score(unknown)).all()
+
+
+def test_the_part_that_is_noise_gets_no_weight() -> None:
+    valid = fold(40, held_out=40)  # so many that equal shares of noise would put others among them
+    parts: dict[str, Recommender] = {"perfect": Told(valid, 1.0, 0.01), "noise": Told(valid, 0.0, 1.0, 1)}
+    start = {"perfect": 0.5, "noise": 0.5}
+    weights = find_weights(parts, start, valid)
+    assert weights["perfect"] > 0
+    assert weights["noise"] <= 0.05 * weights["perfect"]
+    assert judged(parts, weights, valid) == pytest.approx(1)
+    assert judged(parts, start, valid) < 0.98
+
+
+def test_the_search_takes_the_noise_out_of_a_part_that_is_not_perfect() -> None:
+    valid = fold(60, held_out=20)
+    parts: dict[str, Recommender] = {"good": Told(valid, 1.0, 0.5), "noise": Told(valid, 0.0, 1.0, 1)}
+    weights = find_weights(parts, {"good": 0.3, "noise": 0.7}, valid)
+    assert weights["noise"] < 0.2 * weights["good"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_found_weights_are_never_behind_the_start_or_a_single_part_on_validation(seed: int) -> None:
+    valid = fold(30, seed=seed)
+    noise = np.random.default_rng(seed).uniform(0.3, 2, 3)
+    parts: dict[str, Recommender] = {
+        f"part {place}": Told(valid, 1.0, level, seed=10 * seed + place) for place, level in enumerate(noise.tolist())
+    }
+    start = dict.fromkeys(parts, 0.25)
+    found = find_weights(parts, start, valid)
+    assert min(found.values()) >= 0
+    best = judged(parts, found, valid)
+    for one in parts:
+        assert best >= judged(parts, {name: float(name == one) for name in parts}, valid) - 1e-9
+    assert best >= judged(parts, start, valid) - 1e-9
+
+
+def test_two_parts_that_err_in_different_ways_are_better_together() -> None:
+    valid = fold(40)
+    parts: dict[str, Recommender] = {name: Told(valid, 1.0, 0.6, seed) for seed, name in enumerate(("one", "two"))}
+    weights = find_weights(parts, {"one": 0.9, "two": 0.1}, valid)
+    assert min(weights.values()) > 0.3 * max(weights.values())
+    assert judged(parts, weights, valid) > max(judged(parts, {"one": 1.0, "two": 0.0}, valid), 0) + 0.02
+
+
+def test_without_validation_users_the_usual_weights_hold() -> None:
+    members = "thinning-pairs,thinning-kernel,ials,thinning-linear"
+    for valid in (None, fold(19, 20)):
+        model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
+        assert model.weights == {
+            "thinning-pairs": round(0.25 / 0.9, 4),
+            "thinning-kernel": round(0.2 / 0.9, 4),
+            "ials": round(0.2 / 0.9, 4),
+            "thinning-linear": round(0.25 / 0.9, 4),
+        }
+
+
+def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mixture_module, "find_weights", lambda parts, start, valid: {**start, "ease": 0.0})
+    model = Thinning(**CHEAP).fit(TRAIN, fold(20, 20), rng=0)
+    assert model.weights == {"popularity": 0.5, "thinning-linear": 0.5}
+    assert list(model.parts_) == ["popularity", "thinning-linear"]
+    assert model.parts is not None
+    assert list(model.parts) == ["popularity", "thinning-linear"]
+    assert model.n_parameters == sum(part.n_parameters for part in model.parts_.values())
+
+
+def test_scores_are_the_weighted_sum_of_the_parts_standardised_scores() -> None:
+    model = Thinning(**CHEAP).fit(TRAIN, rng=0)
+    assert model.weights is not None
+    expected = sum(model.weights[name] * standardised(part.score(SEEN), SEEN) for name, part in model.parts_.items())
+    assert model.score(SEEN) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_part_that_cannot_be_fitted_is_left_out_and_the_rest_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise InputError("There is no room.")
+
+    monkeypatch.setattr(EASE, "fit", refuse)
+    with caplog.at_level(logging.WARNING):
+        model = Thinning(**CHEAP).fit(TRAIN, rng=0)
+    assert "The part ease is left out: There is no room." in caplog.text
+    assert model.weights == {"popularity": 0.5, "thinning-linear": 0.5}
+    monkeypatch.setattr(Popularity, "fit", refuse)
+    monkeypatch.setattr(ThinningLinear, "fit", refuse)
+    with pytest.raises(InputError, match="None of the mixture's parts could be fitted"):
+        Thinning(**CHEAP).fit(TRAIN, rng=0)
+
+
+def test_a_bug_in_a_part_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(EASE, "fit", broken)
+    with pytest.raises(ZeroDivisionError):
+        Thinning(**CHEAP).fit(TRAIN, rng=0)
+
+
+def small_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the deep denoisers that a mixture makes by their defaults small."""
+    given = make_model
+
+    def make(name: str, settings: dict[str, Any] | None = None) -> Recommender:
+        small = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 2} if name == "thinning-deep" else {}
+        return given(name, small | (settings or {}))
+
+    monkeypatch.setattr(mixture_module, "make_model", make)
+
+
+def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_net(monkeypatch)
+    model = Thinning(members="thinning-deep, popularity ,thinning-deep,thinning-deep").fit(TRAIN, rng=0)
+    assert model.weights is not None
+    labels = ["thinning-deep", "popularity", "thinning-deep#2", "thinning-deep#3"]
+    assert list(model.parts_) == labels
+    assert [round(model.weights[name] / model.weights["popularity"], 2) for name in labels] == [0.47, 1, 0.47, 0.47]
+    one, _, two, three = (model.parts_[name].score(SEEN) for name in labels)
+    assert not (one == two).any()
+    assert not (two == three).any()
+
+
+def test_an_unknown_member_is_refused_when_the_model_is_made() -> None:
+    for members in ("ease,eease", "", "ease,"):
+        with pytest.raises(InputError, match=r"Unknown model '.*': choose one of .*ease"):
+            Thinning(members=members)
+
+
+def test_a_saved_mixture_states_its_parts_and_weights_and_scores_as_before(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_net(monkeypatch)
+    members = "thinning-deep,ease,thinning-deep,popularity"
+    bundle = train("thinning", groups, {"members": members, "tune_trials": 0})
+    folder = bundle.save(tmp_path / "model")
+    settings = json.loads((folder / "config.json").read_text())["settings"]
+    assert isinstance(bundle.model, Thinning)
+    assert list(settings["parts"]) == list(settings["weights"]) == list(bundle.model.parts_)
+    assert set(settings["parts"]) == {"thinning-deep", "ease", "thinning-deep#2", "popularity"}
+    assert settings["parts"]["thinning-deep#2"]["width"] == 8
+    assert settings["parts"]["ease"]["l2"] is not None
+    assert sum(settings["weights"].values()) == pytest.approx(1, abs=1e-3)
+    monkeypatch.undo()
+    loaded = Bundle.load(folder).model
+    history = split(groups).test.history
+    assert (loaded.score(history) == bundle.model.score(history)).all()
+    assert loaded == bundle.model
+
+
+def test_a_mixture_whose_parts_and_weights_are_given_searches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("it searched")
+
+    monkeypatch.setattr(mixture_module, "find_weights", never)
+    parts = {"ease": {"l2": 7.0}, "popularity": {}}
+    model = Thinning(parts=parts, weights={"ease": 3.0, "popularity": 1.0}).fit(TRAIN, fold(30, 20), rng=0)
+    assert model.weights == {"ease": 0.75, "popularity": 0.25}
+    ease = model.parts_["ease"]
+    assert isinstance(ease, EASE)
+    assert ease.l2 == 7
+    again = Thinning(parts=model.parts, weights=model.weights).fit(TRAIN, fold(30, 20), rng=1)
+    assert again == model
+    assert (again.score(SEEN) == model.score(SEEN)).all()
+
+
+@pytest.mark.parametrize("weights", [{"ease": -1.0, "popularity": 2.0}, {"ease": 0.0, "popularity": 0.0}, {}], ids=str)
+def test_weights_below_0_or_all_0_are_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="Expected weights of at least 0 for ease, popularity, not all of them 0"):
+        Thinning(members="ease,popularity", tune_trials=0, weights=weights).fit(TRAIN, rng=0)
+
+
+def test_every_part_computes_where_the_mixture_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the parts are given: such a mixture is fitted again on all users."""
+    small_net(monkeypatch)
+    devices: list[str] = []
+    monkeypatch.setattr(ThinningDeep, "prepare", lambda self, train: devices.append(self.device))
+    for settings in ({"members": "thinning-deep"}, {"parts": {"thinning-deep": {"max_epochs": 1}}}):
+        with pytest.raises(RuntimeError):
+            Thinning(**settings, device="nowhere").fit(TRAIN, rng=0)
+    assert devices == ["nowhere", "nowhere"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "left_out", "message"),
+    [
+        ("_NETS_UP_TO", {"thinning-deep"}, "The mixture does without thinning-deep: a network would take hours on 40"),
+        ("_FACTORS_UP_TO", {"ials"}, "The mixture does without ials: it would take hours on"),
+    ],
+)
+def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
+    limit: str, left_out: set[str], message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(mixture_module, limit, 10)
+    with caplog.at_level(logging.WARNING):
+        planned = Thinning()._planned(TRAIN)
+    assert set(planned) == {"thinning-pairs", "thinning-kernel", "ials", "thinning-deep"} - left_out
+    assert message in caplog.text
+    caplog.clear()
+    monkeypatch.undo()
+    assert len(Thinning()._planned(TRAIN)) == 4
+    assert not caplog.text
+
+
+def test_many_items_leave_the_pairs_out_and_many_users_are_stood_for_by_landmarks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def parts() -> tuple[ThinningLinear, ThinningKernel]:
+        planned = Thinning(members="thinning-pairs,thinning-kernel")._planned(TRAIN)
+        pairs, kernel = planned["thinning-pairs"], planned["thinning-kernel"]
+        assert isinstance(pairs, ThinningLinear)
+        assert isinstance(kernel, ThinningKernel)
+        return pairs, kernel
+
+    pairs, kernel = parts()
+    assert (pairs.pairs, kernel.max_users) == (5000, ThinningKernel().max_users)
+    monkeypatch.setattr(mixture_module, "_PAIRS_UP_TO", 10)
+    monkeypatch.setattr(mixture_module, "_LANDMARKS", 7)
+    given = make_model
+    monkeypatch.setattr(
+        mixture_module,
+        "make_model",
+        lambda name, settings: given(name, {"max_users": 30} if name == "thinning-kernel" else settings),
+    )
+    pairs, kernel = parts()
+    assert (pairs.pairs, kernel.max_users) == (0, 7)
+
+
+def test_the_trials_of_the_parts_are_limited_and_not_raised() -> None:
+    assert [part.tune_trials for part in Thinning(**CHEAP)._planned(TRAIN).values() if isinstance(part, EASE)] == [0]
+    usual = EASE().tune_trials
+    many = Thinning(members="ease", tune_trials=usual + 100)._planned(TRAIN)["ease"]
+    assert isinstance(many, EASE)
+    assert many.tune_trials == usual
+
+
+def test_an_interrupted_mixture_goes_on_to_the_same_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_net(monkeypatch)
+    members = "thinning-deep,popularity,thinning-deep"
+    whole = Thinning(members=members).fit(TRAIN, rng=0)
+    checkpoint = Checkpoint(tmp_path / "run", "this run")
+    broken = Thinning(members=members).epochs(TRAIN, rng=0, checkpoint=checkpoint)
+    assert [next(broken).number for _ in range(3)] == [1, 2, 1]  # in the first epoch of the second net
+    resumed = Thinning(members=members)
+    for _ in resumed.epochs(TRAIN, rng=0, checkpoint=checkpoint):
+        pass
+    assert (resumed.score(SEEN) == whole.score(SEEN)).all()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,147 @@
+"""Preparation on Spark: the same interactions as on one machine, to the last bit, also after an interruption."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
+from recfusion.data.settings import Preparation, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def assert_same(found: Interactions, local: Interactions) -> None:
+    """Compare all but the source, which is another file on purpose."""
+    assert found.fingerprint == local.fingerprint
+    assert found.name == local.name
+    for part in ("data", "indices", "indptr"):
+        ours, theirs = getattr(found.matrix, part), getattr(local.matrix, part)
+        assert ours.dtype == theirs.dtype
+        assert (ours == theirs).all()
+    assert found.matrix.shape == local.matrix.shape
+    assert found.users.equals(local.users, check_dtypes=True)
+    assert found.items.equals(local.items, check_dtypes=True)
+    assert found.item_table.equals(local.item_table)
+    assert (found.times is None) == (local.times is None)
+    if found.times is not None and local.times is not None:
+        assert (found.times == local.times).all()
+    assert (found.preparation, found.steps, found.report) == (local.preparation, local.steps, local.report)
+
+
+def messy(path: Path, *, separator: str = ",", text_ids: bool = False) -> Path:
+    """Write a table with duplicates, blanks, missing and broken cells, and lines too long or empty."""
+    rng = np.random.default_rng(3)
+    prefix = "é" if text_ids else ""
+    lines = [separator.join(("userId", "movieId", "rating", "timestamp"))]
+    for row in range(3000):
+        user, item = rng.integers(60), int(rng.integers(40))
+        rating, time = rng.integers(1, 11) / 2, 1_000_000_000 + int(rng.integers(50)) * 3600
+        shown = str(rating).replace(".", ",") if separator == ";" else str(rating)
+        lines.append(separator.join((f"{prefix}{user}", f'"{item}"' if row % 7 == 0 else str(item), shown, str(time))))
+    lines[50] = separator.join(("7", "", "4", "1000000000"))
+    lines[60] = separator.join(("7", "3", "great", "1000000000"))
+    lines[70] = separator.join(("7", "3", "4", "1000000000", "more"))
+    lines[80] = separator.join((" 7 ", "3", "5", "1900000000"))
+    lines[90] = separator.join(("7", "3"))
+    lines[100] = ""
+    path.write_bytes("\n".join(lines).encode() + b"\n\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("separator", "text_ids", "options"),
+    [
+        (",", False, {}),
+        (";", True, {"k_core": True, "even_items": True, "min_rating": 3.5, "min_users_per_item": 9}),
+    ],
+)
+def test_prepared_text_loads_to_the_very_same_interactions(
+    session: "SparkSession", tmp_path: Path, separator: str, text_ids: bool, options: dict[str, object]
+) -> None:
+    from recfusion.spark.prepare import spark_prepare
+
+    file = messy(tmp_path / "shop.csv", separator=separator, text_ids=text_ids)
+    titles = tmp_path / "titles.csv"
+    titles.write_text("movieId,title\n" + "".join(f"{n},Film {n}\n" for n in range(30)))
+    source = Source(data=str(file), items=str(titles))
+    preparation = Preparation.model_validate(options)
+    session.conf.set("spark.sql.files.maxPartitionBytes", "40000")  # the header is in one part of several
+    try:
+        assert spark_prepare(session, source, preparation, tmp_path / "out", parts=2)
+    finally:
+        session.conf.unset("spark.sql.files.maxPartitionBytes")
+    local = load(source, preparation)
+    assert local.n_interactions > 100
+    assert_same(load(tmp_path / "out"), local)
+    assert load(tmp_path / "out").report.unparsable == local.report.unparsable > 0
+    assert not spark_prepare(session, source, preparation, tmp_path / "out", parts=2)  # it is there
+
+
+def test_a_folder_of_parquet_is_one_table(session: "SparkSession", tmp_path: Path) -> None:
+    from recfusion.spark.prepare import spark_prepare
+
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        {
+            "user": rng.integers(0, 50, 1500).astype(np.uint32),
+            "item": rng.integers(0, 30, 1500).astype(np.int32),
+            "time": pl.Series(rng.integers(0, 10**6, 1500) * 10**6).cast(pl.Datetime("us")),
+        }
+    )
+    table.write_parquet(tmp_path / "whole.parquet")
+    (tmp_path / "parts").mkdir()
+    for number in range(3):
+        table[number::3].write_parquet(tmp_path / "parts" / f"{number}.parquet")
+    spark_prepare(session, Source(data=str(tmp_path / "parts")), Preparation(), tmp_path / "out")
+    found, local = load(tmp_path / "out"), load(tmp_path / "whole.parquet")
+    assert found.fingerprint == local.fingerprint
+    assert found.steps == local.steps
+
+
+def test_a_job_goes_on_after_its_last_finished_stage(
+    session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recfusion.spark import prepare
+
+    source = Source(data=str(messy(tmp_path / "shop.csv")))
+
+    def broken(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "_in_order", broken)
+        with pytest.raises(KeyboardInterrupt):
+            prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
+    stage = tmp_path / "out" / "_stages" / "unique"
+    first = {file.name: file.stat().st_mtime_ns for file in stage.iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "_latest", broken)  # it must not be needed again
+        prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
+    assert first
+    assert not stage.exists()
+    assert_same(load(tmp_path / "out"), load(source))
+    with pytest.raises(InputError, match="another job"):
+        prepare.spark_prepare(session, source, Preparation(k_core=True), tmp_path / "out")
+    with pytest.raises(InputError, match="was prepared with"):
+        load(tmp_path / "out", Preparation(k_core=True))
+
+
+def test_tables_that_spark_cannot_read_are_refused(session: "SparkSession", tmp_path: Path) -> None:
+    from recfusion.spark.prepare import spark_prepare
+
+    file = tmp_path / "quoted.csv"
+    file.write_text('user,item,title\n1,2,"two\nlines"\n' + "1,3,x\n" * 30)
+    with pytest.raises(InputError, match="goes over several lines"):
+        spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "a")
+    file = tmp_path / "bad.csv"
+    file.write_text("user,item,rating\n" + "1,2,x\n" * 30)
+    with pytest.raises(InputError, match="row 1 has the rating 'x'"):
+        spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "b")
+    with pytest.raises(InputError, match="mount the storage"):
+        spark_prepare(session, Source(data="s3://bucket/x.csv"), Preparation(), tmp_path / "c")

@@ -1,0 +1,67 @@
+"""Lists from Spark: those of the local path, also after an interruption."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.readers import read_table
+from recfusion.data.settings import Source
+from recfusion.experiments.train import train
+from recfusion.models.bundle import Bundle
+from recfusion.models.recommend import read_histories, recommend_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def users(groups: Interactions, tmp_path: Path) -> Path:
+    """A table of 30 users with histories, one with unknown ids alone and one without any."""
+    rows = groups.matrix.tocoo()
+    known = [(f"n{row:02d}", f"i{column:02d}") for row, column in zip(*rows.coords, strict=True) if row < 30]
+    listed = [*known, ("odd", "i99"), ("odd", "i98"), ("lone", None)]
+    path = tmp_path / "users.parquet"
+    pl.DataFrame(listed, schema=["user", "item"], orient="row").write_parquet(path)
+    return path
+
+
+def local(model: Path, users: Path, k: int) -> pl.DataFrame:
+    bundle = Bundle.load(model)
+    known = read_histories(bundle, read_table(users, time="none", lone_users=True).rows)
+    return pl.concat(list(recommend_batches(bundle, known, k))).sort("user", "rank")
+
+
+def test_lists_equal_those_of_the_local_path_and_finished_chunks_are_kept(
+    session: "SparkSession", groups: Interactions, users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from recfusion.spark import recommend
+
+    model = train("ease", groups, {"l2": 5}).save(tmp_path / "model")
+    source, out = Source(data=str(users), time="none"), tmp_path / "lists"
+    job = recommend.spark_recommend(session, model, source, out, k=5, chunks=2)
+    done, counts = next(job)
+    job.close()  # as if it were killed after the first chunk
+    assert done == 1
+    first = sorted((out / "_stages" / "lists-00000").glob("part-*.parquet"))
+    assert first
+    with pytest.raises(InputError, match="another job"):
+        next(recommend.spark_recommend(session, model, source, out, k=6, chunks=2))
+
+    def broken(*_: object) -> None:
+        raise AssertionError("the histories are there")
+
+    times = [file.stat().st_mtime_ns for file in first]
+    with monkeypatch.context() as patch:
+        patch.setattr(recommend, "_histories", broken)
+        *_, (done, counts) = recommend.spark_recommend(session, model, source, out, k=5, chunks=2)
+    assert (done, counts) == (2, recommend.Counts(users=32, unknown=2, empty=2))
+    written = sorted(out.glob("part-*.parquet"))
+    assert [file.stat().st_mtime_ns for file in written][: len(times)] == times
+    found = pl.read_parquet(written).sort("user", "rank")
+    assert found.equals(local(model, users, 5))
+    assert found["basis"].value_counts().sort("basis")["count"].to_list() == [150, 10]
+    assert list(recommend.spark_recommend(session, model, source, out, k=5, chunks=2)) == [(2, counts)]
