@@ -1,8 +1,12 @@
 """Small data that several tests share."""
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -14,6 +18,9 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 torch.set_num_threads(1)  # nets this small lose more by waiting for a second thread than they gain
 
@@ -61,3 +68,32 @@ def data_folder() -> Path:
     if not folder:
         pytest.skip("RECFUSION_DATA names no folder with local copies of the data sets")
     return Path(folder)
+
+
+def require_spark() -> None:
+    """Skip the test unless Spark can be started here."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("there is no Java here")
+
+
+@pytest.fixture(scope="session")
+def session() -> "Iterator[SparkSession]":
+    """One Spark in local mode for all tests that need one; they are skipped where pyspark or Java is missing."""
+    require_spark()
+    from recfusion.spark.session import spark_session
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    small = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pyspark leaves sockets to the collector
+        found = spark_session("local[2]", small)
+    yield found
+    found.stop()

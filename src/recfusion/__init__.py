@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from recfusion.evaluation.topk import top_k as top_k
     from recfusion.experiments.compare import compare as compare
     from recfusion.experiments.results import result_document as result_document
+    from recfusion.experiments.run import run_experiment as run_experiment
+    from recfusion.experiments.spec import read_experiment as read_experiment
+    from recfusion.experiments.store import read_rows as read_rows
     from recfusion.experiments.train import train as train
     from recfusion.models.base import Recommender as Recommender
     from recfusion.models.bundle import Bundle as Bundle
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from recfusion.models.registry import MODELS as MODELS
     from recfusion.models.registry import make_model as make_model
     from recfusion.models.slim import SLIM as SLIM
+    from recfusion.models.thinning.linear import ThinningLinear as ThinningLinear
+    from recfusion.models.thinning.mixture import Thinning as Thinning
     from recfusion.report.page import write_page as write_page
 
 _HOMES = {
@@ -47,6 +52,9 @@ _HOMES = {
         "recfusion.evaluation.topk": "top_k",
         "recfusion.experiments.compare": "compare",
         "recfusion.experiments.results": "result_document",
+        "recfusion.experiments.run": "run_experiment",
+        "recfusion.experiments.spec": "read_experiment",
+        "recfusion.experiments.store": "read_rows",
         "recfusion.experiments.train": "train",
         "recfusion.models.base": "Recommender",
         "recfusion.models.bundle": "Bundle",
@@ -56,6 +64,8 @@ _HOMES = {
         "recfusion.models.recommend": "recommend",
         "recfusion.models.registry": "MODELS make_model",
         "recfusion.models.slim": "SLIM",
+        "recfusion.models.thinning.linear": "ThinningLinear",
+        "recfusion.models.thinning.mixture": "Thinning",
         "recfusion.report.page": "write_page",
     }.items()
     for name in names.split()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,9 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from conftest import require_spark
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
-from spark.conftest import require_spark
 
 HOST = "127.0.0.1"
 
@@ -44,11 +43,11 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     address = f"spark://{HOST}:{port}"
     home = Path(pyspark.__file__).parent
-    java = shutil.which("java") or str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
     environment = {
         **os.environ,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_HOME": str(home),
+        "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_WORKER_DIR": str(folder / "work"),
         "PYSPARK_PYTHON": sys.executable,
     }
@@ -56,7 +55,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     def start(name: str, *arguments: str) -> Path:
         log = folder / f"{name}.log"
-        command = [java, "-Xmx256m", "-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]]
         with log.open("wb") as file:
             running.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment))
         return log

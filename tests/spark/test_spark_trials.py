@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recfusion.data.interactions import Interactions
-from recfusion.search.space import Choice, Interval
+from recfusion.search.space import Choice, Interval, Space
 from recfusion.tuning.local import LocalEngine
 from recfusion.tuning.tune import Request, run_trials, tune
 
@@ -41,7 +41,7 @@ def test_a_failed_trial_on_spark_has_its_reason_and_the_others_count(
     from recfusion.spark.trials import SparkEngine
 
     # Half of the space cannot be: a predicted variance needs a Gaussian process.
-    space = {"variance": Choice(("predicted",)), "lr": Interval(1e-3, 1e-2)}
+    space: Space = {"variance": Choice(("predicted",)), "lr": Interval(1e-3, 1e-2)}
     given = {"process": "thinning", "max_epochs": 1}
     asked = Request("recfusion-bin", space, given, trials=2, metric="recall@5")
     tuned = tune(groups, asked, SparkEngine(session, 2), tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.models.base import search_space, setting
 from recfusion.models.popularity import Popularity
-from recfusion.search.space import Choice, Interval
+from recfusion.search.space import Choice, Interval, Space
 from recfusion.tuning.space import holds, space_document, tuning_space
 
 
@@ -95,7 +95,7 @@ def test_a_model_without_ranges_has_nothing_to_search() -> None:
 
 
 def test_settings_outside_a_space_are_told_from_those_inside() -> None:
-    space = {"l2": Interval(1, 10), "kind": Choice(("a",))}
+    space: Space = {"l2": Interval(1, 10), "kind": Choice(("a",))}
     assert holds(space, {"l2": 10, "kind": "a", "other": 3})
     assert not holds(space, {"l2": 11, "kind": "a"})
     assert not holds(space, {"l2": 5, "kind": "b"})

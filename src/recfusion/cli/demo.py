@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-_MODELS = ("random", "popularity", "slim", "ease", "recfusion")
+_MODELS = ("random", "popularity", "ease", "recfusion", "thinning")
 _SHOWN_USERS = 3
 
 
@@ -13,7 +13,7 @@ def demo(
     folder: Annotated[Path, typer.Option("--out", help="Folder for the model, the results and the report.")] = Path(
         "recfusion-demo"
     ),
-    splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 5,
+    splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 3,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
     from recfusion.cli.compare import run_comparison

@@ -2,7 +2,7 @@
 
 import functools
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Counts:
 
 def spark_recommend(
     session: SparkSession, model: Path, users: Source, folder: Path, *, k: int = 10, chunks: int = CHUNKS
-) -> Iterator[tuple[int, Counts]]:
+) -> Generator[tuple[int, Counts], None, None]:
     """Write the K best items of every user of a table as Parquet; yield (chunks done, counts so far) on the way.
 
     Users are divided into chunks by their ids; a chunk that is whole is not computed again. The lists equal those of

@@ -120,5 +120,6 @@ def _require_executor(session: "SparkSession") -> None:
 
 
 def _brief(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    lines = [line.strip(" :.") for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
+    return told[0] if told else type(error).__name__
