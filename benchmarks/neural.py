@@ -5,8 +5,8 @@
 Set the peer's environment up as `recpack_peer.py` says; ML-1M must be in RECFUSION_DATA or the cache. An epoch of
 MultVAE is one pass over the training users. An epoch of RecVAE is four on both sides: three for the encoder and one
 for the decoder. Both sides have the same users, the same layers and batches of 500. Validation is not counted. Seconds
-are CPU seconds of the one thread, so that other work on the machine does not count as ours or theirs. The two sides take
-turns, and the fastest epoch counts on both.
+are CPU seconds of the one thread, so that other work on the machine is not counted. The two sides take turns, and the
+fastest epoch counts on both.
 """
 
 import os

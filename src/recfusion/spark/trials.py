@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POLL_SECONDS = 0.1
+_WAITING = 256  # trials that may have been asked for and not begun; SparkTrials runs 128 at most
 _NUMBER = "number"  # the only thing that Hyperopt sees of a trial
 
 
@@ -25,12 +26,20 @@ _NUMBER = "number"  # the only thing that Hyperopt sees of a trial
 class _Objective:
     """What a task runs. Spark pickles it for each trial: small, since of the data it has the broadcast's handle alone.
 
-    `asked` holds the trials that have not ended; one is sent with what it holds by then.
+    `asked` grows while the search goes on; a trial is sent with those asked for last, itself among them.
     """
 
     job: "Broadcast[Job]"
     asked: dict[int, Asked]
     threads: int
+
+    def add(self, asked: Asked) -> None:
+        """Take in a trial; a new dictionary, since a thread of Hyperopt's may be pickling the old one."""
+        self.asked = {**self.asked, asked.number: asked}
+
+    def __getstate__(self) -> dict[str, Any]:
+        waiting = list(self.asked.items())[-_WAITING:]  # in the order in which they were asked for
+        return {"job": self.job, "asked": dict(waiting), "threads": self.threads}
 
     def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
         asked = self.asked[int(point[_NUMBER])]
@@ -57,28 +66,26 @@ class SparkEngine:
         import numpy as np
 
         logging.getLogger("hyperopt-spark").setLevel(logging.CRITICAL)  # a failed trial is told of by its outcome
+        warnings.filterwarnings("ignore", "Spark session is not provided")  # its threads pass on no tags: none are set
         context = self.session.sparkContext
         data = context.broadcast(job)
         objective = _Objective(data, {}, task_cores(self.session))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Hyperopt's threads do not inherit tags, and none are set
-            trials = hyperopt.SparkTrials(self.parallel or task_slots(self.session), spark_session=self.session)
+        trials = hyperopt.SparkTrials(self.parallel or task_slots(self.session), spark_session=self.session)
+        broken: list[Exception] = []
 
         def suggest(ids: Sequence[int], domain: Any, past: Any, seed: int) -> list[Any]:  # noqa: ARG001
             """Give fmin its next trials: our own stateless search, so that either engine goes on from the other's."""
-            found = [next_trial() for _ in ids]
             documents = []
-            for place, asked in zip(ids, found, strict=True):
-                if asked is not None:
-                    objective.asked[asked.number] = asked
+            for place in ids:
+                if (asked := next_trial()) is not None:
+                    objective.add(asked)
                     misc = {"tid": place, "cmd": domain.cmd, "workdir": domain.workdir}
                     values = {"idxs": {_NUMBER: [place]}, "vals": {_NUMBER: [asked.number]}}
                     documents += past.new_trial_docs([place], [None], [domain.new_result()], [misc | values])
             return documents
 
         def search() -> None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            try:
                 hyperopt.fmin(
                     objective,
                     {_NUMBER: hyperopt.hp.uniformint(_NUMBER, 0, 2**31)},
@@ -90,20 +97,24 @@ class SparkEngine:
                     return_argmin=False,
                     verbose=False,
                 )
+            except Exception as error:
+                broken.append(error)
 
         # fmin waits for its tasks; in a thread of its own it leaves Ctrl-C and the time limit to this one.
         thread = threading.Thread(target=search, daemon=True)
         thread.start()
         try:
-            yield from self._outcomes(trials, objective.asked, thread, time.monotonic() + seconds)
+            yield from self._outcomes(trials, objective, thread, time.monotonic() + seconds)
         finally:
             if thread.is_alive():
                 trials._fmin_cancelled = True
                 context.cancelAllJobs()
             data.unpersist()
+        if broken:
+            raise broken[0]
 
     def _outcomes(
-        self, trials: Any, asked: dict[int, Asked], thread: threading.Thread, deadline: float
+        self, trials: Any, objective: _Objective, thread: threading.Thread, deadline: float
     ) -> Generator[Event, None, None]:
         """Yield each trial as soon as Hyperopt knows that it has ended."""
         from hyperopt.base import JOB_STATE_DONE, JOB_STATE_ERROR
@@ -114,7 +125,7 @@ class SparkEngine:
             for document in list(trials._dynamic_trials):
                 if document["tid"] not in told and document["state"] in (JOB_STATE_DONE, JOB_STATE_ERROR):
                     told.add(document["tid"])
-                    yield _outcome(document, asked.pop(document["misc"]["vals"][_NUMBER][0]))
+                    yield _outcome(document, objective.asked[document["misc"]["vals"][_NUMBER][0]])
             if not alive or time.monotonic() > deadline:
                 return
             if self.session.sparkContext._jsc.sc().isStopped():

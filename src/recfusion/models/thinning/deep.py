@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
+from recfusion.core.errors import InputError
 from recfusion.models.base import learned, setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.scaling import relative
@@ -47,6 +48,11 @@ class ThinningDeep(NeuralRecommender):
     input_power: float = setting(0.25, "items enter with their count to minus this power", search=(0.0, 0.5))
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # how many training users have 0, 1, 2, ... items
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high <= 1:
+            raise InputError(f"Expected shares of survivors low < high <= 1, got {self.low} and {self.high}.")
 
     def prepare(self, train: Csr) -> None:
         self.item_weights_ = relative(column_counts(train).astype(np.float32)) ** np.float32(-self.input_power)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, row_numbers
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
@@ -131,7 +131,8 @@ class Thinning(Recommender):
                 part.tune_trials = self.tune_trials
             if isinstance(part, ThinningKernel) and train.shape[0] > part.max_users:
                 part.max_users = _LANDMARKS
-            if isinstance(part, ThinningLinear) and train.shape[1] > _PAIRS_UP_TO:
+            if isinstance(part, ThinningLinear) and part.pairs and train.shape[1] > _PAIRS_UP_TO:
+                log.warning("The mixture does without pairs: they would take long on %d items.", train.shape[1])
                 part.pairs = 0
         return parts
 
@@ -145,6 +146,9 @@ class Thinning(Recommender):
         }
 
     def _given(self, weights: Mapping[str, float]) -> dict[str, float]:
+        for name in weights:
+            if name not in self.parts_:
+                raise choices("part in weights", name, self.parts_)
         given = {name: float(weights.get(name, 0.0)) for name in self.parts_}
         if min(given.values()) < 0 or sum(given.values()) <= 0:
             raise InputError(
