@@ -13,11 +13,26 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, setting_values, settings_of
 from recfusion.models.ease import EASE
-from recfusion.models.selftune import LEAST_USERS, Judged, choose, judged_users, ndcg, open_settings, settle
+from recfusion.models.selftune import (
+    LEAST_USERS,
+    Judged,
+    choose,
+    judged_users,
+    ndcg,
+    open_settings,
+    searched_items,
+    settle,
+)
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 
 N_ITEMS = 40
+
+
+@pytest.fixture(autouse=True)
+def _pairs_of_single_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pairs that one user has be features: data this small has no others."""
+    monkeypatch.setattr("recfusion.models.thinning.linear._PAIR_USERS", 1)
 
 
 def tastes(n_users: int, seed: int) -> Csr:
@@ -174,10 +189,9 @@ def test_the_starts_and_the_given_points_are_tried_first() -> None:
     assert model.l2 == 3.0
 
 
-def test_a_search_looks_at_an_even_choice_of_many_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_looks_at_an_even_choice_of_many_users() -> None:
     assert judged_users(VALID) is VALID
-    monkeypatch.setattr("recfusion.models.selftune.MOST_USERS", 4)
-    few = judged_users(VALID)
+    few = judged_users(VALID, 4)
     assert few.users.tolist() == [0, 19, 39, 59]
     assert (few.history != VALID.history[[0, 19, 39, 59]]).nnz == 0
     assert (few.held_out != VALID.held_out[[0, 19, 39, 59]]).nnz == 0
@@ -199,3 +213,15 @@ def test_the_choice_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     EASE(tune_trials=3).fit(TRAIN, VALID, rng=0)
     assert "3 trials chose {'l2':" in caplog.text
+
+
+def test_a_search_over_many_items_looks_at_the_most_popular_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = csr([[0, 1, 3], [1, 3], [3, 2]], 4)  # popularity 1, 2, 1, 3
+    judged = Fold(np.arange(3), csr([[1], [3], [0]], 4), csr([[3], [0], [1]], 4))
+    assert searched_items(train, judged)[0] is train
+    monkeypatch.setattr("recfusion.models.selftune.MOST_ITEMS", 2)
+    small, seen = searched_items(train, judged)
+    assert small.toarray().tolist() == [[1, 1], [1, 1], [0, 1]]  # items 1 and 3
+    assert seen.users.tolist() == [0]  # the others have nothing left to show, or to find
+    assert seen.history.toarray().tolist() == [[1, 0]]
+    assert seen.held_out.toarray().tolist() == [[0, 1]]

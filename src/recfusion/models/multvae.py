@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
-from recfusion.diffusion.distributions import Normal, kl
+from recfusion.diffusion.distributions import Normal
 from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.nets.sparse import SparseRows
-from recfusion.nets.vae import Autoencoder, mult_dae, mult_vae, multinomial_nll
+from recfusion.nets.vae import Autoencoder, kl_to_standard, mult_dae, mult_vae, multinomial_nll
 from recfusion.training.loop import Phase
 
 
@@ -68,5 +68,4 @@ class MultVAE(NeuralRecommender):
         logits = net.decoder(code.draw(rng))
         trained.steps += 1
         weight = self.kl_cap * (trained.steps / self.anneal_steps).clamp(max=1)
-        prior = Normal(torch.zeros_like(code.mean), torch.ones_like(code.mean))
-        return (multinomial_nll(logits, rows) + weight * kl(code, prior).sum(1)).mean()
+        return (multinomial_nll(logits, rows) + weight * kl_to_standard(code).sum(1)).mean()

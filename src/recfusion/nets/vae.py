@@ -101,7 +101,7 @@ class _MultinomialNll(torch.autograd.Function):
         place = rows.row_of * logits.shape[1] + rows.columns  # (entries,)
         ctx.rows = rows
         ctx.save_for_backward(log_p, place)
-        return -rows.weighted(log_p.view(-1)[place] * rows.values).sums()
+        return -rows.weighted(log_p.view(-1).index_select(0, place) * rows.values).sums()
 
     @staticmethod
     @once_differentiable
@@ -109,8 +109,13 @@ class _MultinomialNll(torch.autograd.Function):
         log_p, place = ctx.saved_tensors
         rows: SparseRows = ctx.rows
         gradient = log_p.exp().mul_((rows.sums() * upstream)[:, None])
-        gradient.view(-1).index_add_(0, place, rows.values * upstream[rows.row_of], alpha=-1)
+        gradient.view(-1).index_add_(0, place, rows.values * upstream.index_select(0, rows.row_of), alpha=-1)
         return gradient, None
+
+
+def kl_to_standard(code: Normal) -> Tensor:
+    """KL(N(mean, std^2) || N(0, 1)) = (mean^2 + std^2 - 1) / 2 - log std at each entry; (rows, latent)."""
+    return (code.mean.square() + code.stddev.square() - 1) / 2 - code.stddev.log()
 
 
 def draw_with_log_prob(code: Normal, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -167,13 +167,29 @@ def n_splits(entry: Mapping[str, Any]) -> int | None:
 
 
 def chosen_text(entry: Mapping[str, Any]) -> str:
-    """Return the settings that a model's fits chose: one value, or the lowest and the highest over the splits."""
-    told = []
+    """Return what the fits of a model chose, each setting as its range over the splits; nested records are left out."""
+    texts = []
     for key, values in (entry.get("chosen") or {}).items():
-        numbers = [value for value in values if isinstance(value, int | float)]
-        if len(numbers) == len(values) and numbers:
-            low, high = f"{min(numbers):.4g}", f"{max(numbers):.4g}"
-            told.append(f"{key} = {low}" if low == high else f"{key} = {low} to {high}")
+        if all(isinstance(value, dict) for value in values):
+            texts += _parts_text(values)
         else:
-            told.append(f"{key} = {', '.join(dict.fromkeys(map(str, values)))}")
-    return "; ".join(told)
+            texts.append(f"{key} = {_range_text(values)}")
+    return "; ".join(texts)
+
+
+def _parts_text(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the range of each numeric entry of several records; where one is missing it counts as 0."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    columns = {name: [record.get(name, 0) for record in records] for name in names}
+    return [f"{name} {_range_text(column)}" for name, column in columns.items() if _numeric(column)]
+
+
+def _range_text(values: Sequence[Any]) -> str:
+    if not _numeric(values):
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

@@ -22,6 +22,12 @@ SMALL = csr([[0, 1, 2], [0, 1], [1, 3, 4], [0, 2, 3, 4], [2], [0, 1, 4]], 5)
 SIZES = pytest.mark.parametrize("pairs", [0, 3], ids=["items", "items and pairs"])
 
 
+@pytest.fixture(autouse=True)
+def _pairs_of_single_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pairs that one user has be features: data this small has no others."""
+    monkeypatch.setattr("recfusion.models.thinning.linear._PAIR_USERS", 1)
+
+
 def plain(l2: float, kappa: float = 0.0) -> ThinningLinear:
     """Return the model without item penalties, user weights and a popularity prior."""
     return ThinningLinear(l2=l2, nu=0, kappa=kappa, b=0, c=0)

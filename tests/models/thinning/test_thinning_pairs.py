@@ -19,6 +19,12 @@ Dense = NDArray[np.float64]
 SMALL = csr([[0, 1, 2], [0, 1], [1, 3, 4], [0, 2, 3, 4], [2], [0, 1, 4]], 5)
 
 
+@pytest.fixture(autouse=True)
+def _pairs_of_single_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pairs that one user has be features: data this small has no others."""
+    monkeypatch.setattr("recfusion.models.thinning.linear._PAIR_USERS", 1)
+
+
 def features(x: Dense, sets: list[tuple[int, ...]], q: float = 1.0) -> Dense:
     """Return prod x_i / q^|a| over the items i of each set a, (rows, sets)."""
     return np.stack([x[:, list(a)].prod(axis=1) / q ** len(a) for a in sets], axis=1)
@@ -160,3 +166,13 @@ def test_leaving_out_own_features_is_the_regression_without_them() -> None:
         free = np.setdiff1d(np.arange(n_features), own)
         assert b[free, j] == pytest.approx(np.linalg.solve(g[np.ix_(free, free)], g[free, j]), abs=1e-5)
         assert (b[own, j] == 0).all()
+
+
+def test_pairs_that_few_users_have_are_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = csr([[0, 1, 2]] * 3 + [[1, 2]] * 2, 4)
+    monkeypatch.setattr("recfusion.models.thinning.linear._PAIR_USERS", 4)
+    assert ThinningLinear(pairs=5).fit(x).pairs_.tolist() == [[1, 2]]
+    monkeypatch.setattr("recfusion.models.thinning.linear._PAIR_USERS", 6)
+    model = ThinningLinear(pairs=5).fit(x)
+    assert len(model.pairs_) == 0
+    assert (model.weights_ == ThinningLinear().fit(x).weights_).all()

@@ -25,7 +25,9 @@ from recfusion.models.selftune import (
 )
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
+_NOTHING: FloatArray = np.zeros((0, 0), np.float32)
 _LINEAR = ("l2", "nu", "kappa", "b")
+_PAIR_USERS = 100  # that a pair has at the least: with fewer, a penalty of thousands would leave nothing of it
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
 
 
@@ -74,8 +76,9 @@ class ThinningLinear(Recommender):
             weights = solve(grams.copy(now["b"]), l2=now["l2"], nu=now["nu"], kappa=now["kappa"], mean=mean)
             return by_scaling(lambda history: history @ weights, seen, small, self.c)
 
+        self.pairs_ = most_frequent(gram(train) if self.pairs else _NOTHING, self.pairs, _PAIR_USERS)
         plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
-        filled = _LINEAR if self.pairs else (*_LINEAR, "c")
+        filled = _LINEAR if len(self.pairs_) else (*_LINEAR, "c")
         settle(
             self,
             first_order,
@@ -89,11 +92,10 @@ class ThinningLinear(Recommender):
         )
         if small is not train:
             grams = _Grams(train)
-        if self.pairs:
-            self.pairs_ = most_frequent(grams.last(0.0), self.pairs)
+        if len(self.pairs_):
+            del grams
             weights = self._fit_pairs(train, judged, generator)
         else:
-            self.pairs_ = np.zeros((0, 2), np.int64)
             weights = solve(grams.last(self.b or 0.0), **self._ridge())
         weights *= scalings(train, (self.c or 0.0,))[0]
         self.weights_ = weights

@@ -24,7 +24,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_USUAL = {"thinning-pairs": 0.25, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.35}  # without validation
+_USUAL = {"thinning-pairs": 0.15, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.45}  # without validation
 _STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
 _PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
 _NETS_UP_TO = 4e8  # users x items beyond which a network takes hours instead of minutes

@@ -9,17 +9,17 @@ from recfusion.models.gram import blas_threads
 _CELLS_PER_BLOCK = 1 << 22  # users x items or pairs looked at once
 
 
-def most_frequent(g: FloatArray, count: int) -> IntArray:
+def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
     """Return the `count` pairs i < j with the largest entries of the Gram matrix `g`, as (pairs, 2).
 
-    Pairs that never occur are left out; equals keep the order of their items.
+    Pairs with entries below `at_least` are left out; equals keep the order of their items.
     """
     n_items = len(g)
     count = min(count, n_items * (n_items - 1) // 2)
     if count == 0:
         return np.zeros((0, 2), np.int64)
     best: list[tuple[FloatArray, IntArray]] = []
-    least = np.float32(0)
+    least = np.nextafter(np.float32(at_least), np.float32(0))
     for i in range(n_items - 1):
         row = g[i + 1 :, i]  # a column, contiguous in Fortran order
         places = np.flatnonzero(row > least)
