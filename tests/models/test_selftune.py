@@ -210,7 +210,7 @@ def test_scalings_are_judged_as_if_the_model_had_them() -> None:
 
 
 def test_the_choice_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="recfusion")
     EASE(tune_trials=3).fit(TRAIN, VALID, rng=0)
     assert "3 trials chose {'l2':" in caplog.text
 

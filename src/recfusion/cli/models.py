@@ -38,4 +38,5 @@ def models(as_json: JsonOption = False) -> None:
             console.print(f"    settings as {first}, but for:", markup=False)
             settings = {key: value for key, value in settings.items() if value != document[first]["settings"][key]}
         for key, value in settings.items():
-            console.print(f"    {key} = {value['default']}  {value['doc']}", markup=False)
+            default = ": chosen by the fit" if value["default"] is None else f" = {value['default']}"
+            console.print(f"    {key}{default}  {value['doc']}", markup=False)

@@ -51,8 +51,8 @@ class ThinningDeep(NeuralRecommender):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.low < self.high <= 1:
-            raise InputError(f"Expected shares of survivors low < high <= 1, got {self.low} and {self.high}.")
+        if not self.low <= self.high <= 1:
+            raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.")
 
     def prepare(self, train: Csr) -> None:
         self.item_weights_ = relative(column_counts(train).astype(np.float32)) ** np.float32(-self.input_power)
