@@ -1,12 +1,12 @@
-"""How long a training epoch of MultVAE and RecVAE takes, against RecPack 0.3.6 in the same run, one thread each.
+"""How long an epoch of MultVAE and RecVAE takes, against RecPack 0.3.6 in the same run, one thread each.
 
     python benchmarks/neural.py --peer .venv-recpack/bin/python --out benchmarks/neural.json
 
 Set the peer's environment up as `recpack_peer.py` says; ML-1M must be in RECFUSION_DATA or the cache. An epoch of
 MultVAE is one pass over the training users. An epoch of RecVAE is four on both sides: three for the encoder and one
-for the decoder. Both sides have the same users, the same layers and batches of 500. Validation is not counted. Seconds
-are CPU seconds of the one thread, so that other work on the machine is not counted. The two sides take turns, and the
-fastest epoch counts on both.
+for the decoder. Both sides have the same users, the same layers and batches of 500. An epoch ends with its validation,
+on the same 603 users on both sides; the training pass is also given by itself. Seconds are CPU seconds of one
+thread: other work on the machine is not counted. The two sides take turns, and the fastest epoch counts on both.
 """
 
 import os
@@ -74,12 +74,21 @@ def save_split(parts: rf.Split, file: Path) -> None:
 
 
 def compare(name: str, parts: rf.Split, python: str, file: Path) -> dict[str, Any]:
-    """Return the seconds of an epoch on both sides; they take turns."""
-    ours: list[float] = []
-    theirs: list[float] = []
+    """Return the seconds of an epoch on both sides, and of its training pass alone; they take turns."""
+    kinds = ("with validation", "training alone")
+    ours: dict[str, list[float]] = {kind: [] for kind in kinds}
+    theirs: dict[str, list[float]] = {kind: [] for kind in kinds}
     for _ in range(TURNS):
-        theirs += peer_epochs(name, python, file)
-        ours += own_epochs(name, parts)
+        training, validation = peer_epochs(name, python, file)
+        theirs["training alone"] += training
+        theirs["with validation"] += [sum(both) for both in zip(training, validation, strict=True)]
+        ours["training alone"] += own_epochs(name, parts, None)
+        ours["with validation"] += own_epochs(name, parts, parts.test)
+    return {kind: ratio(ours[kind], theirs[kind]) for kind in kinds}
+
+
+def ratio(ours: list[float], theirs: list[float]) -> dict[str, Any]:
+    """Return both sides' fastest epoch and how they compare."""
     return {
         "CPU seconds": min(ours),
         "peer CPU seconds": min(theirs),
@@ -90,9 +99,10 @@ def compare(name: str, parts: rf.Split, python: str, file: Path) -> dict[str, An
     }
 
 
-def own_epochs(name: str, parts: rf.Split) -> list[float]:
-    """Return the seconds of each epoch of recfusion's model."""
-    epochs = rf.make_model(name, {"max_epochs": EPOCHS[name], "batch_size": BATCH_SIZE}).epochs(parts.train, rng=0)
+def own_epochs(name: str, parts: rf.Split, judged: rf.Fold | None) -> list[float]:
+    """Return the seconds of each epoch of recfusion's model, with its validation on `judged` if given."""
+    model = rf.make_model(name, {"max_epochs": EPOCHS[name], "batch_size": BATCH_SIZE})
+    epochs = model.epochs(parts.train, judged, rng=0)
     seconds = []
     for _ in range(EPOCHS[name]):
         start = time.process_time()
@@ -101,14 +111,14 @@ def own_epochs(name: str, parts: rf.Split) -> list[float]:
     return seconds
 
 
-def peer_epochs(name: str, python: str, file: Path) -> list[float]:
-    """Return the seconds of each epoch of RecPack's model, without its validation."""
-    command = [python, "-c", CPU_CLOCK, str(PEER), name, str(file), "--validation-users", "10"]
+def peer_epochs(name: str, python: str, file: Path) -> tuple[list[float], list[float]]:
+    """Return the seconds of each epoch's training pass and of its validation in RecPack's model."""
+    command = [python, "-c", CPU_CLOCK, str(PEER), name, str(file)]
     command += ["--epochs", str(EPOCHS[name]), "--batch-size", str(BATCH_SIZE)]
     printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     if printed["threads"] != 1:
         raise SystemExit(f"Expected the peer to run one thread, got {printed['threads']}.")
-    return [float(seconds) for seconds in printed["epoch_seconds"]]
+    return printed["epoch_seconds"], printed["validation_seconds"][: EPOCHS[name]]
 
 
 if __name__ == "__main__":
