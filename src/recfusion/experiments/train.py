@@ -82,8 +82,7 @@ def _chosen(model: Recommender, asked: Mapping[str, Any]) -> list[str]:
 
 def _settled(model: Recommender, name: str, parts: Split, seed: int, on_epoch: OnEpoch | None) -> Recommender:
     """Return a fresh copy of `model` with what a fit on a split chooses: open settings and the number of epochs."""
-    trains = hasattr(model, "max_epochs")
-    if not trains and None not in setting_values(model).values():
+    if not hasattr(model, "max_epochs") and None not in setting_values(model).values():
         return model
     best = 1
 
@@ -95,7 +94,10 @@ def _settled(model: Recommender, name: str, parts: Split, seed: int, on_epoch: O
 
     tried = replace(model)
     fit_model(tried, name, parts.train, parts.valid, seed=seed, on_epoch=watch)
-    return replace(tried, max_epochs=best) if trains else replace(tried)
+    settled = replace(tried)
+    if hasattr(settled, "max_epochs"):
+        settled.max_epochs = best
+    return settled
 
 
 def set_device(model: Recommender, device: str) -> None:
