@@ -164,10 +164,10 @@ def test_without_validation_users_the_usual_weights_hold() -> None:
     for valid in (None, fold(19, 20)):
         model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
         assert model.weights == {
-            "thinning-pairs": round(0.25 / 0.9, 4),
-            "thinning-kernel": round(0.2 / 0.9, 4),
-            "ials": round(0.2 / 0.9, 4),
-            "thinning-linear": round(0.25 / 0.9, 4),
+            "thinning-pairs": round(0.15 / 0.8, 4),
+            "thinning-kernel": round(0.2 / 0.8, 4),
+            "ials": round(0.2 / 0.8, 4),
+            "thinning-linear": round(0.25 / 0.8, 4),
         }
 
 
@@ -233,7 +233,7 @@ def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pyte
     assert model.weights is not None
     labels = ["thinning-deep", "popularity", "thinning-deep#2", "thinning-deep#3"]
     assert list(model.parts_) == labels
-    assert [round(model.weights[name] / model.weights["popularity"], 2) for name in labels] == [0.47, 1, 0.47, 0.47]
+    assert [round(model.weights[name] / model.weights["popularity"], 2) for name in labels] == [0.6, 1, 0.6, 0.6]
     one, _, two, three = (model.parts_[name].score(SEEN) for name in labels)
     assert not (one == two).any()
     assert not (two == three).any()
