@@ -364,3 +364,13 @@ def test_an_interrupted_mixture_goes_on_to_the_same_scores(tmp_path: Path, monke
         pass
     assert (resumed.score(SEEN) == whole.score(SEEN)).all()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_another_run_is_refused_and_no_reason_to_leave_a_part_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_net(monkeypatch)
+    (tmp_path / "kept.thinning-deep").write_bytes(b"no checkpoint")
+    model = Thinning(members="ease,thinning-deep")
+    with pytest.raises(InputError, match="is damaged"):
+        list(model.epochs(TRAIN, rng=0, checkpoint=Checkpoint(tmp_path / "kept", "run")))

@@ -82,6 +82,8 @@ class Thinning(Recommender):
             try:
                 yield from part.epochs(train, valid, rng=generator, checkpoint=kept)
             except InputError as error:  # it does not fit into memory, or diverged: the others go on
+                if kept is not None and kept.path.exists():
+                    raise  # it is about a checkpoint of another run, which the user must know of
                 log.warning("The part %s is left out: %s", name, error)
                 continue
             self.parts_[name] = part
