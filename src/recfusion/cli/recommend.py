@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recfusion.cli.options import JsonOption
+from recfusion.cli.options import JsonOption, parse_settings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from recfusion.data.raw import RawData
     from recfusion.models.bundle import Bundle
     from recfusion.models.recommend import Histories
+
+_FOR_LISTS = ("steps", "temperature", "draw")  # settings of a fitted model that change its lists and nothing else
 
 
 def recommend(
@@ -33,6 +35,10 @@ def recommend(
     max_bad_share: Annotated[
         float, typer.Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="How `thinning` draws lists: steps, temperature or draw."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recommend items to users, who need not have been seen in training.
@@ -41,14 +47,13 @@ def recommend(
     popular items, and the column `basis` says so.
     """
     from recfusion.core.errors import InputError
-    from recfusion.models.bundle import Bundle
 
     if (history is None) == (users is None):
         raise InputError("Expected either --history ID,ID,... or --users FILE with --out FILE.")
     if (users is None) != (file is None):
         raise InputError("Expected --users FILE and --out FILE (csv, parquet or jsonl) together.")
     if users is None or file is None:
-        _for_history(Bundle.load(folder), history or "", k, as_json=as_json)
+        _for_history(_loaded(folder, settings), history or "", k, as_json=as_json)
         return
 
     def read() -> "RawData":
@@ -65,7 +70,22 @@ def recommend(
             lone_users=True,
         )
 
-    _for_file(Bundle.load(folder), read, file, k)
+    _for_file(_loaded(folder, settings), read, file, k)
+
+
+def _loaded(folder: Path, settings: list[str] | None) -> "Bundle":
+    """Return the model of a folder, with the settings that may differ from list to list."""
+    from recfusion.core.errors import choices
+    from recfusion.models.bundle import Bundle
+    from recfusion.models.registry import make_model
+
+    bundle = Bundle.load(folder)
+    allowed = [name for name in _FOR_LISTS if hasattr(bundle.model, name)]
+    for name, value in parse_settings(settings).items():
+        if name not in allowed:
+            raise choices(f"setting for lists of {bundle.name}", name, allowed or ["(it has none)"])
+        setattr(bundle.model, name, getattr(make_model(bundle.name, {name: value}), name))
+    return bundle
 
 
 def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> None:
