@@ -1,11 +1,13 @@
 """What the README shows can be run."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_example_in_the_readme_runs(
@@ -21,4 +23,9 @@ def test_the_example_in_the_readme_runs(
 def test_every_file_that_the_readme_links_to_is_there() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", README)
     assert links
-    assert [link for link in links if not (Path(__file__).parents[1] / link).exists()] == []
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_table_in_the_readme_is_what_the_committed_results_give() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "readme_table.py"))
+    assert script["with_table"](README, script["headline_table"]()) == README, "write it again: scripts/readme_table.py"

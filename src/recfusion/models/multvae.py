@@ -39,7 +39,9 @@ class MultVAE(NeuralRecommender):
     form: Literal["vae", "dae"] = setting("vae", "variational or plain denoising autoencoder")
     width: int = setting(600, "width of the hidden layers of the form vae", at_least=1, search=(200, 1200), log=True)
     latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)
-    dropout: float = setting(0.5, "probability that an entry of a history is dropped in training", at_least=0)
+    dropout: float = setting(
+        0.5, "probability that an entry of a history is dropped in training", at_least=0, search=(0.1, 0.8)
+    )
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
     anneal_steps: int = setting(1000, "batches over which the weight of the KL term rises from 0", at_least=1)
 

@@ -44,7 +44,7 @@ class RecFusion(NeuralRecommender):
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
     T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))
-    schedule: ScheduleName = setting("quadratic", "course of the noise rates")
+    schedule: ScheduleName = setting("quadratic", "course of the noise rates", search="all")
     decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
     learned_schedule: bool = setting(False, "whether the noise rates are trained, from that schedule on (elbo only)")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)

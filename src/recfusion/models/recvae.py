@@ -45,7 +45,9 @@ class RecVAE(NeuralRecommender):
     width: int = setting(600, "width of the encoder's layers", at_least=1, search=(200, 1200), log=True)
     layers: int = setting(5, "layers of the encoder", at_least=1)
     latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)
-    dropout: float = setting(0.5, "probability that an entry of a history is dropped in encoder passes", at_least=0)
+    dropout: float = setting(
+        0.5, "probability that an entry of a history is dropped in encoder passes", at_least=0, search=(0.1, 0.8)
+    )
     gamma: float = setting(0.005, "weight of the KL term for each item of a user", at_least=0, search=(0.001, 0.02))
     encoder_passes: int = setting(3, "passes for the encoder before one for the decoder", at_least=1)
 

@@ -134,6 +134,7 @@ _PAPER: Mapping[str, Any] = {
     "depth": 4,
     "shared": True,
     "lr": 1e-4,
+    "weight_decay": 0.0,
     "batch_size": 200,
     "picture_users": 200,
     "max_epochs": 200,
@@ -167,7 +168,9 @@ MODELS: Mapping[str, Entry] = {
     ),
     "multvae": Entry("variational autoencoder with a multinomial likelihood", _multvae),
     "multdae": Entry(
-        "denoising autoencoder with a multinomial likelihood", _multvae, {"form": "dae", "weight_decay": 0.01}
+        "denoising autoencoder with a multinomial likelihood",
+        _multvae,
+        {"form": "dae", "lr": 7e-3, "weight_decay": 3.0, "batch_size": 600, "latent": 340, "dropout": 0.2},
     ),
     "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
     "codigem": Entry(
@@ -176,18 +179,28 @@ MODELS: Mapping[str, Entry] = {
         presets={"paper": {"beta_high": 1e-4, "depth": 4, "lr": 1e-4, "weight_decay": 0.0, "patience": 10}},
     ),
     "diffrec": Entry("Gaussian diffusion with little noise, x^0 predicted at every step", _diffrec),
-    "recfusion": _variant("Gaussian diffusion with a three-layer network", {}),
-    "recfusion-t": _variant("RecFusion with a time embedding, f(x + Z_t)", {"time": "input"}),
+    "recfusion": _variant("Gaussian diffusion with a three-layer network", {"weight_decay": 3.0}),
+    "recfusion-t": _variant("RecFusion with a time embedding, f(x + Z_t)", {"time": "input", "weight_decay": 3.0}),
     "recfusion-var": _variant(
-        "RecFusion that predicts mean and variance", {"variance": "predicted", "objective": "elbo"}
+        "RecFusion that predicts mean and variance",
+        {"variance": "predicted", "objective": "elbo", "weight_decay": 3.0},
     ),
     "recfusion-bin": _variant(
         "binomial diffusion: ones are thinned away and predicted back",
-        {"process": "thinning", "schedule": "linear", "beta_low": 0.2, "beta_high": 1.0, "batch_size": 50},
+        {
+            "process": "thinning",
+            "schedule": "linear",
+            "beta_low": 0.2,
+            "beta_high": 1.0,
+            "batch_size": 50,
+            "weight_decay": 0.5,
+        },
     ),
-    "recfusion-unet1d": _variant("RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20}),
+    "recfusion-unet1d": _variant(
+        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20, "patience": 3}
+    ),
     "recfusion-unet2d": _variant(
-        "RecFusion with a U-Net over pictures of several users", {"net": "unet2d", "max_epochs": 20}
+        "RecFusion with a U-Net over pictures of several users", {"net": "unet2d", "max_epochs": 20, "patience": 3}
     ),
 }
 

@@ -1,0 +1,70 @@
+"""Keep what searches came to: a JSON file for each model, and one table of all of them.
+
+Usage: python scripts/tuning_summary.py [FOLDER ...]
+
+A FOLDER is what `recfusion tune --out` wrote. Without any, the table alone is made again.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from recfusion.core.files import write_json
+from recfusion.tuning.tune import BEST, TRIALS
+
+KEPT = Path(__file__).parents[1] / "results" / "tuning"
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """Return what a search came to, with a line for each of its trials."""
+    best = read(folder / BEST)
+    lines = [json.loads(line) for line in (folder / TRIALS).read_text(encoding="utf-8").splitlines()]
+    tried = [
+        {
+            **{key: line[key] for key in ("number", "status", "score", "settings")},
+            "epochs": len(line["curve"]["metric"]),
+            "seconds": round(line["seconds"], 1),
+        }
+        for line in sorted(lines, key=lambda line: int(line["number"]))
+    ]
+    kept = ("model", "metric", "seed", "trial", "settings", "validation", "default", "test", "space")
+    return {**{key: best[key] for key in kept}, "protocol": best["protocol"]["hash"], "tried": tried}
+
+
+def table(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of all searches as Markdown."""
+    head = "| model | trials | stopped early | minutes | defaults | best | test | settings of the best |"
+    lines = [head, "|---|" + "---:|" * 6 + "---|"]
+    for one in summaries:
+        stopped = sum(trial["status"] == "stopped" for trial in one["tried"])
+        minutes = sum(trial["seconds"] for trial in one["tried"]) / 60
+        settings = ", ".join(
+            f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in one["settings"].items()
+        )
+        lines.append(
+            f"| {one['model']} | {len(one['tried'])} | {stopped} | {minutes:.0f} | {100 * one['default']:.2f} "
+            f"| {100 * one['validation']:.2f} | {100 * one['test'][one['metric']]['mean']:.2f} "
+            f"| {settings or 'the defaults'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Take over the folders that were named, then write the table."""
+    for folder in map(Path, sys.argv[1:]):
+        found = summary(folder)
+        write_json(KEPT / f"{found['model']}.json", found)
+    KEPT.with_suffix(".md").write_text(table([read(path) for path in sorted(KEPT.glob("*.json"))]), encoding="utf-8")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a JSON document."""
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+if __name__ == "__main__":
+    main()
