@@ -63,7 +63,7 @@ def test_recvae_has_a_parameter_for_each_weight_of_its_description() -> None:
 
 
 def test_multdae_is_a_row_of_the_registry_with_one_hidden_layer() -> None:
-    model = make("multdae", {"max_epochs": 1})
+    model = make("multdae", {"max_epochs": 1, "latent": 200})
     assert isinstance(model, MultVAE)
     assert model.fit(TRAIN, rng=0).n_parameters == 12 * 200 + 200 + 200 * 12 + 12
 

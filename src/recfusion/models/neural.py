@@ -22,6 +22,7 @@ from recfusion.training.fit import fit_epochs
 from recfusion.training.loop import Phase
 
 _VALIDATED = "ndcg@100"
+_LEAST_BATCHES = 10  # in an epoch, however few users there are
 
 
 @dataclass
@@ -93,8 +94,9 @@ class NeuralRecommender(Recommender):
         return self.lr
 
     def batch_rows(self, n_users: int) -> int:
-        """Return how many users a batch has."""
-        return self.batch_size
+        """Return how many users a batch has: fewer than asked for where an epoch would be but a few steps."""
+        largest = (n_users - 1) // (_LEAST_BATCHES - 1)  # of which users / largest, rounded up, are still that many
+        return max(1, min(self.batch_size, largest))
 
     def state(self) -> dict[str, NDArray[Any]]:
         weights = {f"net.{name}": tensor.cpu().numpy() for name, tensor in self.net_.state_dict().items()}

@@ -78,7 +78,7 @@ class RecFusion(NeuralRecommender):
         return [Phase(lambda rows: self._loss(self._make_process(means), self._examples(rows), rng))]
 
     def batch_rows(self, n_users: int) -> int:
-        return n_users if self._whole_matrix else self.batch_size
+        return n_users if self._whole_matrix else super().batch_rows(n_users)
 
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:

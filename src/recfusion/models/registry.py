@@ -170,7 +170,7 @@ MODELS: Mapping[str, Entry] = {
     "multdae": Entry(
         "denoising autoencoder with a multinomial likelihood",
         _multvae,
-        {"form": "dae", "lr": 7e-3, "weight_decay": 3.0, "batch_size": 600, "latent": 340, "dropout": 0.2},
+        {"form": "dae", "lr": 7e-3, "weight_decay": 3.0, "batch_size": 500, "latent": 340, "dropout": 0.2},
     ),
     "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
     "codigem": Entry(
@@ -180,7 +180,20 @@ MODELS: Mapping[str, Entry] = {
     ),
     "diffrec": Entry("Gaussian diffusion with little noise, x^0 predicted at every step", _diffrec),
     "recfusion": _variant("Gaussian diffusion with a three-layer network", {"weight_decay": 3.0}),
-    "recfusion-t": _variant("RecFusion with a time embedding, f(x + Z_t)", {"time": "input", "weight_decay": 3.0}),
+    "recfusion-t": _variant(
+        "RecFusion with a time embedding, f(x + Z_t)",
+        {
+            "time": "input",
+            "T": 12,
+            "schedule": "linear",
+            "beta_high": 0.01,
+            "width": 250,
+            "depth": 0,
+            "lr": 1.5e-4,
+            "weight_decay": 1.5,
+            "batch_size": 60,
+        },
+    ),
     "recfusion-var": _variant(
         "RecFusion that predicts mean and variance",
         {"variance": "predicted", "objective": "elbo", "weight_decay": 3.0},

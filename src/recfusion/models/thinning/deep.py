@@ -19,7 +19,6 @@ from recfusion.training.loop import Phase
 
 _NEVER = -1e9  # the logit of an item that has survived: it cannot be among the removed ones
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
-_LEAST_BATCHES = 10  # in an epoch, however few users there are
 
 
 @dataclass
@@ -71,10 +70,6 @@ class ThinningDeep(NeuralRecommender):
     def rate(self, epoch: int) -> float:
         risen = min(1.0, epoch / min(_WARM_UP, self.max_epochs))
         return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
-
-    def batch_rows(self, n_users: int) -> int:
-        largest = (n_users - 1) // (_LEAST_BATCHES - 1)  # of which users / largest, rounded up, are still that many
-        return max(1, min(self.batch_size, largest))
 
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:
