@@ -80,3 +80,17 @@ def test_bad_input_is_one_sentence_and_code_2(
     printed = capsys.readouterr().err
     assert message in printed
     assert len([line for line in printed.splitlines() if line.startswith("Error: ")]) == 1
+
+
+def test_a_place_that_cannot_hold_the_search_is_refused_before_any_trial(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("ease", "--data", "shop.csv", "--space", "space.toml", "--trials", 2)
+    assert leave(monkeypatch, *common, "--out", "space.toml") == 2
+    assert "not a folder one may write to" in capsys.readouterr().err
+    Path("taken/model").mkdir(parents=True)
+    Path("taken/model/thesis.txt").write_text("mine")
+    assert leave(monkeypatch, *common, "--out", "taken") == 2
+    printed = capsys.readouterr().err
+    assert "holds other files" in printed
+    assert "trial 0" not in printed

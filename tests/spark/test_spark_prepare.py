@@ -145,3 +145,16 @@ def test_tables_that_spark_cannot_read_are_refused(session: "SparkSession", tmp_
         spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "b")
     with pytest.raises(InputError, match="mount the storage"):
         spark_prepare(session, Source(data="s3://bucket/x.csv"), Preparation(), tmp_path / "c")
+
+
+def test_a_refused_job_leaves_its_folder_to_the_corrected_one(session: "SparkSession", tmp_path: Path) -> None:
+    from recfusion.spark.prepare import spark_prepare
+
+    table, out = tmp_path / "table.csv", tmp_path / "prepared"
+    table.write_text("user,item\n" + "".join(f"u{user},i{item}\n" for user in range(6) for item in range(user + 1)))
+    source = Source(data=str(table), time="none")
+    with pytest.raises(InputError, match="No interactions"):
+        spark_prepare(session, source, Preparation(min_items_per_user=50), out)
+    with pytest.raises(InputError, match=r"nowhere\.csv"):
+        spark_prepare(session, source.model_copy(update={"items": str(tmp_path / "nowhere.csv")}), Preparation(), out)
+    assert spark_prepare(session, source, Preparation(min_items_per_user=2, min_users_per_item=2), out)

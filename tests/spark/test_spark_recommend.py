@@ -8,8 +8,9 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
 from recfusion.data.readers import read_table
-from recfusion.data.settings import Source
+from recfusion.data.settings import Preparation, Source
 from recfusion.experiments.train import train
 from recfusion.models.bundle import Bundle
 from recfusion.models.recommend import read_histories, recommend_batches
@@ -65,3 +66,19 @@ def test_lists_equal_those_of_the_local_path_and_finished_chunks_are_kept(
     assert found.equals(local(model, users, 5))
     assert found["basis"].value_counts().sort("basis")["count"].to_list() == [150, 10]
     assert list(recommend.spark_recommend(session, model, source, out, k=5, chunks=2)) == [(2, counts)]
+
+
+def test_a_rating_on_the_threshold_counts_as_in_the_local_path(session: "SparkSession", tmp_path: Path) -> None:
+    from recfusion.spark.recommend import spark_recommend
+
+    ratings = [0.1, 0.7, 0.9]  # .7 is no float32
+    rows = [(user, (user + 3 * step) % 12, ratings[(user + step) % 3]) for user in range(24) for step in range(9)]
+    table = tmp_path / "rated.csv"
+    pl.DataFrame(rows, schema=["user", "item", "rating"], orient="row").write_csv(table)
+    source = Source(data=str(table), time="none")
+    data = load(source, Preparation(min_rating=0.7, min_items_per_user=1, min_users_per_item=1))
+    model = train("ease", data, {"l2": 5}, all_users=True).save(tmp_path / "model")
+    *_, (_, counts) = spark_recommend(session, model, source, tmp_path / "lists", k=4, chunks=1)
+    found = pl.read_parquet(sorted((tmp_path / "lists").glob("part-*.parquet"))).sort("user", "rank")
+    assert counts.users == 24
+    assert found.equals(local(model, table, 4))

@@ -102,12 +102,14 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
     from recfusion.cli.run import leave_on_failures, run_what_is_missing
     from recfusion.core.files import write_json
     from recfusion.experiments.reproduce import QUICK_NOTE, adopt_rows, packaged_experiment
+    from recfusion.experiments.store import is_store
     from recfusion.report.document import store_document
     from recfusion.report.tables import result_tables
 
     experiment = packaged_experiment(name, quick=quick)
     store = folder / STORE
-    others = [other for other in sorted(folder.absolute().parent.glob(f"*/{STORE}")) if other != store.absolute()]
+    beside = sorted(folder.absolute().parent.glob(f"*/{STORE}"))
+    others = [other for other in beside if other != store.absolute() and is_store(other)]
     if adopted := adopt_rows(experiment, store, others):
         note(f"{adopted} fits were taken over from other reproductions in {folder.absolute().parent}")
     outcome = run_what_is_missing(experiment, store, workers)

@@ -61,9 +61,11 @@ def tune(
     """
     from recfusion.cli.output import note, print_json, training, working
     from recfusion.core.errors import InputError
+    from recfusion.core.files import check_replaceable, check_writable_file
     from recfusion.data.load import load
+    from recfusion.models.bundle import CONFIG
     from recfusion.tuning.space import tuning_space
-    from recfusion.tuning.tune import TRIALS, Request, refit_best, run_trials
+    from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, refit_best, run_trials
 
     if engine == "local" and (master or conf):
         raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
@@ -85,6 +87,9 @@ def tune(
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
     folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{model}-{data.name}")
+    for file in (TRIALS, BEST):
+        check_writable_file(folder / file)
+    check_replaceable(folder / MODEL, CONFIG)
     note(f"Searching {', '.join(request.space)}; trials are kept in {(folder / TRIALS).absolute()}")
     try:
         with _engine(engine, parallel, threads, master, conf) as found, _shown(request) as show:

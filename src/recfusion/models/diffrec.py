@@ -111,7 +111,9 @@ class DiffRec(NeuralRecommender):
 
     lr: float = setting(1.1e-3, "learning rate of AdamW", at_least=0, search=(1e-5, 1e-2), log=True)
     weight_decay: float = setting(6.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(500, "users in a batch", at_least=1, search=(50, 1000), log=True)
+    batch_size: int = setting(
+        500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 1000), log=True
+    )
     patience: int = setting(5, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     T: int = setting(22, "diffusion steps", at_least=1, search=(2, 40))
     noise_scale: float = setting(6.5e-5, "factor of all noise variances", at_least=0, search=(1e-5, 1.0), log=True)

@@ -31,7 +31,9 @@ class NeuralRecommender(Recommender):
 
     lr: float = setting(1e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
     weight_decay: float = setting(0.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(200, "users in a batch", at_least=1, search=(50, 1000), log=True)
+    batch_size: int = setting(
+        200, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 1000), log=True
+    )
     max_epochs: int = setting(200, "epochs at the most", at_least=1)
     patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # where to compute: no part of a model

@@ -42,8 +42,14 @@ def spark_prepare(
     stages = Stages.of(session, folder, job)
     if is_prepared(folder):
         return False
-    told = on_step or _ignore
+    with stages.given_up_if_refused():
+        _prepare(stages, source, preparation, parts, on_step or _ignore)
+    return True
+
+
+def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: int | None, told: OnStep) -> None:
     rows = read_rows(stages, source)
+    items = None if source.items is None else read_items(Path(source.items), rows.report.columns["item"])
     steps: list[Step] = []
 
     def note(name: str, frame: DataFrame) -> DataFrame:
@@ -73,13 +79,12 @@ def spark_prepare(
         )
     stages.ensure("final", lambda: _in_order(kept, parts))
     stages.publish(["final"])
-    if source.items is not None:
-        read_items(Path(source.items), rows.report.columns["item"]).write_parquet(folder / ITEMS)
+    if items is not None:
+        items.write_parquet(stages.folder / ITEMS)
     chosen = preparation.model_copy(update={"min_rating": threshold})
     about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=rows.report)
-    write_prepared(folder, about)
+    write_prepared(stages.folder, about)
     stages.clear()
-    return True
 
 
 def _step(name: str, frame: DataFrame) -> Step:

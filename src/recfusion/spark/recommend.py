@@ -6,7 +6,9 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyspark import Accumulator, SparkFiles
@@ -63,7 +65,8 @@ def spark_recommend(
         yield chunks, _counts(folder / DONE)
         return
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BATCH))
-    stages.ensure("histories", lambda: _histories(stages, users, bundle, chunks), by="chunk")
+    with stages.given_up_if_refused():
+        stages.ensure("histories", lambda: _histories(stages, users, bundle, chunks), by="chunk")
     total = Counts()
     archive = _ship(stages, model)
     for chunk in range(chunks):
@@ -79,7 +82,7 @@ def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> Da
     rows = read_rows(stages, users, lone_users=True).frame
     threshold = bundle.protocol.preparation.min_rating
     if "rating" in rows.columns and isinstance(threshold, float):
-        liked = sf.when(sf.col("rating") >= float(threshold), sf.col("item"))
+        liked = sf.when(sf.col("rating") >= float(np.float32(threshold)), sf.col("item"))
         rows = rows.select("user", liked.alias("item"))
     grouped = rows.groupBy("user").agg(sf.collect_list("item").alias("items"))
     return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
@@ -144,8 +147,9 @@ def _example(bundle: Bundle, histories: DataFrame) -> pl.DataFrame:
 
 def _ship(stages: Stages, model: Path) -> str:
     """Send the model folder to all workers and return the name under which they find it."""
-    # Workers fetch it when they first need it, so it must stay until the job is done.
-    packed = Path(shutil.make_archive(str(stages.place("recfusion-model")), "zip", model))
+    # Workers fetch it when they first need it, so it must stay until the job is done. They keep what they loaded by its
+    # name, and a session may see several models.
+    packed = Path(shutil.make_archive(str(stages.place(f"recfusion-model-{uuid4().hex}")), "zip", model))
     stages.session.sparkContext.addArchive(str(packed))
     return packed.name
 

@@ -58,7 +58,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         ) from None
     except Exception as error:  # what the JVM raised: Py4JJavaError has no class of its own in pyspark
         raise InputError(f"Spark did not start on '{master}': {_brief(error)}.") from None
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # an interrupted call is no error
     _require_executor(session)
     return session
 

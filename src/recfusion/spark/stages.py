@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,17 @@ class Stages:
             )
         write_json(folder / JOB, asked)
         return cls(session, folder)
+
+    @contextmanager
+    def given_up_if_refused(self) -> Iterator[None]:
+        """Leave no work behind where the input or the options are refused: the corrected job may have the folder."""
+        try:
+            yield
+        except InputError:
+            self.clear()
+            if not any(self.folder.glob("part-*.parquet")):
+                (self.folder / JOB).unlink(missing_ok=True)
+            raise
 
     def place(self, name: str) -> Path:
         """Return a stage's folder."""

@@ -36,7 +36,9 @@ class ThinningDeep(NeuralRecommender):
 
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
     weight_decay: float = setting(2.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(500, "users in a batch", at_least=1, search=(100, 1000), log=True)
+    batch_size: int = setting(
+        500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(100, 1000), log=True
+    )
     max_epochs: int = setting(36, "epochs, over which the learning rate falls to 0", at_least=1)
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     width: int = setting(1000, "width of the encoder's layers", at_least=1, search=(200, 1200), log=True)
