@@ -135,6 +135,7 @@ def test_counts_name_the_data_that_is_not_here(leave: Leave, monkeypatch: pytest
         (["reproduce", "netflix"], "its publisher no longer offers it"),
         (["reproduce", "figure-diffusion"], "recfusion data fetch ml-100k"),
         (["reproduce", "figure-architecture", "--out", "shop.csv"], "got the file 'shop.csv'"),
+        (["reproduce", "all", "--out", "shop.csv"], "got the file 'shop.csv'"),
         (["report", "nowhere.jsonl"], "Cannot read the results 'nowhere.jsonl'"),
         (["report", "shop.csv"], "Expected results in 'shop.csv'"),
         (["report", "shop.csv", "--out", "page.pdf"], "Unknown file type of a report '.pdf'"),
@@ -162,6 +163,21 @@ def test_a_report_is_written_beside_the_results_or_in_the_asked_form(leave: Leav
     for suffix, words in ((".md", "## ndcg@100"), (".csv", "table,model"), (".tex", "toprule"), (".svg", "<svg")):
         assert leave("report", "results.json", "--out", f"made/table{suffix}")[0] == 0
         assert words in (folder / "made" / f"table{suffix}").read_text()
+
+
+def test_a_report_of_one_experiment_leaves_out_what_else_a_store_holds(leave: Leave, folder: Path) -> None:
+    spec = 'name = "t"\n[data]\ndata = "shop.csv"\n[run]\nseeds = 1\n[models.ease]\nl2 = 5\n'
+    for name, text in (("one", spec), ("two", spec.replace("l2 = 5", "l2 = 50.0"))):
+        (folder / f"{name}.toml").write_text(text)
+        assert leave("run", f"{name}.toml", "--out", "t.jsonl", "--workers", 1)[0] == 0
+    code, _, told = leave("report", "t.jsonl")
+    assert code == 2
+    assert "holds ease with 2 different settings" in told
+    assert "--experiment" in told
+    assert leave("report", "t.jsonl", "--experiment", "two.toml")[0] == 0
+    page = (folder / "t.html").read_text()
+    assert "l2 = 50.0" in page
+    assert "Examples" in page
 
 
 def test_a_report_of_a_torn_store_says_so(leave: Leave, folder: Path) -> None:

@@ -1,11 +1,14 @@
 """`recfusion run`, used as a person would."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from recfusion.cli import main as cli
+from recfusion.cli.output import print_results
 
 SPEC = """
 name = "tried"
@@ -59,6 +62,35 @@ def test_an_experiment_is_run_shown_and_not_run_again(
     document = json.loads(again.out)
     assert (document["experiment"], document["models"]["ease"]["seeds"]) == ("tried", [0])
     assert store.read_bytes() == whole
+
+
+def test_a_narrow_terminal_shows_whole_names_and_means_without_intervals() -> None:
+    models = {
+        f"thinning-{name}": {
+            **{metric: {"mean": 0.4321, "ci95": [0.42, 0.44]} for metric in ("calibrated_recall@20", "ndcg@100")},
+            "coverage@10": {"mean": 0.5, "ci95": None},
+            "fit_seconds": 1234.5,
+            "score_seconds": 1.0,
+        }
+        for name in ("pairs", "kernel [1]")
+    }
+    tests = [
+        {"metric": "ndcg@100", "a": "a", "b": "b", "difference": 0.1, "ci95": [0.0, 0.2], "p_holm": 0.0},
+        {"metric": "coverage@10", "a": "a", "b": "b", "difference": 0.1, "ci95": [0.0, 0.2], "p_holm": 0.5},
+    ]
+    document = {"models": models, "seeds": [0], "tests": tests}
+    shown = {}
+    for width in (200, 90, 70):
+        console = Console(width=width, file=io.StringIO(), highlight=False)
+        print_results(console, document)
+        assert isinstance(console.file, io.StringIO)
+        shown[width] = console.file.getvalue()
+        assert "thinning-kernel [1]" in shown[width]
+        assert "p < 0.0001" in shown[width].replace("\n", " ")
+        assert "p = 0.5" not in shown[width]
+        assert shown[width].count("43.21") == 4
+    assert ["42.0–44.0" in text for text in shown.values()] == [True, False, False]
+    assert ["1234.50" in text for text in shown.values()] == [True, True, False]
 
 
 def test_failures_are_listed_and_the_exit_code_is_1(

@@ -2,14 +2,15 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.split import split
 from recfusion.experiments.compare import Run, compare
-from recfusion.experiments.examples import examples
+from recfusion.experiments.examples import LENGTH, USERS
 from recfusion.experiments.results import result_document
-from recfusion.experiments.train import train
 
 METRICS = ("recall@5", "coverage@5", "ndcg@10")
 
@@ -121,17 +122,29 @@ def test_no_results_are_refused() -> None:
 
 
 def test_examples_show_titles_and_mark_hits(groups: Interactions) -> None:
-    shown = examples([train("ease", groups), train("popularity", groups)], groups, n_users=2, k=4)
-    assert len(shown) == 2
-    assert shown[0]["user"].startswith("u")
-    assert set(shown[0]["lists"]) == {"ease", "popularity"}
-    titles = {f"Item {n}" for n in range(40)}
+    runs = list(compare(groups, {"ease": {}, "popularity": {}}, [0, 1]))
+    shown = result_document(runs)["examples"]
+    assert len(shown) == USERS
+    fold = split(groups, seed=0).test
+    assert shown[0]["user"] == groups.users[int(fold.users[0])]
     for example in shown:
-        assert set(example["history"]) <= titles
+        row = int(np.flatnonzero(groups.users[fold.users] == example["user"])[0])
+        history, held_out = ({f"Item {n}" for n in part[[row]].indices} for part in (fold.history, fold.held_out))
+        assert set(example["history"]) <= history
+        assert len(example["history"]) + example["more"] == len(history)
+        assert list(example["lists"]) == ["ease", "popularity"]
         for places in example["lists"].values():
-            assert len(places) == 4
-            assert not {place["title"] for place in places} & set(example["history"])
+            assert len(places) == LENGTH
+            assert all(place["hit"] == (place["title"] in held_out) for place in places)
+            assert not {place["title"] for place in places} & history
     assert any(place["hit"] for example in shown for place in example["lists"]["ease"])
+
+
+def test_examples_are_of_the_split_that_most_models_have(runs: list[Run]) -> None:
+    without = [dataclasses.replace(run, examples=()) if run is runs[1] else run for run in runs]
+    assert result_document(runs)["examples"][0]["user"] == runs[1].examples[0].user
+    assert result_document(without)["examples"][0]["user"] == runs[3].examples[0].user
+    assert result_document([dataclasses.replace(run, examples=()) for run in runs])["examples"] == []
 
 
 @pytest.mark.slow

@@ -117,13 +117,17 @@ def test_an_unknown_label_is_refused(tmp_path: Path) -> None:
         (("[models.ease]", "[models.ease]\nmodel = 3"), "the name of a model for [models.ease] model, got 3"),
         (("[models.ease]", "[models.ease]\nl3 = 3"), "[models.ease]: Unknown setting of ease 'l3': choose one of l2"),
         (("[models.ease]", "[models.ease]\nl2 = 'a'"), "[models.ease]: Setting l2 of ease"),
+        (("[models.ease]", "[models.ease]\nl2 = '5'"), "Setting l2 of ease: input should be a valid number; got '5'"),
+        (("[models.ease]", "[models.ease]\nl2 = true"), "Setting l2 of ease: input should be a valid number; got True"),
+        (("[models.ease]", "[models.recfusion]\nT = 2.0"), "Setting T of recfusion: input should be a valid integer"),
+        (("[run]", '[preparation]\nk_core = "yes"\n[run]'), "[preparation] k_core: input should be a valid boolean"),
         (("[models.ease]", "[models.ease]\npreset = 'no'"), "Unknown preset of ease 'no'"),
         (
             ("[models.ease]", "[models.ease]\nseeds = 3"),
             "at least one split and 2 at most in [models.ease] seeds, got 3",
         ),
         (("[models.ease]", "[models.ease]\nseeds = [2]"), "seeds of the experiment (3, 1) in [models.ease] seeds"),
-        (("[models.ease]", "[models.'[red]']\nmodel = 'ease'"), "Expected a label of letters"),
+        (("[models.ease]", "[models.'[red]']\nmodel = 'ease'"), "Expected a label of at most 60 letters"),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_by_file_and_name(tmp_path: Path, change: tuple[str, str], words: str) -> None:

@@ -41,7 +41,7 @@ def stored_rows() -> tuple[Row, ...]:
         parts = split(data, seed=seed)
         for label, (model, settings) in MODELS.items():
             if (label, seed) != ("ease", 0):
-                found.append(Row.of(run_model(protocol, parts, model, settings, name=label), threads=1))
+                found.append(Row.of(run_model(data, protocol, parts, model, settings, name=label), threads=1))
     return tuple(found)
 
 

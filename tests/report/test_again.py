@@ -32,7 +32,12 @@ def test_labels_texts_and_no_threshold_survive_toml() -> None:
         "plan": {"kind": "weak"},
         "metrics": ["ndcg@7"],
     }
-    models = {"ease (l2=5)": {"model": "ease", "settings": {"l2": 5.0}, "seeds": [3]}, "popularity": {"seeds": [3, 9]}}
+    weights = {"settings": {"weights": {"ease": 0.5, "ü b": 1.0}, "parts": {"ease": {"l2": 3.0, "tune_trials": None}}}}
+    models = {
+        "ease (l2=5)": {"model": "ease", "settings": {"l2": 5.0}, "seeds": [3]},
+        "popularity": {"seeds": [3, 9]},
+        "thinning": {"seeds": [3, 9], **weights},
+    }
     text = experiment_toml({"protocol": protocol, "seeds": [3, 9], "models": models})
     assert text is not None
     found = tomllib.loads(text)
@@ -40,7 +45,11 @@ def test_labels_texts_and_no_threshold_survive_toml() -> None:
     assert found["preparation"] == {"min_rating": "none"}
     assert found["split"] == {"kind": "weak"}
     assert found["run"] == {"seeds": [3, 9], "metrics": ["ndcg@7"]}
-    assert found["models"] == {"ease (l2=5)": {"model": "ease", "seeds": [3], "l2": 5.0}, "popularity": {}}
+    assert found["models"] == {
+        "ease (l2=5)": {"model": "ease", "seeds": [3], "l2": 5.0},
+        "popularity": {},
+        "thinning": {"weights": {"ease": 0.5, "ü b": 1.0}, "parts": {"ease": {"l2": 3.0}}},
+    }
     assert parse_experiment(found, "again", Path()).preparation.min_rating is None
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 _MODELS = ("random", "popularity", "ease", "recfusion", "thinning")
-_SHOWN_USERS = 3
 
 
 def demo(
@@ -22,7 +21,6 @@ def demo(
     from recfusion.data.load import load
     from recfusion.data.settings import SplitPlan
     from recfusion.evaluation.metrics import DEFAULT_METRICS
-    from recfusion.experiments.examples import examples
     from recfusion.experiments.results import result_document
     from recfusion.experiments.store import package_versions
     from recfusion.experiments.train import train
@@ -34,26 +32,25 @@ def demo(
     runs = run_comparison(data, {name: {} for name in _MODELS}, range(splits), SplitPlan(), DEFAULT_METRICS)
     document = result_document(runs, reference=REFERENCE)
     document |= {"command": "recfusion demo", "versions": package_versions()}
-    bundles = [train(name, data) for name in _MODELS[1:]]
-    document["examples"] = examples(bundles, data, n_users=_SHOWN_USERS)
 
     console = out()
     print_protocol(console, runs[0].protocol)
     print_results(console, document)
-    best = max(bundles, key=lambda bundle: document["models"][bundle.name][DEFAULT_METRICS[-1]]["mean"])
-    console.print(f"\nWhat {best.name} recommends to {_SHOWN_USERS} test users, whom it has never seen:")
+    best = max(_MODELS, key=lambda name: sum(run.validation[DEFAULT_METRICS[-1]] for run in runs if run.name == name))
+    console.print(f"\nWhat {best}, the best on validation, recommends to test users, whom it has never seen:")
     for example in document["examples"]:
         console.print(
             f"\n  [bold]User {example['user']}[/bold] liked {', '.join(example['history'][:4])}, ...", soft_wrap=True
         )
-        for place in example["lists"][best.name][:5]:
+        for place in example["lists"][best][:5]:
             mark = "[green]✓[/green]" if place["hit"] else " "
             console.print(f"   {mark} {place['title']}")
     console.print("  (✓: the user did like it; the model was not told)\n")
 
-    model_folder = best.save(folder / "model")
+    bundle = train(best, data)
+    model_folder = bundle.save(folder / "model")
     write_json(folder / "results.json", document)
     page = write_page(document, folder / "report.html")
-    liked = ",".join(str(item) for item in best.items.sort("train_count", descending=True)["item"][:3].to_list())
+    liked = ",".join(str(item) for item in bundle.items.sort("train_count", descending=True)["item"][:3].to_list())
     note(f"Report:  {page}\nResults: {folder / 'results.json'}\nModel:   {model_folder}")
     note(f"Next:    recfusion recommend {model_folder} --history {liked}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from recfusion.data.protocol import Protocol as ProtocolCard
@@ -124,7 +125,7 @@ def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
 def print_protocol(console: Console, protocol: ProtocolCard) -> None:
     """Print the protocol card."""
     console.print(
-        f"[bold]{protocol.name}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
+        f"[bold]{escape(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
     )
     for sentence in protocol.assumptions():
@@ -138,35 +139,50 @@ def print_protocol(console: Console, protocol: ProtocolCard) -> None:
 
 
 def print_results(console: Console, document: Mapping[str, Any]) -> None:
-    """Print the table of a result document: means in percent with their intervals, the best in bold."""
-    models: Mapping[str, Any] = document["models"]
-    metrics = [key for key, value in next(iter(models.values())).items() if isinstance(value, dict) and "mean" in value]
-    n_splits = len(document["seeds"])
-    table = Table(
-        title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100 with 95 % intervals over users",
-        title_justify="left",
-    )
-    table.add_column("model", no_wrap=True)
-    for metric in metrics:
-        table.add_column(metric, justify="right", no_wrap=True)
-    table.add_column("fit s", justify="right", no_wrap=True)
-    table.add_column("score s", justify="right", no_wrap=True)
-    best = {metric: max(models, key=lambda name: models[name][metric]["mean"]) for metric in metrics}
-    for name, entry in models.items():
-        cells = [_cell(entry[metric], bold=best[metric] == name and len(models) > 1) for metric in metrics]
-        table.add_row(name, *cells, f"{entry['fit_seconds']:.2f}", f"{entry['score_seconds']:.2f}")
-    console.print(table)
-    for test in (test for test in document["tests"] if test["metric"] == metrics[-1]):
+    """Print the table of a result document, as much of it as the terminal has room for, and the tests."""
+    from recfusion.report.document import main_metric
+    from recfusion.report.formats import p_text
+
+    tables = [
+        _result_table(document, intervals=intervals, times=times)
+        for intervals, times in ((True, True), (False, True), (False, False))
+    ]
+    unbounded = console.options.update(max_width=1000)
+    fitting = (table for table in tables if console.measure(table, options=unbounded).maximum <= console.width)
+    console.print(next(fitting, tables[-1]))
+    for test in (test for test in document["tests"] if test["metric"] == main_metric(document["models"])):
         low, high = (100 * bound for bound in test["ci95"])
         console.print(
             f"{test['a']} against {test['b']}, {test['metric']}: {100 * test['difference']:+.2f} "
-            f"({low:+.2f} to {high:+.2f}), p = {test['p_holm']:.4f} with Holm's correction",
+            f"({low:+.2f} to {high:+.2f}), {p_text(test['p_holm'])} with Holm's correction",
             markup=False,
         )
 
 
-def _cell(value: Mapping[str, Any], *, bold: bool) -> str:
+def _result_table(document: Mapping[str, Any], *, intervals: bool, times: bool) -> Table:
+    """Return the means in percent, the best in bold."""
+    models: Mapping[str, Any] = document["models"]
+    metrics = [key for key, value in next(iter(models.values())).items() if isinstance(value, dict) and "mean" in value]
+    n_splits = len(document["seeds"])
+    told = " with 95 % intervals over users" if intervals else ""
+    table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{told}", title_justify="left")
+    table.add_column("model", no_wrap=True)
+    heads = metrics if intervals else [metric.replace("_", "_\n") for metric in metrics]
+    for head in (*heads, *(("fit s", "score s") if times else ())):
+        table.add_column(head, justify="right", no_wrap=True)
+    best = {metric: max(models, key=lambda name: models[name][metric]["mean"]) for metric in metrics}
+    for name, entry in models.items():
+        cells = [
+            _cell(entry[metric], bold=best[metric] == name and len(models) > 1, interval=intervals)
+            for metric in metrics
+        ]
+        seconds = (f"{entry['fit_seconds']:.2f}", f"{entry['score_seconds']:.2f}") if times else ()
+        table.add_row(escape(name), *cells, *seconds)
+    return table
+
+
+def _cell(value: Mapping[str, Any], *, bold: bool, interval: bool) -> str:
     mean = f"{100 * value['mean']:.2f}"
-    interval = value.get("ci95")
+    ends = value.get("ci95") if interval else None
     shown = f"[bold]{mean}[/bold]" if bold else mean
-    return f"{shown} [dim]{100 * interval[0]:.1f}–{100 * interval[1]:.1f}[/dim]" if interval else shown
+    return f"{shown} [dim]{100 * ends[0]:.1f}–{100 * ends[1]:.1f}[/dim]" if ends else shown

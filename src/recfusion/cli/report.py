@@ -18,6 +18,10 @@ def report(
         Path | None,
         typer.Option(help=f"File to write ({', '.join(SUFFIXES)}); else the results' name with .html."),
     ] = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of an experiment: show its results alone, where a store holds others too."),
+    ] = None,
 ) -> None:
     """Write a page from results: table, box plots, costs, slices, training curves, protocol, how to run it again.
 
@@ -26,13 +30,20 @@ def report(
     from recfusion.cli.output import note
     from recfusion.core.errors import choices
     from recfusion.core.files import check_writable_file
-    from recfusion.report.document import read_document
+    from recfusion.experiments.run import stored_rows
+    from recfusion.experiments.spec import read_experiment
+    from recfusion.report.document import read_document, store_document
 
     path = out or results.with_suffix(".html")
     if path.suffix.lower() not in SUFFIXES:
         raise choices("file type of a report", path.suffix or path.name, SUFFIXES)
     check_writable_file(path)
-    document = read_document(results)
+    if experiment is None:
+        document = read_document(results)
+    else:
+        wanted = read_experiment(experiment)
+        document = store_document(stored_rows(wanted, results), str(results), wanted.name)
+        document |= {"experiment": wanted.name, "title": wanted.title}
     write_as(document, path)
     note(f"Report: {path}")
 

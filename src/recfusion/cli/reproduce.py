@@ -37,13 +37,13 @@ def reproduce(
     if name not in (*makers, ALL):
         raise choices("reproduction", name, [*makers, ALL])
     ending = "-quick" if quick else ""
-    if name == ALL:
-        _reproduce_all(makers, out or _DEFAULT_FOLDER, ending)
-        return
-    folder = out or _DEFAULT_FOLDER / f"{name}{ending}"
+    folder = out or (_DEFAULT_FOLDER if name == ALL else _DEFAULT_FOLDER / f"{name}{ending}")
     if folder.is_file():
         raise InputError(f"Expected a folder to write to, got the file '{folder}': name another.")
     check_writable(folder)
+    if name == ALL:
+        _reproduce_all(makers, folder, ending)
+        return
     if (missing := _missing(name)) is not None:
         raise InputError(missing)
     makers[name](folder)
@@ -170,7 +170,10 @@ def _parameters(folder: Path) -> None:
         (name, PARAMETERS.get(name), ours, ours - PARAMETERS[name] if name in PARAMETERS else None)
         for name, ours in sorted(found.items(), key=lambda of: (of[0] not in PARAMETERS, of[1]))
     )
-    told = f"Counted on the networks built for the {n_items:,} items of ML-1M with every rating; the paper's settings."
+    told = (
+        f"Counted on the networks built for the {n_items:,} items of ML-1M with every rating, "
+        "with the paper's settings where a model has them."
+    )
     _save_table(Table("Parameters", columns, rows, told), folder / "parameters")
 
 

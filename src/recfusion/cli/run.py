@@ -131,7 +131,7 @@ def _told(event: "Event", store: Path, metric: str) -> str:
     status = event.status
     if event.kind == "planned":
         kept = f", {status.done} of them are there already" if status.done else ""
-        return f"{status.total} fits{kept}; results are kept in {store.absolute()}"
+        return f"{status.total} fit{'s' * (status.total != 1)}{kept}; results are kept in {store.absolute()}"
     place = f"[{status.done + status.failed}/{status.total}] {event.task}"
     if event.failure is not None:
         return f"{place} failed: {event.failure.reason}"

@@ -104,7 +104,7 @@ def check_same_protocol(hashes: dict[str, str]) -> None:
         listed = ", ".join(f"{name}: {digest}" for name, digest in hashes.items())
         raise InputError(
             f"Results of different protocols cannot stand in one table ({listed}): "
-            "run the models again on the same data, preparation, split and metrics."
+            "run the models again on the same data, preparation, split and metrics, or show one experiment alone."
         )
 
 

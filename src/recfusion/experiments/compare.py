@@ -17,6 +17,7 @@ from recfusion.data.split import Fold, Split, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
 from recfusion.evaluation.slices import PopularitySlices, popularity_slices
+from recfusion.experiments.examples import Example, examples
 from recfusion.models.base import Recommender, setting_values
 from recfusion.models.registry import make_model
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -61,6 +62,7 @@ class Run:
     history_size: IntArray  # items that the model was shown of each test user
     slices: PopularitySlices  # of the test users
     validation: dict[str, float]  # each metric's mean over the validation users
+    examples: tuple[Example, ...]  # lists of a few test users
 
     @property
     def epochs(self) -> int:
@@ -87,6 +89,7 @@ def fit_model(
 
 
 def run_model(
+    data: Interactions,
     protocol: Protocol,
     parts: Split,
     model_name: str,
@@ -96,7 +99,7 @@ def run_model(
     threads: int | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Run:
-    """Fit a model of the registry on one split, judge it, and return the run; `name` is its label in tables."""
+    """Fit a model of the registry on one split of `data`, judge it, and return the run; `name` is its label."""
     model = make_model(model_name, settings)
     asked = setting_values(model)
     epochs: list[Epoch] = []
@@ -122,6 +125,7 @@ def run_model(
         history_size=np.diff(parts.test.history.indptr).astype(np.int64),
         slices=popularity_slices(model, parts.test, parts.train, lengths, threads=threads),
         validation=evaluate(model, parts.valid, parts.train, protocol.metrics, threads=threads).mean(),
+        examples=examples(model, data, parts.test),
     )
 
 
@@ -148,4 +152,4 @@ def compare(
                 if on_epoch is not None:
                     on_epoch(name, seed, epoch)
 
-            yield run_model(protocol, parts, name, settings, on_epoch=watch)
+            yield run_model(data, protocol, parts, name, settings, on_epoch=watch)

@@ -1,42 +1,91 @@
-"""Example lists for a few test users, side by side across models, with titles."""
+"""Example lists for a few test users: kept with each result, and set side by side across models."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recfusion.core.arrays import IntArray
 from recfusion.data.interactions import Interactions
-from recfusion.data.split import split
+from recfusion.data.split import Fold
 from recfusion.evaluation.topk import top_k
-from recfusion.models.bundle import Bundle
+from recfusion.models.base import Recommender
+
+if TYPE_CHECKING:
+    from recfusion.experiments.compare import Run
+
+USERS = 3
+HISTORY = 12  # titles that are kept of a user's history
+LENGTH = 10  # places of a list
 
 
-def examples(bundles: Sequence[Bundle], data: Interactions, *, n_users: int = 3, k: int = 10) -> list[dict[str, Any]]:
-    """Return what each model recommends to some test users of the models' common split, hits marked.
+@dataclass(frozen=True)
+class Place:
+    """A recommended item, and whether it was held out."""
 
-    Users are taken at equal distances through the test fold, so that the choice does not favour any model.
+    title: str
+    hit: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a model recommends to one test user."""
+
+    user: str
+    history: tuple[str, ...]  # titles, the rarest items first
+    more: int  # items of the history beyond those
+    places: tuple[Place, ...]
+
+
+def examples(model: Recommender, data: Interactions, fold: Fold) -> tuple[Example, ...]:
+    """Return what a model recommends to some users of a fold.
+
+    Users are taken at equal distances through the fold, so that the choice does not favour any model.
     """
-    first = bundles[0]
-    fold = split(data, first.protocol.plan, seed=first.seed).test
-    rows = np.unique(np.linspace(0, len(fold.users) - 1, min(n_users, len(fold.users))).astype(np.int64))
+    rows = np.unique(np.linspace(0, len(fold.users) - 1, min(USERS, len(fold.users))).astype(np.int64))
     history, held_out = fold.history[rows], fold.held_out[rows]
-    lists = {bundle.name: top_k(bundle.model.score(history), history, k)[0] for bundle in bundles}
+    lists, _ = top_k(model.score(history), history, LENGTH)
     names = _titles(data)
-    shown = []
+    found = []
     for place, row in enumerate(rows):
+        known = _most_telling(data, history[[place]].indices)
         wanted = set(held_out[[place]].indices.tolist())
-        shown.append(
-            {
-                "user": str(data.users[int(fold.users[row])]),
-                "history": [names[item] for item in _most_telling(data, history[[place]].indices)],
-                "lists": {
-                    model: [{"title": names[item], "hit": int(item) in wanted} for item in items[place] if item >= 0]
-                    for model, items in lists.items()
-                },
-            }
+        found.append(
+            Example(
+                user=str(data.users[int(fold.users[row])]),
+                history=tuple(names[item] for item in known[:HISTORY]),
+                more=max(0, len(known) - HISTORY),
+                places=tuple(Place(names[item], int(item) in wanted) for item in lists[place] if item >= 0),
+            )
         )
-    return shown
+    return tuple(found)
+
+
+def side_by_side(by_model: "Mapping[str, Iterable[Run]]") -> list[dict[str, Any]]:
+    """Return the examples of one split, user by user with the lists of every model that has them.
+
+    It is the split that most models have examples of, and the first of several.
+    """
+    known = [run for runs in by_model.values() for run in runs if run.examples]
+    if not known:
+        return []
+    have = Counter(run.seed for run in known)
+    seed = min(have, key=lambda seed: (-have[seed], seed))
+    shown = [run for run in known if run.seed == seed]
+    return [
+        {
+            "user": of.user,
+            "history": list(of.history),
+            "more": of.more,
+            "lists": {
+                run.name: [{"title": place.title, "hit": place.hit} for place in run.examples[user].places]
+                for run in shown
+            },
+        }
+        for user, of in enumerate(shown[0].examples)
+    ]
 
 
 def _titles(data: Interactions) -> list[str]:

@@ -12,6 +12,7 @@ from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import Difference, bootstrap_means, holm, paired_difference, summarise
 from recfusion.experiments.compare import Run
 from recfusion.experiments.details import by_activity, by_popularity, curves
+from recfusion.experiments.examples import side_by_side
 from recfusion.models.registry import entry
 
 Seeds: TypeAlias = tuple[int, ...]
@@ -19,7 +20,7 @@ BySeed: TypeAlias = Mapping[int, Run]
 
 
 def result_document(runs: Sequence[Run], *, reference: str | None = None) -> dict[str, Any]:
-    """Return the document of a comparison: `protocol`, `seeds`, `models.<name>.<metric>`, `tests`, `slices`, `curves`.
+    """Return the document of a comparison: `protocol`, `seeds`, `models.<name>.<metric>`, `tests` and more.
 
     Every run must be of one protocol. A model may have fewer splits than others: its means are over its own `seeds`,
     and a paired test is over the splits that both models have (a pair without a common split has no test). `tests`
@@ -50,6 +51,7 @@ def result_document(runs: Sequence[Run], *, reference: str | None = None) -> dic
         **against,
         "slices": {"activity": by_activity(in_order), "popularity": by_popularity(in_order)},
         "curves": curves(in_order),
+        "examples": side_by_side(in_order),
     }
 
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
@@ -107,13 +107,18 @@ def run_experiment(
     state = _State(tasks, rows, side_by_side=min(workers, len(missing)))
     crew = _Crew(experiment, protocol, threads=max(1, available_cores() // workers), state=state)
     crew.run(missing, store, on_event or _ignore)
-    ordered = [Task(plan.label, seed) for plan in experiment.models for seed in plan.seeds]
     return Outcome(
         protocol=protocol,
-        rows=tuple(rows[task] for task in ordered if task in rows),
+        rows=tuple(_in_order(experiment, rows)),
         failures=tuple(state.failures),
         computed=len(missing) - len(state.failures),
     )
+
+
+def stored_rows(experiment: Experiment, store: str | Path) -> list[Row]:
+    """Return what a store holds of an experiment, in the experiment's order, and run nothing."""
+    protocol = Protocol.of(load(experiment.data, experiment.preparation), experiment.split, experiment.metrics)
+    return _in_order(experiment, matching_rows(experiment, protocol, read_rows(store)))
 
 
 def matching_rows(experiment: Experiment, protocol: Protocol, stored: Sequence[Row]) -> dict[Task, Row]:
@@ -124,6 +129,11 @@ def matching_rows(experiment: Experiment, protocol: Protocol, stored: Sequence[R
         for seed in plan.seeds
     }
     return {wanted[row.key]: row for row in stored if row.key in wanted}
+
+
+def _in_order(experiment: Experiment, rows: Mapping[Task, Row]) -> list[Row]:
+    ordered = [Task(plan.label, seed) for plan in experiment.models for seed in plan.seeds]
+    return [rows[task] for task in ordered if task in rows]
 
 
 def _ignore(event: Event) -> None:

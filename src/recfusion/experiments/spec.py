@@ -118,7 +118,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     if isinstance(preparation, dict) and preparation.get("min_rating") == "none":  # TOML has no null
         document = {**document, "preparation": {**preparation, "min_rating": None}}
     try:
-        found = _Document.model_validate(document)
+        found = _Document.model_validate(document, strict=True)
     except ValidationError as error:
         raise _refusal(where, error) from None
     try:
@@ -142,14 +142,17 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
 def _model_plan(label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...]) -> ModelPlan:
     place = f"[models.{label}]"
     if re.fullmatch(_LABEL, label) is None:
-        raise InputError(f"Expected a label of letters, digits and .,+()=/- (60 at most) in {place}: shorten it.")
+        raise InputError(
+            "Expected a label of at most 60 letters, digits, spaces and .,+()=/-_ that begins with a letter or digit, "
+            f"got {place}."
+        )
     settings = dict(table)
     model = settings.pop("model", label)
     seeds = settings.pop("seeds", None)
     if not isinstance(model, str):
         raise InputError(f"Expected the name of a model for {place} model, got {model!r}.")
     try:
-        values = json.loads(json.dumps(setting_values(make_model(model, settings))))
+        values = json.loads(json.dumps(setting_values(make_model(model, settings, text=False))))
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
     chosen = all_seeds if seeds is None else _seeds(seeds, f"{place} seeds", all_seeds)

@@ -23,6 +23,7 @@ from recfusion.evaluation.evaluate import Evaluation
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.slices import PopularitySlices
 from recfusion.experiments.compare import Curve, Run
+from recfusion.experiments.examples import Example
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Row(BaseModel):
     users: _Ints  # rows of the prepared data, one per value below
     history_size: _Ints
     test: dict[str, _Floats]  # metric -> one value per user
+    examples: tuple[Example, ...] = ()
     threads: int
     versions: dict[str, str]
     finished: datetime  # UTC
@@ -108,6 +110,7 @@ class Row(BaseModel):
             "users": run.test.users,
             "history_size": run.history_size,
             "test": run.test.per_user,
+            "examples": run.examples,
             "threads": threads,
             "versions": package_versions(),
             "finished": datetime.now(UTC),
@@ -131,6 +134,7 @@ class Row(BaseModel):
             history_size=self.history_size,
             slices=self.slices,
             validation=self.validation,
+            examples=self.examples,
         )
 
     @property

@@ -48,7 +48,7 @@ def _work(line: Connection, experiment: Experiment, protocol_hash: str, threads:
                     parts = split(data, experiment.split, seed=task.seed)
                 plan = experiment.plan(task.label)
                 run = run_model(
-                    *(protocol, parts, plan.model, plan.settings),
+                    *(data, protocol, parts, plan.model, plan.settings),
                     name=task.label,
                     threads=threads,
                     on_epoch=line.send,

@@ -158,8 +158,11 @@ def learned_names(model: type[Recommender]) -> list[str]:
     return [f.name for f in dataclasses.fields(model) if "learned" in f.metadata]
 
 
-def build(model: type[Recommender], name: str, values: Mapping[str, Any]) -> Recommender:
-    """Return a model with settings from text or JSON: each is parsed by its field's type."""
+def build(model: type[Recommender], name: str, values: Mapping[str, Any], *, text: bool = True) -> Recommender:
+    """Return a model with settings of the types that its fields declare.
+
+    A whole number may stand for any number. With `text`, text is parsed, as it comes from a command line.
+    """
     declared = settings_of(model)
     kinds = typing.get_type_hints(model)
     parsed = {}
@@ -168,8 +171,9 @@ def build(model: type[Recommender], name: str, values: Mapping[str, Any]) -> Rec
             raise choices(f"setting of {name}", key, declared or ["(it has none)"])
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(kinds[key], config=ConfigDict(allow_inf_nan=False))
-            parsed[key] = adapter.validate_python(value)
+            plain = value.item() if isinstance(value, np.generic) else value
+            parsed[key] = adapter.validate_python(plain, strict=not (text and isinstance(plain, str)))
         except ValidationError as error:
             expected = error.errors()[0]["msg"].lower()
-            raise InputError(f"Setting {key} of {name}: {expected}; got '{value}'.") from None
+            raise InputError(f"Setting {key} of {name}: {expected}; got {value!r}.") from None
     return model(**parsed)

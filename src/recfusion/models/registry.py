@@ -225,8 +225,8 @@ def entry(name: str) -> Entry:
     return MODELS[name]
 
 
-def make_model(name: str, settings: Mapping[str, Any] | None = None) -> Recommender:
-    """Return a new model by name, with settings given as values or as text.
+def make_model(name: str, settings: Mapping[str, Any] | None = None, *, text: bool = True) -> Recommender:
+    """Return a new model by name, with settings given as values or, with `text`, as text.
 
     `preset` is no setting of its own: it names settings to lay over the model's own ("paper", where the model has it;
     "tuned", the default, lays over none).
@@ -236,4 +236,4 @@ def make_model(name: str, settings: Mapping[str, Any] | None = None) -> Recommen
     preset = given.pop("preset", TUNED)
     if preset != TUNED and preset not in found.presets:
         raise choices(f"preset of {name}", preset, [TUNED, *found.presets])
-    return build(found.load(), name, {**found.settings, **found.presets.get(preset, {}), **given})
+    return build(found.load(), name, {**found.settings, **found.presets.get(preset, {}), **given}, text=text)

@@ -74,5 +74,9 @@ def _key(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """Return a value as TOML; for texts, numbers, truth values and lists of them it is written as in JSON."""
+    """Return a value as TOML: records in its own form, all else as in JSON."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(key))} = {_toml(each)}" for key, each in _given(value).items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
     return json.dumps(value, ensure_ascii=False)

@@ -56,7 +56,7 @@ def store_document(rows: list[Row], where: str, name: str = "") -> dict[str, Any
         if len(kinds) > 1:
             raise InputError(
                 f"The store '{where}' holds {label} with {len(kinds)} different settings, which one table cannot show: "
-                "give each a label of its own, or remove the lines of the others."
+                "name the experiment to show with --experiment, or give each a label of its own."
             )
     document = result_document([row.run() for row in rows], reference=REFERENCE if REFERENCE in labels else None)
     document["versions"] = _versions(rows)

@@ -19,6 +19,7 @@ class Column:
     name: str
     digits: int = 2
     signed: bool = False
+    positive: bool = False  # one that would be rounded to 0 is shown as less than the smallest number
 
     def text(self, cell: Cell) -> str:
         """Return a cell as people read it; CSV keeps the numbers themselves."""
@@ -28,9 +29,18 @@ class Column:
             return cell
         if isinstance(cell, tuple):
             return f"{self.text(cell[0])} to {self.text(cell[1])}"
+        least = 10.0**-self.digits
+        if self.positive and cell < least / 2:
+            return f"< {least:.{self.digits}f}"
         sign = "+" if self.signed and cell != 0 else ""
         shown = f"{cell:{sign},}" if isinstance(cell, int) else f"{cell:{sign},.{self.digits}f}"
         return shown.replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    """Return a p-value as people read it."""
+    shown = Column("p", digits=4, positive=True).text(p)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from recfusion.report.again import FILE, experiment_toml
 from recfusion.report.charts import BOX_PLOT_FROM, Mark, Point, Row, dot_plot, reach, scatter
 from recfusion.report.document import chosen_text, is_descriptive, main_metric, mean_of, metric_names, n_splits, ranked
 from recfusion.report.formats import NONE
-from recfusion.report.sections import curve_panels, slice_tables
+from recfusion.report.sections import curve_panels, example_lists, slice_tables
 from recfusion.report.tables import metric_table, paper_table
 
 LEVEL = 0.05  # a corrected p at or above it is noise
-SHOWN_HISTORY = 12
 MEANING = {
     "calibrated_recall": "held-out items found in the first {k}, of as many as could be",
     "recall": "share of the held-out items found in the first {k}",
@@ -65,6 +64,7 @@ def render(document: Mapping[str, Any]) -> str:
         raise InputError("Expected a result document with a model and a metric, got one without: compare models first.")
     tests: Sequence[Mapping[str, Any]] = document.get("tests") or ()
     main = main_metric(models)
+    metrics.sort(key=lambda metric: metric != main)  # what models are ranked by stands first, on a phone too
     cells = {metric: _cells(models, metric, tests) for metric in metrics}
     order = ranked(models)
     splits_of = {name: n_splits(models[name]) or 1 for name in order}
@@ -75,7 +75,7 @@ def render(document: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"breakable": _breakable, "count": _count, "seconds": _seconds, "sample": _sample}
+    environment.filters |= {"breakable": _breakable, "count": _count, "seconds": _seconds}
     protocol = {**_CARD, **document.get("protocol", {})}
     return environment.get_template("report.html.jinja").render(
         protocol=protocol,
@@ -99,7 +99,7 @@ def render(document: Mapping[str, Any]) -> str:
         paper=paper_table(document),
         slices=slice_tables(document, order, main),
         curves=curve_panels(document, order),
-        examples=document.get("examples") or (),
+        examples=example_lists(document, order),
         note=document.get("note"),
         experiment=experiment_toml(document),
         experiment_file=FILE,
@@ -252,8 +252,3 @@ def _breakable(name: object) -> Markup:
     """Return `name` escaped, with places where a line may break."""
     text = str(escape(name))
     return Markup(text.replace("_", "_<wbr>"))
-
-
-def _sample(history: Sequence[object]) -> tuple[Sequence[object], int]:
-    """Return the part of a history that is shown, and how many items are not."""
-    return history[:SHOWN_HISTORY], max(0, len(history) - SHOWN_HISTORY)

@@ -8,10 +8,12 @@ from markupsafe import Markup
 
 from recfusion.report.charts import Mark
 from recfusion.report.curves import curve_panel, known_epochs
-from recfusion.report.document import Document
+from recfusion.report.document import REFERENCE, Document
 from recfusion.report.formats import NONE
 
 DEEPEST = 34  # percent of the accent colour in the best cell of a column: text keeps its contrast
+MOST_LISTS = 5  # models side by side in an example
+MOST_HISTORY = 12
 _CONTRAST = 3  # power of a cell's share of the best: near the top, small shares are what differs
 
 
@@ -33,6 +35,17 @@ class SliceTable:
     note: str
     heads: tuple[tuple[str, str], ...]
     rows: tuple[tuple[str, tuple[Shaded, ...]], ...]
+
+
+@dataclass(frozen=True)
+class ExampleLists:
+    """The lists of one test user, those of the best models first."""
+
+    user: str
+    history: Sequence[str | None]
+    more: int  # items of the history that are not shown
+    lists: Mapping[str, Sequence[Mapping[str, Any]]]
+    left_out: int  # models whose lists are not shown
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,24 @@ def curve_panels(document: Document, order: Sequence[str]) -> list[CurvePanel]:
         CurvePanel(name, curve_panel(its, ident=f"curve-{number}", title=f"{name}, validation", top=top))
         for number, (name, its) in enumerate(shown.items())
     ]
+
+
+def example_lists(document: Document, order: Sequence[str]) -> list[ExampleLists]:
+    """Return the examples with the lists of the best models in the given order, the reference always among them."""
+    found = []
+    for example in document.get("examples") or ():
+        known = [name for name in order if name in example["lists"]]
+        shown = [name for place, name in enumerate(known) if place < MOST_LISTS or name == REFERENCE]
+        found.append(
+            ExampleLists(
+                user=example["user"],
+                history=example["history"][:MOST_HISTORY],
+                more=example.get("more", 0) + max(0, len(example["history"]) - MOST_HISTORY),
+                lists={name: example["lists"][name] for name in shown},
+                left_out=len(known) - len(shown),
+            )
+        )
+    return found
 
 
 def _activity(found: Mapping[str, Any] | None, order: Sequence[str], metric: str) -> SliceTable | None:

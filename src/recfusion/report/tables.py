@@ -46,13 +46,13 @@ def metric_table(document: Document, metric: str) -> Table:
         columns += [
             Column("less the best", signed=True),
             Column("interval (best)", signed=True),
-            Column("p (best)", digits=4),
+            Column("p (best)", digits=4, positive=True),
         ]
     if reference:
         columns += [
             Column(f"less {reference}", signed=True),
             Column(f"interval ({reference})", signed=True),
-            Column(f"p ({reference})", digits=4),
+            Column(f"p ({reference})", digits=4, positive=True),
         ]
     rows = []
     for name in ranked(document["models"], metric):

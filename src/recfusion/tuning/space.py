@@ -126,4 +126,4 @@ def _options(
 
 def _checked(kind: type[Recommender], model: str, name: str, value: Any) -> Any:
     """Return a value as the setting's own type; one that the model does not take is an error."""
-    return getattr(build(kind, model, {**entry(model).settings, name: value}), name)
+    return getattr(build(kind, model, {**entry(model).settings, name: value}, text=False), name)
