@@ -44,7 +44,7 @@ def raw(rows: Mapping[str, Sequence[object]], items: pl.DataFrame | None = None)
     return RawData("made up", frame, items, ReadReport(len(frame)))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def groups() -> Interactions:
     """Four groups of users with tastes of their own: 80 users, 40 items, a fifth of each group's items each."""
     rng = np.random.default_rng(0)

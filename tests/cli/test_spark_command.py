@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from recfusion.cli import main as cli
+from recfusion.data.load import load
+from recfusion.experiments.train import train
 
 COMMANDS = pytest.mark.parametrize(
     "command",
@@ -25,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rows = [f"u{user},{(6 * user + item) % 54}\n" for user in range(50) for item in range(24)]
     Path("shop.csv").write_text("user,item\n" + "".join(rows))
+    train("popularity", load("shop.csv")).save("model")
     return tmp_path
 
 
@@ -85,7 +88,11 @@ def test_a_master_that_does_not_answer_is_told_of_at_once(
         (["prepare", "--data", "ml-latest-small", "--out", "x"], "is prepared as it is read"),
         (["prepare", "--data", "no.csv", "--out", "x"], "got nothing: check the path"),
         (["prepare", "--data", "shop.csv", "--out", "x", "--split", "weak"], "Data is split when it is used"),
+        (["prepare", "--data", "s3://shop/x.csv", "--out", "x"], "got the address 's3://shop/x.csv'"),
+        (["prepare", "--data", "shop.csv", "--out", "."], "holds other files"),
         (["recommend", "model", "--users", "no.csv", "--out", "x"], "got nothing: check the path"),
+        (["recommend", "model", "--users", "shop.csv", "--out", "shop.csv"], "got the file 'shop.csv'"),
+        (["recommend", "nomodel", "--users", "shop.csv", "--out", "x"], "Expected a model folder at 'nomodel'"),
         (["prepare", "--data", "shop.csv", "--out", "x", "--conf", "much"], "Expected --conf KEY=VALUE, got 'much'"),
     ],
 )

@@ -43,20 +43,55 @@ def test_a_search_is_run_shown_and_gone_on_with(
 
     assert leave(monkeypatch, *common, "--trials", 3, "--parallel", 2, "--json") == 0
     printed = capsys.readouterr()
-    assert "[2/3] trials of earlier runs, best" in printed.err
+    assert "2 trials of earlier runs are there already; best" in printed.err
+    assert "Refitting" in printed.err
     assert "[3/3] trial 2 (l2=" in printed.err
     document = json.loads(printed.out)
     assert document["trials"] == {"ok": 3, "stopped": 0, "failed": 0}
     assert document["validation"] >= document["default"]
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 3
 
+    assert document["settings"]["tune_trials"] == 2
+    assert leave(monkeypatch, *common, "--trials", 2, "--json") == 0
+    printed = capsys.readouterr()
+    assert "Refitting" not in printed.err
+    assert json.loads(printed.out) == document
+
     assert leave(monkeypatch, *common, "--metric", "recall@3") == 2
     assert "another protocol" in capsys.readouterr().err
+
+
+def test_a_terminal_keeps_a_line_of_each_trial_above_the_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    assert leave(monkeypatch, "ease", "--data", "shop.csv", "--space", "space.toml", "--trials", 3) == 0
+    shown = capsys.readouterr().err
+    for number in range(3):
+        assert shown.count(f"[{number + 1}/3] trial {number} (") == 1
+    assert "3/3" in shown.rpartition("[3/3]")[2]
+    assert "best" in shown.rpartition("[3/3]")[2]
+
+
+def test_what_a_time_limit_left_out_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ("ease", "--data", "shop.csv", "--space", "space.toml", "--trials")
+    assert leave(monkeypatch, *common, 1) == 0
+    capsys.readouterr()
+    assert leave(monkeypatch, *common, 3, "--timeout", 0) == 0
+    assert "2 of 3 trials are missing: run the same command to go on" in capsys.readouterr().err
+    assert leave(monkeypatch, *common, 3, "--timeout", 0, "--out", "other") == 2
+    printed = capsys.readouterr().err
+    assert "No trial ended in the time that was given" in printed
+    assert "Refitting" not in printed
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["thinning"], "it searches on its own whenever it is fitted"),
         (["popularity"], "search space of popularity is empty"),
         (["nothing"], "Unknown model 'nothing'"),
         (["ease", "--set", "l2=4"], "no range but those that are set"),

@@ -1,6 +1,7 @@
 """What every model of the registry must do; a new model is tested by being registered."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.evaluation.topk import top_k
 from recfusion.experiments.train import train
-from recfusion.models.base import Recommender, settings_of
+from recfusion.models.base import settings_of
 from recfusion.models.bundle import Bundle
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.registry import MODELS, make_model
@@ -20,9 +21,20 @@ ALL = pytest.mark.parametrize("name", MODELS)
 PERSONAL = pytest.mark.parametrize("name", [name for name in MODELS if name not in ("random", "popularity")])
 
 
-def small_model(name: str) -> Recommender:
-    """Return a model that takes as many epochs as tables this small need: 20, of ten steps each."""
-    return make_model(name, {"max_epochs": 20} if issubclass(MODELS[name].load(), NeuralRecommender) else {})
+def small(name: str) -> dict[str, Any]:
+    """Return settings for tables this small: networks need 20 epochs of ten steps, and mixtures none of them."""
+    if name == "mixture":
+        return {"members": "ease,infinite-ae"}
+    return {"max_epochs": 20} if issubclass(MODELS[name].load(), NeuralRecommender) else {}
+
+
+@pytest.fixture(scope="module")
+def fitted(request: pytest.FixtureRequest, groups: Interactions) -> Bundle:
+    """A model that is fitted once for all tests that only ask it."""
+    return train(request.param, groups, small(request.param), seed=5)
+
+
+FITTED = pytest.mark.parametrize("fitted", MODELS, indirect=True)
 
 
 @PERSONAL
@@ -30,79 +42,74 @@ def test_the_withheld_item_of_a_checkerboard_ranks_first(name: str) -> None:
     """Even users have the even items and odd users the odd ones; one item is taken from a new user."""
     n = 20
     board = csr([list(range(user % 2, n, 2)) for user in range(60)], n)
-    model = small_model(name).fit(board, rng=0)
+    model = make_model(name, small(name)).fit(board, rng=0)
     for withheld in (4, 7):
         history = csr([[item for item in range(withheld % 2, n, 2) if item != withheld]], n)
         items, _ = top_k(model.score(history), history, 1)
         assert items.tolist() == [[withheld]]
 
 
-@ALL
-def test_scores_have_the_right_shape_and_type(name: str, groups: Interactions) -> None:
-    parts = split(groups)
-    scores = small_model(name).fit(parts.train, parts.valid, rng=0).score(parts.test.history)
-    assert scores.shape == parts.test.history.shape
+@FITTED
+def test_scores_have_the_right_shape_and_type(fitted: Bundle, groups: Interactions) -> None:
+    history = split(groups).test.history
+    scores = fitted.model.score(history)
+    assert scores.shape == history.shape
     assert scores.dtype == np.float32
     assert scores.flags.writeable
     assert not np.isnan(scores).any()
 
 
-@ALL
-def test_a_user_s_scores_do_not_depend_on_who_else_is_asked_for(name: str, groups: Interactions) -> None:
-    parts = split(groups)
-    model = small_model(name).fit(parts.train, parts.valid, rng=0)
-    together = model.score(parts.test.history)
+@FITTED
+def test_a_user_s_scores_do_not_depend_on_who_else_is_asked_for(fitted: Bundle, groups: Interactions) -> None:
+    history = split(groups).test.history
+    together = fitted.model.score(history)
     for row in range(3):
-        assert model.score(parts.test.history[[row]])[0] == pytest.approx(together[row], abs=1e-6)
+        assert fitted.model.score(history[[row]])[0] == pytest.approx(together[row], abs=1e-6)
 
 
-@ALL
-def test_the_same_seed_gives_the_same_scores(name: str, groups: Interactions) -> None:
-    parts = split(groups)
-    one, two = (small_model(name).fit(parts.train, parts.valid, rng=5).score(parts.test.history) for _ in range(2))
-    assert (one == two).all()
+@FITTED
+def test_the_same_seed_gives_the_same_scores(fitted: Bundle, groups: Interactions) -> None:
+    history = split(groups).test.history
+    again = train(fitted.name, groups, small(fitted.name), seed=5)
+    assert (fitted.model.score(history) == again.model.score(history)).all()
 
 
-@ALL
-def test_overwriting_scores_does_not_change_the_model(name: str, groups: Interactions) -> None:
-    parts = split(groups)
-    model = small_model(name).fit(parts.train, parts.valid, rng=0)
-    first = model.score(parts.test.history)
+@FITTED
+def test_overwriting_scores_does_not_change_the_model(fitted: Bundle, groups: Interactions) -> None:
+    history = split(groups).test.history
+    first = fitted.model.score(history)
     kept = first.copy()
     first[:] = -1
-    assert (model.score(parts.test.history) == kept).all()
+    assert (fitted.model.score(history) == kept).all()
 
 
-@ALL
-def test_an_empty_history_has_scores(name: str, groups: Interactions) -> None:
-    parts = split(groups)
-    model = small_model(name).fit(parts.train, parts.valid, rng=0)
-    assert model.score(csr([[]], groups.n_items)).shape == (1, groups.n_items)
+@FITTED
+def test_an_empty_history_has_scores(fitted: Bundle, groups: Interactions) -> None:
+    assert fitted.model.score(csr([[]], groups.n_items)).shape == (1, groups.n_items)
 
 
 @ALL
 def test_an_item_that_nobody_has_breaks_nothing(name: str) -> None:
-    train = random_csr(30, 12, 0.3, 0)[:, list(range(11))]
-    train = csr([row.indices.tolist() for row in train], 12)  # item 11 has no user
-    scores = small_model(name).fit(train, rng=0).score(train)
+    table = random_csr(30, 12, 0.3, 0)[:, list(range(11))]
+    table = csr([row.indices.tolist() for row in table], 12)  # item 11 has no user
+    scores = make_model(name, small(name)).fit(table, rng=0).score(table)
     assert not np.isnan(scores).any()
 
 
-@ALL
-def test_a_saved_model_scores_as_before(name: str, groups: Interactions, tmp_path: Path) -> None:
-    bundle = train(name, groups)
-    bundle.save(tmp_path / "model")
+@FITTED
+def test_a_saved_model_scores_as_before(fitted: Bundle, groups: Interactions, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "model")
     loaded = Bundle.load(tmp_path / "model")
     history = split(groups).test.history
-    assert (loaded.model.score(history) == bundle.model.score(history)).all()
-    assert loaded.model == bundle.model
-    assert loaded.protocol == bundle.protocol
-    assert loaded.items.equals(bundle.items)
+    assert (loaded.model.score(history) == fitted.model.score(history)).all()
+    assert loaded.model == fitted.model
+    assert loaded.protocol == fitted.protocol
+    assert loaded.items.equals(fitted.items)
 
 
 @ALL
 def test_every_setting_is_documented_and_its_default_is_allowed(name: str) -> None:
-    model = small_model(name)
+    model = make_model(name)
     for setting, declared in settings_of(MODELS[name].load()).items():
         assert declared.doc
         if declared.search is not None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from recfusion.search.space import Choice, Interval, Space
 from recfusion.search.tpe import Trial, ask, best, search
@@ -39,6 +40,16 @@ def test_settings_stay_inside_their_ranges_and_keep_their_types() -> None:
         assert isinstance(trial.settings["width"], int)
         assert 10 <= trial.settings["width"] <= 500
         assert trial.settings["kind"] in ("a", "b", "c")
+
+
+def test_every_integer_of_a_range_is_drawn_equally_often() -> None:
+    rng = np.random.default_rng(0)
+    drawn = np.bincount([Interval(1, 4, integer=True).draw(rng) for _ in range(4000)])
+    assert drawn[0] == 0
+    assert drawn[1:] == pytest.approx([1000] * 4, abs=100)
+    logs = np.bincount([Interval(1, 2, integer=True, log=True).draw(rng) for _ in range(4000)])
+    share = math.log(1.5 / 0.5) / math.log(2.5 / 0.5)  # 1 stands for 0.5 to 1.5, 2 for 1.5 to 2.5
+    assert logs[1] / 4000 == pytest.approx(share, abs=0.03)
 
 
 def test_a_search_goes_on_from_the_trials_it_is_given() -> None:

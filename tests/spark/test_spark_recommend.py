@@ -80,5 +80,6 @@ def test_a_rating_on_the_threshold_counts_as_in_the_local_path(session: "SparkSe
     model = train("ease", data, {"l2": 5}, all_users=True).save(tmp_path / "model")
     *_, (_, counts) = spark_recommend(session, model, source, tmp_path / "lists", k=4, chunks=1)
     found = pl.read_parquet(sorted((tmp_path / "lists").glob("part-*.parquet"))).sort("user", "rank")
-    assert counts.users == 24
+    assert (counts.users, counts.bad) == (24, 0)
+    assert counts.disliked == sum(rating < 0.5 for _, _, rating in rows)
     assert found.equals(local(model, table, 4))

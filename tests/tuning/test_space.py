@@ -40,6 +40,8 @@ def test_closed_choices_can_be_declared_beside_their_default() -> None:
 def test_a_model_s_own_ranges_are_the_space_but_for_what_is_set() -> None:
     assert tuning_space("slim", {"l1": "3"}) == {"l2": Interval(10.0, 2000.0, log=True)}
     assert set(tuning_space("recfusion", {"T": 3})) >= {"lr", "width", "depth"}
+    assert not set(tuning_space("recfusion-unet1d", {})) & {"width", "depth"}
+    assert not set(tuning_space("multdae", {})) & {"width", "kl_cap"}
 
 
 def test_a_file_says_exactly_what_is_searched(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ def test_the_best_is_never_worse_than_the_defaults_and_is_saved_with_its_test(
     test = evaluate(bundle.model, parts.test, parts.train).mean()
     assert document["test"]["ndcg@100"]["mean"] == pytest.approx(test["ndcg@100"])
     assert bundle.metrics["test"] == document["test"]
+    assert bundle.searched == ("l2",)
+    assert "| search |" in (tmp_path / "model" / "README.md").read_text()
     assert bundle.metrics["validation"]["ndcg@100"]["mean"] == pytest.approx(tuned.best.score)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
@@ -13,9 +14,22 @@ from rich.table import Table
 from recfusion.data.protocol import Protocol as ProtocolCard
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as ProgressBar
+    from rich.progress import TaskID
+
     from recfusion.training.epoch import Epoch
 
 WIDE = 200  # columns assumed where the output is no terminal, so that tables in files are not folded
+
+
+class Live(Protocol):
+    """A view of work that goes on for long."""
+
+    def line(self, text: str) -> None:
+        """Say something that stays: above the bar on a terminal, a plain line elsewhere."""
+
+    def now(self, done: int, total: int, text: str) -> None:
+        """Show how far it has come and what goes on, on a terminal alone."""
 
 
 class Advance(Protocol):
@@ -78,6 +92,48 @@ def progress(title: str, total: int | None) -> Iterator[Advance]:
             bar.update(task, advance=amount, description=done or title)
 
         yield advance
+
+
+@contextmanager
+def live(title: str) -> Iterator[Live]:
+    """Show a bar under lines that stay."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console) as bar:
+        yield _Bar(bar, bar.add_task(title, total=None))
+
+
+class _Lines:
+    def line(self, text: str) -> None:
+        note(text)
+
+    def now(self, done: int, total: int, text: str) -> None:
+        """Leave it to the lines."""
+
+
+@dataclass(frozen=True)
+class _Bar:
+    bar: "ProgressBar"
+    task: "TaskID"
+
+    def line(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def now(self, done: int, total: int, text: str) -> None:
+        self.bar.update(self.task, completed=done, total=total, description=text)
+
+
+def clock(seconds: float) -> str:
+    """Return a length of time as a clock shows it."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 @contextmanager

@@ -92,42 +92,27 @@ def _report_failures(outcome: "Outcome") -> None:
 
 @contextmanager
 def _progress(title: str, store: Path, metric: str) -> "Iterator[Callable[[Event], None]]":
-    """Show a bar with the fits that are going on on a terminal, and a plain line per finished fit elsewhere."""
-    from rich.console import Console
+    """Show a line for each fit that has ended, and the fits that are going on."""
+    from recfusion.cli.output import live
 
-    from recfusion.cli.output import note
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-
-        def say(event: "Event") -> None:
-            if text := _told(event, store, metric):
-                note(text)
-
-        yield say
-        return
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(title, total=None)
+    with live(title) as view:
 
         def show(event: "Event") -> None:
-            status = event.status
-            if event.kind in ("planned", "failed"):
-                bar.console.print(_told(event, store, metric), markup=False, highlight=False, soft_wrap=True)
+            if text := _told(event, store, metric):
+                view.line(text)
             fits = ", ".join(
                 f"{fit.task.label}/{fit.task.seed}" + (f" epoch {fit.epoch.number}/{fit.epoch.of}" if fit.epoch else "")
-                for fit in status.running
+                for fit in event.status.running
             )
-            bar.update(task, total=status.total, completed=status.done, description=f"{_left(status)}{fits}")
+            view.now(event.status.done, event.status.total, f"{_left(event.status)}{fits}")
 
         yield show
 
 
 def _told(event: "Event", store: Path, metric: str) -> str:
     """Return the line of an event; started fits and epochs have none."""
+    from recfusion.cli.output import clock
+
     status = event.status
     if event.kind == "planned":
         kept = f", {status.done} of them are there already" if status.done else ""
@@ -137,16 +122,12 @@ def _told(event: "Event", store: Path, metric: str) -> str:
         return f"{place} failed: {event.failure.reason}"
     if event.row is not None:
         value = 100 * event.row.run().test.mean()[metric]
-        times = f"fitted in {event.row.fit_seconds:.1f} s; {_left(status)}{_clock(status.seconds)} gone"
+        times = f"fitted in {event.row.fit_seconds:.1f} s; {_left(status)}{clock(status.seconds)} gone"
         return f"{place}: {metric} {value:.2f}, {times}"
     return ""
 
 
 def _left(status: "Status") -> str:
-    return "" if status.seconds_left is None else f"about {_clock(status.seconds_left)} left, "
+    from recfusion.cli.output import clock
 
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return "" if status.seconds_left is None else f"about {clock(status.seconds_left)} left, "

@@ -1,5 +1,7 @@
 """`recfusion spark`: the two jobs beside tuning that outgrow one machine."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,19 +40,17 @@ def prepare(
         raise InputError(f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.")
     if choice.plan != SplitPlan():
         raise InputError("Data is split when it is used: leave out the options of the split here.")
-    if not Path(choice.source.data).exists():
-        raise InputError(f"Expected a file or folder at '{choice.source.data}', got nothing: check the path.")
-    with working("Starting Spark"):
-        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    from recfusion.spark.prepare import spark_prepare
+    _check_paths(choice.source.data, folder)
 
     def tell(step: "Step") -> None:
         note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
 
-    try:
+    with working("Starting Spark"):
+        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
+    from recfusion.spark.prepare import spark_prepare
+
+    with _kept(), session:
         fresh = spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
-    finally:
-        session.stop()
     note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
 
 
@@ -73,12 +73,12 @@ def recommend(
 ) -> None:
     """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
     from recfusion.cli.output import note, progress, working
-    from recfusion.core.errors import InputError
     from recfusion.data.settings import Source
+    from recfusion.models.bundle import Bundle
     from recfusion.spark.session import spark_session
 
-    if not users.exists():
-        raise InputError(f"Expected a file or folder at '{users}', got nothing: check the path.")
+    _check_paths(str(users), folder)
+    threshold = Bundle.load(model).protocol.preparation.min_rating
     source = Source(
         data=str(users),
         user=user,
@@ -92,17 +92,42 @@ def recommend(
         session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
     from recfusion.spark.recommend import Counts, spark_recommend
 
-    found = Counts()
-    try:
-        with progress("Recommending", chunks) as advance:
-            before = 0
-            for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
-                advance(f"{found.users:,} users", done - before)
-                before = done
-    finally:
-        session.stop()
+    with _kept(), session, progress("Recommending", chunks) as advance:
+        found, before = Counts(), 0
+        for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
+            advance(f"{found.users:,} users", done - before)
+            before = done
+    if found.bad:
+        note(f"{found.bad:,} rows lack a value or cannot be parsed and were left out")
+    if found.disliked:
+        note(f"{found.disliked:,} rows rated below {threshold:g} are not part of a history")
     if found.unknown:
         note(f"{found.unknown:,} ids are not known to the model and were left out")
     if found.empty:
         note(f"{found.empty:,} users have no known item: the most popular items are recommended")
     note(f"{found.users:,} lists of up to {k} items written to {folder}")
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Say on an interruption that the job goes on where it stopped."""
+    from recfusion.cli.output import note
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("What is done is kept: run the same command to go on.")
+        raise
+
+
+def _check_paths(source: str, folder: Path) -> None:
+    """Raise where a job could not read or write: Spark takes seconds to start."""
+    from recfusion.core.errors import InputError
+    from recfusion.core.files import check_replaceable
+    from recfusion.spark import JOB
+
+    if ":/" in source:
+        raise InputError(f"Expected a path of a file or folder, got the address '{source}': mount the storage first.")
+    if not Path(source).exists():
+        raise InputError(f"Expected a file or folder at '{source}', got nothing: check the path.")
+    check_replaceable(folder, JOB)

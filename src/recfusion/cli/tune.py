@@ -64,14 +64,15 @@ def tune(
     from recfusion.core.files import check_replaceable, check_writable_file
     from recfusion.data.load import load
     from recfusion.models.bundle import CONFIG
+    from recfusion.models.registry import typed_settings
     from recfusion.tuning.space import tuning_space
-    from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, refit_best, run_trials
+    from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, known_best, refit_best, run_trials
 
     if engine == "local" and (master or conf):
         raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
     if engine == "spark" and threads is not None:
         raise InputError("The threads of a trial on Spark are its cores: say --conf spark.task.cpus=N, not --threads.")
-    given = parse_settings(settings)
+    given = typed_settings(model, parse_settings(settings))
     request = Request(
         model=model,
         space=tuning_space(model, given, space),
@@ -97,8 +98,12 @@ def tune(
     except KeyboardInterrupt:
         note("The trials that have ended are kept: run the same command to go on.")
         raise
-    with training(f"Refitting the best {model} of {len(ended)} trials") as on_epoch:
-        tuned = refit_best(data, request, ended, folder, on_epoch=on_epoch)
+    if missing := trials - sum(number < trials for number in ended):
+        note(f"{missing} of {trials} trials are missing: run the same command to go on with them.")
+    tuned = known_best(data, request, ended, folder)
+    if tuned is None:
+        with training(f"Refitting the best {model} of {len(ended)} trials") as on_epoch:
+            tuned = refit_best(data, request, ended, folder, on_epoch=on_epoch)
     if as_json:
         print_json(tuned.document | {"folder": str(folder)})
     else:
@@ -120,30 +125,33 @@ def _engine(
 
     with working("Starting Spark"):
         session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    try:
+    with session:
         yield SparkEngine(session, parallel)
-    finally:
-        session.stop()
 
 
 @contextmanager
 def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
-    """Show the trials: a bar with the best so far on a terminal, a line for each elsewhere."""
-    from recfusion.cli.output import progress
+    """Show a line for each trial that has ended, the best so far, and the trials that are going on."""
+    from recfusion.cli.output import clock, live
     from recfusion.tuning.trial import Outcome as Ended
 
-    with progress(f"Tuning {request.model}", request.trials) as advance:
+    going: dict[int, str] = {}
+    with live(f"Tuning {request.model}") as view:
 
         def show(now: "Progress") -> None:
-            best = "" if now.best is None else f"best {_percent(now.best.score)} in trial {now.best.number}"
+            best = f"best {_percent(now.best.score)} in trial {now.best.number}" if now.best else "no best yet"
+            left = [f"about {clock(now.seconds_left)} left"] if now.seconds_left else []
             if now.event is None:
-                advance(f"trials of earlier runs, {best}" if now.done else "", now.done)
+                if now.done:
+                    view.line(f"{now.done} trials of earlier runs are there already; {best}")
             elif isinstance(now.event, Ended):
-                left = f", about {_clock(now.seconds_left)} left" if now.seconds_left else ""
-                advance(f"{_told(now.event, request.metric)}; {best}{left}", 1)
+                going.pop(now.event.number, None)
+                told = f"[{now.done}/{now.total}] {_told(now.event, request.metric)}; {best}"
+                view.line(", ".join([told, *left]))
             else:
                 epoch = now.event.epoch
-                advance(f"{best}, trial {now.event.number} in epoch {epoch.number}/{epoch.of}".lstrip(", "), 0)
+                going[now.event.number] = f"trial {now.event.number} in epoch {epoch.number}/{epoch.of}"
+            view.now(now.done, now.total, ", ".join([*left, best, *going.values()]))
 
         yield show
 
@@ -179,9 +187,3 @@ def _percent(score: float | None) -> str:
 
 def _brief(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

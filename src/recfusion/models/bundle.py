@@ -41,6 +41,7 @@ class Bundle:
     fit_seconds: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
     chosen: tuple[str, ...] = ()  # the settings that the fit chose
+    searched: tuple[str, ...] = ()  # the settings that a search chose before it, on the validation users
 
     @classmethod
     def of(
@@ -99,6 +100,7 @@ class Bundle:
             fit_seconds=config.fit_seconds,
             metrics=_dictionary(read_json(path / "metrics.json"), path / "metrics.json"),
             chosen=tuple(config.chosen),
+            searched=tuple(config.searched),
         )
         bundle._check_shapes(path)
         return bundle
@@ -117,6 +119,7 @@ class Bundle:
             "model": self.name,
             "settings": setting_values(self.model),
             "chosen": list(self.chosen),
+            "searched": list(self.searched),
             "seed": self.seed,
             "all_users": self.all_users,
             "fit_seconds": self.fit_seconds,
@@ -147,6 +150,7 @@ class _Config(BaseModel):
     all_users: StrictBool
     fit_seconds: float
     chosen: list[str] = Field(default_factory=list)
+    searched: list[str] = Field(default_factory=list)
 
 
 def _read_config(path: Path) -> _Config:

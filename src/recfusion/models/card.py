@@ -119,11 +119,14 @@ def _settings(bundle: Bundle) -> list[str]:
     learned = f"{bundle.model.n_parameters:,} numbers were learned."
     if not values:
         return [learned, "", "It has no settings."]
-    by = {name: "fit" if name in bundle.chosen else "given or default" for name in values}
+    by = dict.fromkeys(values, "given or default")
+    by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(bundle.chosen, "fit")
     told = "The fit chose none of the settings."
     if bundle.chosen:
         users = "the validation users" + (" of a split, before it learned from all users" if bundle.all_users else "")
         told = f"What the fit chose, it chose on {users}; too few of them leave the value that its meaning states."
+    if bundle.searched:
+        told += " Those chosen by a search were the best of its trials on the validation users."
     return [
         f"{learned} {told}",
         "",

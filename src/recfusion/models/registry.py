@@ -12,6 +12,7 @@ from recfusion.core.errors import choices
 from recfusion.models.base import Recommender, build
 
 TUNED = "tuned"
+PRESET = "preset"  # names settings to lay over a model's own
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Entry:
     load: Callable[[], type[Recommender]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()  # settings of the class that do nothing in this variant: no search tries them
 
 
 def _random() -> type[Recommender]:
@@ -141,9 +143,11 @@ _PAPER: Mapping[str, Any] = {
     "patience": 10,
 }
 
+_OF_THE_MLP = ("width", "depth")
 
-def _variant(title: str, settings: Mapping[str, Any]) -> Entry:
-    return Entry(title, _recfusion, settings, {"paper": _PAPER})
+
+def _variant(title: str, settings: Mapping[str, Any], idle: tuple[str, ...] = ()) -> Entry:
+    return Entry(title, _recfusion, settings, {"paper": _PAPER}, idle)
 
 
 MODELS: Mapping[str, Entry] = {
@@ -171,6 +175,7 @@ MODELS: Mapping[str, Entry] = {
         "denoising autoencoder with a multinomial likelihood",
         _multvae,
         {"form": "dae", "lr": 7e-3, "weight_decay": 3.0, "batch_size": 500, "latent": 340, "dropout": 0.2},
+        idle=("width", "kl_cap", "anneal_steps"),
     ),
     "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
     "codigem": Entry(
@@ -210,10 +215,12 @@ MODELS: Mapping[str, Entry] = {
         },
     ),
     "recfusion-unet1d": _variant(
-        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20, "patience": 3}
+        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20, "patience": 3}, _OF_THE_MLP
     ),
     "recfusion-unet2d": _variant(
-        "RecFusion with a U-Net over pictures of several users", {"net": "unet2d", "max_epochs": 20, "patience": 3}
+        "RecFusion with a U-Net over pictures of several users",
+        {"net": "unet2d", "max_epochs": 20, "patience": 3},
+        _OF_THE_MLP,
     ),
 }
 
@@ -233,7 +240,13 @@ def make_model(name: str, settings: Mapping[str, Any] | None = None, *, text: bo
     """
     found = entry(name)
     given = dict(settings or {})
-    preset = given.pop("preset", TUNED)
+    preset = given.pop(PRESET, TUNED)
     if preset != TUNED and preset not in found.presets:
         raise choices(f"preset of {name}", preset, [TUNED, *found.presets])
     return build(found.load(), name, {**found.settings, **found.presets.get(preset, {}), **given}, text=text)
+
+
+def typed_settings(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return settings given as text, as values of the types that a model takes; `preset` stays as it is."""
+    model = make_model(name, texts)
+    return {key: text if key == PRESET else getattr(model, key) for key, text in texts.items()}

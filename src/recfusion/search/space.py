@@ -1,5 +1,6 @@
 """What a search may choose from: intervals and choices, by name."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,13 +17,17 @@ class Interval:
     log: bool = False
     integer: bool = False
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Where to draw between, on the scale of the draw, so that every integer has an equal share."""
+        margin = 0.5 if self.integer else 0.0
+        low, high = self.low - margin, self.high + margin
+        return (math.log(low), math.log(high)) if self.log else (low, high)
+
     def draw(self, rng: np.random.Generator) -> float | int:
         """Draw a number."""
-        if self.log:
-            value = float(np.exp(rng.uniform(np.log(self.low), np.log(self.high))))
-        else:
-            value = float(rng.uniform(self.low, self.high))
-        return self.within(value)
+        value = float(rng.uniform(*self.ends))
+        return self.within(math.exp(value) if self.log else value)
 
     def within(self, value: float) -> float | int:
         """Return the nearest number of the interval."""

@@ -94,9 +94,7 @@ def _dimension(name: str, dimension: Interval | Choice) -> Any:
 
     if isinstance(dimension, Choice):
         return hp.choice(name, list(range(len(dimension.options))))
-    if dimension.log:
-        return hp.loguniform(name, np.log(dimension.low), np.log(dimension.high))
-    return hp.uniform(name, dimension.low, dimension.high)
+    return (hp.loguniform if dimension.log else hp.uniform)(name, *dimension.ends)
 
 
 def _encoded(dimension: Interval | Choice, value: Any) -> float | int:

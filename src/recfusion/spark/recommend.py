@@ -3,7 +3,7 @@
 import functools
 import shutil
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,6 +28,7 @@ CHUNKS = 8
 DONE = "_recommended.json"  # written last: a folder that has it is complete
 _BATCH = 2000  # users whose histories a worker holds at once
 _COUNTS = "_counts.json"
+_READ = "read.json"  # counts of the rows as they were read
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ class Counts:
     users: int = 0
     unknown: int = 0  # rows whose item the model does not know
     empty: int = 0  # users of whom no known item is left
+    bad: int = 0  # rows without a value, or that cannot be parsed
+    disliked: int = 0  # rows rated below what the model's preparation counts
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.users + other.users, self.unknown + other.unknown, self.empty + other.empty)
+        return Counts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
 
 def spark_recommend(
@@ -67,23 +70,27 @@ def spark_recommend(
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BATCH))
     with stages.given_up_if_refused():
         stages.ensure("histories", lambda: _histories(stages, users, bundle, chunks), by="chunk")
-    total = Counts()
+    total = _counts(stages.place(_READ))
     archive = _ship(stages, model)
     for chunk in range(chunks):
         total += _chunk(stages, chunk, archive, bundle, k)
         yield chunk + 1, total
     stages.publish([_name(chunk) for chunk in range(chunks)])
-    write_json(folder / DONE, total.__dict__)
+    write_json(folder / DONE, asdict(total))
     stages.clear()
 
 
 def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> DataFrame:
     """Return a row per user: the items, of those with ratings the ones that the model's preparation counts."""
-    rows = read_rows(stages, users, lone_users=True).frame
+    read = read_rows(stages, users, lone_users=True)
+    rows, disliked = read.frame, 0
     threshold = bundle.protocol.preparation.min_rating
     if "rating" in rows.columns and isinstance(threshold, float):
-        liked = sf.when(sf.col("rating") >= float(np.float32(threshold)), sf.col("item"))
-        rows = rows.select("user", liked.alias("item"))
+        is_liked = sf.col("rating") >= float(np.float32(threshold))
+        disliked = rows.where(~is_liked).count()
+        rows = rows.select("user", sf.when(is_liked, sf.col("item")).alias("item"))
+    counts = Counts(bad=read.report.missing + read.report.unparsable, disliked=disliked)
+    write_json(stages.place(_READ), asdict(counts))
     grouped = rows.groupBy("user").agg(sf.collect_list("item").alias("items"))
     return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
 
@@ -104,7 +111,7 @@ def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> 
     lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))
     lists.write.mode("overwrite").parquet(address(stages.place(name)))
     counts = Counts(seen.value, unknown.value, empty.value)
-    write_json(kept, counts.__dict__)
+    write_json(kept, asdict(counts))
     return counts
 
 

@@ -32,7 +32,6 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     now; elsewhere PYSPARK_PYTHON names it.
     """
     try:
-        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise InputError(
@@ -52,12 +51,13 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as error:
+    except Exception as error:  # of pyspark, of the system, or raised by the JVM, which has no class of its own here
+        where = f" on '{master}'" if master is not None else ""
+        named = " --master," if master is not None else ""
         raise InputError(
-            f"Spark did not start ({_brief(error)}): check that Java is 17 or later, and its settings."
+            f"Spark did not start{where} ({_brief(error)}): check{named} the settings of Spark, and that Java is 17 or "
+            "later."
         ) from None
-    except Exception as error:  # what the JVM raised: Py4JJavaError has no class of its own in pyspark
-        raise InputError(f"Spark did not start on '{master}': {_brief(error)}.") from None
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # an interrupted call is no error
     _require_executor(session)
     return session

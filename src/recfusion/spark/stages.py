@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, read_json, write_json
+from recfusion.spark import JOB
 
-JOB = "_job.json"  # says which job a folder belongs to; names with an underscore are no data for Spark
 _STAGES = "_stages"
 _WHOLE = "_SUCCESS"  # Spark's own marker
 

@@ -20,13 +20,15 @@ def tuning_space(model: str, given: Mapping[str, Any], file: Path | None = None)
     Settings that are `given` are not searched.
     """
     kind = entry(model).load()
-    declared = search_space(kind)
+    declared = {name: each for name, each in search_space(kind).items() if name not in entry(model).idle}
     if file is None:
         space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in given}
         if not space:
             left = " but those that are set" if declared else ""
+            itself = " (it searches on its own whenever it is fitted)" if "tune_trials" in settings_of(kind) else ""
             raise InputError(
-                f"The search space of {model} is empty: it declares no range{left}; name one in a file with --space."
+                f"The search space of {model} is empty: it declares no range{left}{itself}; name one in a file with "
+                "--space."
             )
         return space
     table = _table(file)

@@ -96,7 +96,8 @@ def tune(
     `on_epoch` is told of the epochs of the last fit.
     """
     trials = run_trials(data, request, engine, folder, on_progress=on_progress)
-    return refit_best(data, request, trials, folder, on_epoch=on_epoch)
+    found = known_best(data, request, trials, folder)
+    return found or refit_best(data, request, trials, folder, on_epoch=on_epoch)
 
 
 def run_trials(
@@ -194,6 +195,17 @@ class _Ledger:
         return Progress(event, done, done + left, best_trial(self.ended), None if pace is None else pace * left)
 
 
+def known_best(data: Interactions, request: Request, trials: Mapping[int, Outcome], folder: Path) -> Tuned | None:
+    """Return what an earlier run made of the same trials; None where that is not there."""
+    best, document = _best_document(data, request, trials)
+    if not (folder / BEST).is_file() or not (folder / MODEL / CONFIG).is_file():
+        return None
+    found = read_json(folder / BEST)
+    if not isinstance(found, dict) or {key: found.get(key) for key in document} != document:
+        return None
+    return Tuned(trials, best, found, Bundle.load(folder / MODEL))
+
+
 def refit_best(
     data: Interactions,
     request: Request,
@@ -202,13 +214,35 @@ def refit_best(
     *,
     on_epoch: OnEpoch | None = None,
 ) -> Tuned:
-    """Refit the best settings, judge them on the test users, and write both down; what is there is not done again."""
+    """Refit the best settings, judge them on the test users, and write both down."""
+    best, document = _best_document(data, request, trials)
+    bundle = train(
+        *(request.model, data, document["settings"]),
+        plan=request.plan,
+        seed=request.seed,
+        metrics=request.metrics,
+        on_epoch=on_epoch,
+    )
+    parts = split(data, request.plan, seed=request.seed)
+    test = with_intervals(evaluate(bundle.model, parts.test, parts.train, request.metrics))
+    found = {**best.settings, **best.chosen}
+    bundle = replace(bundle, metrics={**bundle.metrics, "test": test}, searched=tuple(found))
+    bundle.save(folder / MODEL)
+    document["test"] = test
+    write_json(folder / BEST, document)
+    return Tuned(trials, best, document, bundle)
+
+
+def _best_document(
+    data: Interactions, request: Request, trials: Mapping[int, Outcome]
+) -> tuple[Outcome, dict[str, Any]]:
+    """Return the best trial, and what is written down of the search but for the test."""
     best = best_trial(trials)
     if best is None:
         raise _nothing(trials)
     protocol = Protocol.of(data, request.plan, request.metrics)
     settings = {**request.given, **best.settings, **best.chosen}
-    document: dict[str, Any] = {
+    document = {
         "model": request.model,
         "settings": settings,
         "metric": request.metric,
@@ -220,25 +254,7 @@ def refit_best(
         "space": space_document(request.space),
         "protocol": protocol.document(),
     }
-    document = json.loads(json.dumps(document))
-    if (folder / BEST).is_file() and (folder / MODEL / CONFIG).is_file():
-        found = read_json(folder / BEST)
-        if isinstance(found, dict) and {key: found.get(key) for key in document} == document:
-            return Tuned(trials, best, found, Bundle.load(folder / MODEL))
-    bundle = train(
-        *(request.model, data, settings),
-        plan=request.plan,
-        seed=request.seed,
-        metrics=request.metrics,
-        on_epoch=on_epoch,
-    )
-    parts = split(data, request.plan, seed=request.seed)
-    test = with_intervals(evaluate(bundle.model, parts.test, parts.train, request.metrics))
-    bundle = replace(bundle, metrics={**bundle.metrics, "test": test})
-    bundle.save(folder / MODEL)
-    document["test"] = test
-    write_json(folder / BEST, document)
-    return Tuned(trials, best, document, bundle)
+    return best, json.loads(json.dumps(document))
 
 
 def _count(outcomes: Iterable[Outcome], status: str) -> int:
