@@ -111,15 +111,13 @@ def parameter_counts() -> tuple[int, dict[str, int]]:
 def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the quick version of an experiment's document, without its costly models.
 
-    These are the ones that have splits of their own, and mixtures, whose members train as long as they like.
+    These are the U-Nets, and mixtures, whose members train as long as they like.
     """
     models = {}
     for label, table in document["models"].items():
-        if "seeds" in table:
-            continue
         model = table.get("model", label)
-        defaults = make_model(model, {key: value for key, value in table.items() if key != "model"})
-        if "members" in settings_of(type(defaults)):
+        defaults = make_model(model, {key: value for key, value in table.items() if key not in ("model", "seeds")})
+        if hasattr(defaults, "members") or getattr(defaults, "net", "").startswith("unet"):
             continue
         known = settings_of(type(defaults)).keys() & QUICK_SETTINGS.keys()
         lowered = {key: min(QUICK_SETTINGS[key], getattr(defaults, key)) for key in sorted(known)}
