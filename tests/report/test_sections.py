@@ -11,7 +11,7 @@ from stored import stored_rows
 from recfusion.report.curves import curve_panel, known_epochs
 from recfusion.report.document import store_document
 from recfusion.report.figure_boxes import draw_boxes
-from recfusion.report.sections import DEEPEST, curve_panels, slice_tables
+from recfusion.report.sections import DEEPEST, curve_panels, example_lists, slice_tables
 
 SLICES = {
     "activity": {
@@ -93,3 +93,14 @@ def test_the_box_plot_marks_the_paper_s_values_and_leaves_random_out() -> None:
     marks = [line for line in axes.lines if line.get_marker() == "D"]
     assert [np.asarray(line.get_xdata()).tolist() for line in marks] == [[42.24]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ease"]
+
+
+def test_examples_show_the_best_models_and_the_reference() -> None:
+    order = ["a", "b", "c", "d", "ease", "f"]
+    example = {"user": "7", "history": ["x"] * 20, "more": 3, "lists": dict.fromkeys(reversed(order), ())}
+    (shown,) = example_lists({"examples": [example]}, order)
+    assert list(shown.lists) == ["a", "b", "c", "ease"]
+    assert (len(shown.history), shown.more, shown.left_out) == (12, 11, 2)
+    (shown,) = example_lists({"examples": [example]}, ["ease", *order[:4]])
+    assert list(shown.lists) == ["ease", "a", "b", "c"]
+    assert example_lists({}, order) == []

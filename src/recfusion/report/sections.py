@@ -12,7 +12,7 @@ from recfusion.report.document import REFERENCE, Document
 from recfusion.report.formats import NONE
 
 DEEPEST = 34  # percent of the accent colour in the best cell of a column: text keeps its contrast
-MOST_LISTS = 5  # models side by side in an example
+MOST_LISTS = 4  # models side by side in an example: as many as a page is wide
 MOST_HISTORY = 12
 _CONTRAST = 3  # power of a cell's share of the best: near the top, small shares are what differs
 
@@ -79,7 +79,8 @@ def example_lists(document: Document, order: Sequence[str]) -> list[ExampleLists
     found = []
     for example in document.get("examples") or ():
         known = [name for name in order if name in example["lists"]]
-        shown = [name for place, name in enumerate(known) if place < MOST_LISTS or name == REFERENCE]
+        best = known[:MOST_LISTS]
+        shown = [*best[: MOST_LISTS - 1], REFERENCE] if REFERENCE in known[MOST_LISTS:] else best
         found.append(
             ExampleLists(
                 user=example["user"],
