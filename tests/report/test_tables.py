@@ -70,6 +70,8 @@ def test_columns_of_tests_are_there_only_where_something_was_tested() -> None:
 
 def test_costs_name_the_settings_that_the_fits_chose() -> None:
     table = cost_table(document())
+    assert "all 13 fits add up to 0.3 minutes" in table.note
+    assert "add up" not in cost_table({"models": {"a": {"ndcg@100": summary(0.3, 0.3)}}}).note
     assert table.texts() == [
         ["ease", "9", "–", "1.50", "0.25", ""],
         ["slim", "9", "4.5", "1.50", "0.25", "l1 = 1; l2 = 2 to 3"],

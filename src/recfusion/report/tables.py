@@ -83,7 +83,7 @@ def cost_table(document: Document) -> Table:
         epochs = entry.get("epochs") or None
         costs = (entry.get("parameters"), epochs, entry.get("fit_seconds"), entry.get("score_seconds"))
         rows.append((name, *costs, chosen_text(entry)))
-    return Table("Cost", columns, tuple(rows), "Seconds and epochs are means over the splits.")
+    return Table("Cost", columns, tuple(rows), f"Seconds and epochs are means over the splits.{_total_text(document)}")
 
 
 def result_tables(document: Document) -> list[Table]:
@@ -127,6 +127,19 @@ def results_csv(document: Document) -> str:
         rows = [(*row, _percent(paper.get(str(row[0]), {}).get(metric))) for row in table.rows]
         tables.append(Table(table.title, (*table.columns, Column("paper")), tuple(rows)))
     return csv_text(tables)
+
+
+def _total_text(document: Document) -> str:
+    """Return the sentence that says how long all fits took, where every model's is known."""
+    entries = document["models"].values()
+    known = [
+        (n, each) for entry in entries if (n := n_splits(entry)) and (each := entry.get("fit_seconds")) is not None
+    ]
+    if len(known) < len(entries):
+        return ""
+    hours = sum(n * each for n, each in known) / 3600
+    shown = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    return f" The times of all {sum(n for n, _ in known):,} fits add up to {shown}."
 
 
 def _difference(test: Mapping[str, Any] | None, *, sign: int) -> list[Cell]:
