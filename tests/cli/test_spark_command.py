@@ -82,6 +82,15 @@ def test_a_master_that_does_not_answer_is_told_of_at_once(
     assert time.monotonic() - began < 30
 
 
+@COMMANDS
+def test_a_master_of_no_known_form_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
+    monkeypatch.setattr("recfusion.spark.session._require_java", lambda: None)
+    assert "got 'bogus': check --master" in fail(monkeypatch, capsys, *command, "--master", "bogus")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -49,6 +49,11 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def print_json(document: object) -> None:
     """Print one JSON document on standard output."""
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False))

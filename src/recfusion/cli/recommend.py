@@ -115,44 +115,56 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
 
 
 def _for_file(bundle: "Bundle", read: Callable[[], "RawData"], file: Path, k: int) -> None:
-    from recfusion.cli.output import note, progress, working
+    from recfusion.cli.output import counted, note, progress, working
     from recfusion.data.writers import table_writer
     from recfusion.models.recommend import read_histories, recommend_batches
 
+    threshold = bundle.protocol.preparation.min_rating
     with table_writer(file) as write:
         with working("Reading the users"):
             raw = read()
-            known = read_histories(bundle, _liked(raw.rows, bundle.protocol.preparation.min_rating))
-        if bad := raw.report.missing + raw.report.unparsable:
-            note(f"{bad:,} of {raw.report.rows:,} rows lack a value or cannot be parsed and were left out")
+            rows, disliked = _liked(raw.rows, threshold)
+            known = read_histories(bundle, rows)
+        note_left_out(bad=raw.report.missing + raw.report.unparsable, disliked=disliked, threshold=threshold)
         _report(known)
         with progress("Recommending", len(known.users)) as advance:
             for found in recommend_batches(bundle, known, k):
                 write(found)
                 advance("", found["user"].n_unique())
-    note(f"{len(known.users):,} lists of up to {k} items written to {file}")
+    note(f"{counted(len(known.users), 'list')} of up to {k} items written to {file}")
 
 
-def _liked(rows: "pl.DataFrame", threshold: object) -> "pl.DataFrame":
-    """Return the rows with the items rated below the model's own threshold blanked, so that no user is lost."""
+def _liked(rows: "pl.DataFrame", threshold: object) -> "tuple[pl.DataFrame, int]":
+    """Return the rows, items rated below the model's threshold blanked so that no user is lost, and their number."""
     import polars as pl
 
-    from recfusion.cli.output import note
-
     if "rating" not in rows.columns or not isinstance(threshold, float):
-        return rows
+        return rows, 0
     liked = pl.col("rating") >= threshold
-    note(f"{rows.select((~liked).sum()).item():,} rows rated below {threshold:g} are not part of a history")
-    return rows.with_columns(pl.when(liked).then("item").alias("item"))
+    blanked = rows.with_columns(pl.when(liked).then("item").alias("item"))
+    return blanked, int(rows.select((~liked).sum()).item())
 
 
 def _report(histories: "Histories") -> None:
-    from recfusion.cli.output import note
+    more = ", ..." if histories.unknown_rows > len(histories.unknown_ids) else ""
+    note_unknown(histories.unknown_rows, histories.n_empty, some=", ".join(histories.unknown_ids) + more)
 
-    if histories.unknown_rows:
-        some = ", ".join(histories.unknown_ids)
-        more = ", ..." if histories.unknown_rows > len(histories.unknown_ids) else ""
-        note(f"{histories.unknown_rows:,} ids are not known to the model and were left out: {some}{more}")
-    if histories.n_empty:
-        count = histories.n_empty
-        note(f"{count:,} user{'s have' if count > 1 else ' has'} no known item: the most popular items are recommended")
+
+def note_left_out(*, bad: int, disliked: int, threshold: object) -> None:
+    """Say which rows of a table of users count for nothing."""
+    from recfusion.cli.output import counted, note
+
+    if bad:
+        note(f"Left out: {counted(bad, 'row')} without a value or with one that cannot be parsed")
+    if disliked:
+        note(f"Not part of a history: {counted(disliked, 'row')} rated below {threshold:g}")
+
+
+def note_unknown(unknown: int, empty: int, *, some: str = "") -> None:
+    """Say what the model does not know; `some` are ids of that kind."""
+    from recfusion.cli.output import counted, note
+
+    if unknown:
+        note(f"Left out: {counted(unknown, 'id')} unknown to the model{f' ({some})' if some else ''}")
+    if empty:
+        note(f"The most popular items are recommended to {counted(empty, 'user')} without a known item")

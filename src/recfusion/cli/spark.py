@@ -72,7 +72,8 @@ def recommend(
     conf: ConfOption = None,
 ) -> None:
     """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
-    from recfusion.cli.output import note, progress, working
+    from recfusion.cli.output import counted, note, progress, working
+    from recfusion.cli.recommend import note_left_out, note_unknown
     from recfusion.data.settings import Source
     from recfusion.models.bundle import Bundle
     from recfusion.spark.session import spark_session
@@ -97,15 +98,9 @@ def recommend(
         for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
             advance(f"{found.users:,} users", done - before)
             before = done
-    if found.bad:
-        note(f"{found.bad:,} rows lack a value or cannot be parsed and were left out")
-    if found.disliked:
-        note(f"{found.disliked:,} rows rated below {threshold:g} are not part of a history")
-    if found.unknown:
-        note(f"{found.unknown:,} ids are not known to the model and were left out")
-    if found.empty:
-        note(f"{found.empty:,} users have no known item: the most popular items are recommended")
-    note(f"{found.users:,} lists of up to {k} items written to {folder}")
+    note_left_out(bad=found.bad, disliked=found.disliked, threshold=threshold)
+    note_unknown(found.unknown, found.empty)
+    note(f"{counted(found.users, 'list')} of up to {k} items written to {folder}")
 
 
 @contextmanager

@@ -41,9 +41,11 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     wanted = {**_QUIET, **(conf or {})}
     master = master or wanted.pop("spark.master", None)
     if master is not None:
+        _require_form(master)
         _require_answer(master)
     if master is None or master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # an interrupted call is no error
     builder = SparkSession.builder.appName("recfusion")
     if master is not None:
         builder = builder.master(master)
@@ -58,7 +60,6 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
             f"Spark did not start{where} ({_brief(error)}): check{named} the settings of Spark, and that Java is 17 or "
             "later."
         ) from None
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # an interrupted call is no error
     _require_executor(session)
     return session
 
@@ -86,6 +87,14 @@ def _require_java() -> None:
     if not found:
         where = f"JAVA_HOME is '{home}', and there is no bin/java in it" if home else "none is on the PATH"
         raise InputError(f"Spark needs Java 17 or later, and {where}: install one, such as openjdk-17-jre-headless.")
+
+
+def _require_form(master: str) -> None:
+    if not master.startswith(("local", "spark://", "k8s://", "yarn")):
+        raise InputError(
+            f"Expected a Spark master such as local[2], spark://host:7077, k8s://... or yarn, got '{master}': check "
+            "--master."
+        )
 
 
 def _require_answer(master: str) -> None:
