@@ -55,7 +55,8 @@ def parallel(data: Interactions, small: bool) -> dict[str, Any]:
     """Return the seconds of the same trials with one process and with two."""
     trials, repeat = (4, 1) if small else (12, 3)
     given = {"max_epochs": 10 if small else 80, "patience": 100}
-    space = tuning_space("recfusion", {**given, "lr": 0, "width": 0, "depth": 0, "batch_size": 0})
+    whole = tuning_space("recfusion", given)
+    space = {name: each for name, each in whole.items() if name not in ("lr", "width", "depth", "batch_size")}
     # Trials at random are the same for any number of processes; none is stopped, so that all do the same work.
     request = Request("recfusion", space, given, trials=trials, algorithm="random", stop_early=False)
     seconds: dict[int, list[float]] = {1: [], 2: []}

@@ -176,6 +176,9 @@ def test_a_report_of_one_experiment_leaves_out_what_else_a_store_holds(leave: Le
     assert "--experiment" in told
     assert leave("report", "t.jsonl", "--experiment", "two.toml")[0] == 0
     page = (folder / "t.html").read_text()
+    (folder / "three.toml").write_text(spec.replace("l2 = 5", "l2 = 7"))
+    assert "holds no results of 'three.toml'" in leave("report", "t.jsonl", "--experiment", "three.toml")[2]
+    assert "Expected a results store" in leave("report", "shop.csv", "--experiment", "two.toml")[2]
     assert "l2 = 50.0" in page
     assert "Examples" in page
 

@@ -43,7 +43,7 @@ def test_a_search_is_run_shown_and_gone_on_with(
 
     assert leave(monkeypatch, *common, "--trials", 3, "--parallel", 2, "--json") == 0
     printed = capsys.readouterr()
-    assert "2 trials of earlier runs are there already; best" in printed.err
+    assert "Earlier runs have ended 2 trials; best" in printed.err
     assert "Refitting" in printed.err
     assert "[3/3] trial 2 (l2=" in printed.err
     document = json.loads(printed.out)

@@ -147,6 +147,16 @@ def test_examples_are_of_the_split_that_most_models_have(runs: list[Run]) -> Non
     assert result_document([dataclasses.replace(run, examples=()) for run in runs])["examples"] == []
 
 
+def test_examples_of_different_users_are_not_mixed_up(runs: list[Run]) -> None:
+    fewer = dataclasses.replace(runs[0], examples=runs[0].examples[1:])
+    shown = result_document([fewer, *runs[1:]])["examples"]
+    assert {example["user"]: list(example["lists"]) for example in shown} == {
+        runs[1].examples[1].user: ["random", "ease"],
+        runs[1].examples[2].user: ["random", "ease"],
+        runs[1].examples[0].user: ["ease"],
+    }
+
+
 @pytest.mark.slow
 def test_the_paper_s_table_comes_out_on_ml_1m(data_folder: object) -> None:
     """Popularity 21.4 and EASE 42.2 in the paper; three splits of ours lie within about a point of them."""

@@ -107,7 +107,8 @@ def test_a_quick_version_has_two_splits_few_epochs_and_no_costly_models(name: st
         for plan in whole.models
         if "members" in plan.values or plan.values.get("net") in ("unet1d", "unet2d")
     }
-    assert {plan.label for plan in quick.models} == {plan.label for plan in whole.models} - costly
+    alike = {plan.label for plan in whole.models if "60 epochs" in plan.label}  # but for the epochs
+    assert {plan.label for plan in quick.models} == {plan.label for plan in whole.models} - costly - alike
     limited = 0
     for plan in quick.models:
         for setting, most in QUICK_SETTINGS.items():

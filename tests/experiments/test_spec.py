@@ -122,6 +122,9 @@ def test_an_unknown_label_is_refused(tmp_path: Path) -> None:
         (("[models.ease]", "[models.recfusion]\nT = 2.0"), "Setting T of recfusion: input should be a valid integer"),
         (("[run]", '[preparation]\nk_core = "yes"\n[run]'), "[preparation] k_core: input should be a valid boolean"),
         (("[models.ease]", "[models.ease]\npreset = 'no'"), "Unknown preset of ease 'no'"),
+        (("[models.ease]", "[models.ease]\npreset = ['paper']"), "Unknown preset of ease '['paper']'"),
+        (("[models.ease]", "[models.thinning]\nweights = {ease = 2020-01-01}"), "Setting weights of thinning"),
+        (("[models.ease]", "[models.thinning]\nparts = {ease = {x = 2020-01-01}}"), "expected numbers, texts"),
         (
             ("[models.ease]", "[models.ease]\nseeds = 3"),
             "at least one split and 2 at most in [models.ease] seeds, got 3",

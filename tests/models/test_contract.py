@@ -98,8 +98,8 @@ def test_an_item_that_nobody_has_breaks_nothing(name: str) -> None:
 
 @FITTED
 def test_a_saved_model_scores_as_before(fitted: Bundle, groups: Interactions, tmp_path: Path) -> None:
-    fitted.save(tmp_path / "model")
-    loaded = Bundle.load(tmp_path / "model")
+    fitted.save(tmp_path / "model [1]")
+    loaded = Bundle.load(tmp_path / "model [1]")
     history = split(groups).test.history
     assert (loaded.model.score(history) == fitted.model.score(history)).all()
     assert loaded.model == fitted.model

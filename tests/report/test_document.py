@@ -73,6 +73,8 @@ def test_one_label_with_different_settings_is_refused_in_one_sentence() -> None:
         ('{"models": {"a": {"m": {"mean": "x"}}}}', "models.a.m.mean: input should be a valid number"),
         ('{"models": {"a": {"m": {"mean": 1, "ci95": [1]}}}}', "models.a.m.ci95"),
         ('{"models": {"a": {"m": {"mean": 1}}}, "tests": [{"a": "b"}]}', "tests.0.metric: field required"),
+        ('{"models": {"a": {"m": {"mean": 1}}}, "examples": "x"}', "examples: input should be a valid list"),
+        ('{"models": {"a": {"m": {"mean": 1}}}, "examples": [{"user": "u"}]}', "examples.0.history: field required"),
     ],
 )
 def test_what_is_no_result_is_refused_in_one_sentence(tmp_path: Path, content: str, message: str) -> None:

@@ -63,4 +63,5 @@ def test_latex_escapes_what_it_would_take_for_a_command() -> None:
     assert r"a|b\_c & 1,234 & +0.50 & 1.00 to 2.25 & 0.040 \\" in text
     assert r"d & -- & $-$1.26 & -- & 1.000 \\" in text
     assert r"\begin{tabular}{lrrrr}" in text
+    assert "$<$ 0.01" in latex(Table("p", (Column("p", positive=True),), ((0.0001,),)))
     assert text.count(r"\begin") == text.count(r"\end") == 2

@@ -100,7 +100,8 @@ def test_examples_show_the_best_models_and_the_reference() -> None:
     example = {"user": "7", "history": ["x"] * 20, "more": 3, "lists": dict.fromkeys(reversed(order), ())}
     (shown,) = example_lists({"examples": [example]}, order)
     assert list(shown.lists) == ["a", "b", "c", "ease"]
-    assert (len(shown.history), shown.more, shown.left_out) == (12, 11, 2)
+    assert (len(shown.history), shown.more) == (12, 11)
     (shown,) = example_lists({"examples": [example]}, ["ease", *order[:4]])
     assert list(shown.lists) == ["ease", "a", "b", "c"]
     assert example_lists({}, order) == []
+    assert example_lists({"examples": [example]}, ["other"]) == []

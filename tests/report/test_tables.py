@@ -70,7 +70,7 @@ def test_columns_of_tests_are_there_only_where_something_was_tested() -> None:
 
 def test_costs_name_the_settings_that_the_fits_chose() -> None:
     table = cost_table(document())
-    assert "all 13 fits add up to 0.3 minutes" in table.note
+    assert "all 13 fits add up to 19.5 seconds" in table.note
     assert "add up" not in cost_table({"models": {"a": {"ndcg@100": summary(0.3, 0.3)}}}).note
     assert table.texts() == [
         ["ease", "9", "–", "1.50", "0.25", ""],

@@ -42,6 +42,7 @@ def test_a_model_s_own_ranges_are_the_space_but_for_what_is_set() -> None:
     assert set(tuning_space("recfusion", {"T": 3})) >= {"lr", "width", "depth"}
     assert not set(tuning_space("recfusion-unet1d", {})) & {"width", "depth"}
     assert not set(tuning_space("multdae", {})) & {"width", "kl_cap"}
+    assert set(tuning_space("multdae", {"form": "vae"})) >= {"width", "kl_cap"}
 
 
 def test_a_file_says_exactly_what_is_searched(tmp_path: Path) -> None:

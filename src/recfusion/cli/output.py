@@ -227,7 +227,7 @@ def _result_table(document: Mapping[str, Any], *, intervals: bool, times: bool) 
     n_splits = len(document["seeds"])
     told = " with 95 % intervals over users" if intervals else ""
     table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{told}", title_justify="left")
-    table.add_column("model", no_wrap=True)
+    table.add_column("model", no_wrap=times, overflow="fold")  # where there is little room, long names are folded
     heads = metrics if intervals else [metric.replace("_", "_\n") for metric in metrics]
     for head in (*heads, *(("fit s", "score s") if times else ())):
         table.add_column(head, justify="right", no_wrap=True)

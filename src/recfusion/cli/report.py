@@ -28,10 +28,11 @@ def report(
     The suffix of --out says what is written: a page, the tables as Markdown, CSV or LaTeX, or the box plot.
     """
     from recfusion.cli.output import note
-    from recfusion.core.errors import choices
+    from recfusion.core.errors import InputError, choices
     from recfusion.core.files import check_writable_file
     from recfusion.experiments.run import stored_rows
     from recfusion.experiments.spec import read_experiment
+    from recfusion.experiments.store import is_store
     from recfusion.report.document import read_document, store_document
 
     path = out or results.with_suffix(".html")
@@ -42,8 +43,12 @@ def report(
         document = read_document(results)
     else:
         wanted = read_experiment(experiment)
-        document = store_document(stored_rows(wanted, results), str(results), wanted.name)
-        document |= {"experiment": wanted.name, "title": wanted.title}
+        if not is_store(results):
+            raise InputError(f"Expected a results store (.jsonl) at '{results}' for --experiment, got something else.")
+        rows = stored_rows(wanted, results)
+        if not rows:
+            raise InputError(f"The store '{results}' holds no results of '{experiment}': run that first.")
+        document = store_document(rows, str(results), wanted.name)
     write_as(document, path)
     note(f"Report: {path}")
 

@@ -104,7 +104,7 @@ def _progress(title: str, store: Path, metric: str) -> "Iterator[Callable[[Event
                 f"{fit.task.label}/{fit.task.seed}" + (f" epoch {fit.epoch.number}/{fit.epoch.of}" if fit.epoch else "")
                 for fit in event.status.running
             )
-            view.now(event.status.done, event.status.total, f"{_left(event.status)}{fits}")
+            view.now(event.status.done, event.status.total, f"{_left(event.status)}{fits}".removesuffix(", "))
 
         yield show
 

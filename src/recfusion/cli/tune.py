@@ -59,7 +59,7 @@ def tune(
 
     Every trial is kept as it ends: the same command goes on where an interrupted one stopped, on either engine.
     """
-    from recfusion.cli.output import note, print_json, training, working
+    from recfusion.cli.output import counted, note, print_json, training, working
     from recfusion.core.errors import InputError
     from recfusion.core.files import check_replaceable, check_writable_file
     from recfusion.data.load import load
@@ -102,7 +102,7 @@ def tune(
         note(f"{missing} of {trials} trials are missing: run the same command to go on with them.")
     tuned = known_best(data, request, ended, folder)
     if tuned is None:
-        with training(f"Refitting the best {model} of {len(ended)} trials") as on_epoch:
+        with training(f"Refitting the best {model} of {counted(len(ended), 'trial')}") as on_epoch:
             tuned = refit_best(data, request, ended, folder, on_epoch=on_epoch)
     if as_json:
         print_json(tuned.document | {"folder": str(folder)})
@@ -132,7 +132,7 @@ def _engine(
 @contextmanager
 def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
     """Show a line for each trial that has ended, the best so far, and the trials that are going on."""
-    from recfusion.cli.output import clock, live
+    from recfusion.cli.output import clock, counted, live
     from recfusion.tuning.trial import Outcome as Ended
 
     going: dict[int, str] = {}
@@ -143,7 +143,7 @@ def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
             left = [f"about {clock(now.seconds_left)} left"] if now.seconds_left else []
             if now.event is None:
                 if now.done:
-                    view.line(f"{now.done} trials of earlier runs are there already; {best}")
+                    view.line(f"Earlier runs have ended {counted(now.done, 'trial')}; {best}")
             elif isinstance(now.event, Ended):
                 going.pop(now.event.number, None)
                 told = f"[{now.done}/{now.total}] {_told(now.event, request.metric)}; {best}"
@@ -166,12 +166,12 @@ def _told(trial: "Outcome", metric: str) -> str:
 
 
 def _print(tuned: "Tuned", folder: Path) -> None:
-    from recfusion.cli.output import note, out, print_protocol
+    from recfusion.cli.output import counted, note, out, print_protocol
 
     found, console = tuned.document, out()
     print_protocol(console, tuned.bundle.protocol)
     counts = ", ".join(f"{count} {status}" for status, count in found["trials"].items() if count)
-    console.print(f"best of {len(tuned.trials)} trials ({counts}): trial {found['trial']}", markup=False)
+    console.print(f"best of {counted(len(tuned.trials), 'trial')} ({counts}): trial {found['trial']}", markup=False)
     for name, value in found["settings"].items():
         console.print(f"  {name} = {_brief(value)}", markup=False)
     usual = "" if found["default"] is None else f" (the defaults: {_percent(found['default'])})"

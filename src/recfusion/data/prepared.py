@@ -60,8 +60,8 @@ def load_prepared(folder: Path, asked: Preparation | None = None) -> Interaction
             "prepare it again with them."
         )
     try:
-        rows = pl.read_parquet(sorted(folder.glob(PARTS)))
-        items = pl.read_parquet(folder / ITEMS) if (folder / ITEMS).is_file() else None
+        rows = pl.read_parquet(sorted(folder.glob(PARTS)), glob=False)
+        items = pl.read_parquet(folder / ITEMS, glob=False) if (folder / ITEMS).is_file() else None
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None
     # Nothing is filtered here: ids become rows and columns, in their order.

@@ -74,18 +74,20 @@ def side_by_side(by_model: "Mapping[str, Iterable[Run]]") -> list[dict[str, Any]
     have = Counter(run.seed for run in known)
     seed = min(have, key=lambda seed: (-have[seed], seed))
     shown = [run for run in known if run.seed == seed]
+    users = {of.user: of for run in shown for of in run.examples}
     return [
         {
-            "user": of.user,
-            "history": list(of.history),
-            "more": of.more,
-            "lists": {
-                run.name: [{"title": place.title, "hit": place.hit} for place in run.examples[user].places]
-                for run in shown
-            },
+            "user": user,
+            "history": list(first.history),
+            "more": first.more,
+            "lists": {run.name: _list(of) for run in shown for of in run.examples if of.user == user},
         }
-        for user, of in enumerate(shown[0].examples)
+        for user, first in users.items()
     ]
+
+
+def _list(example: Example) -> list[dict[str, Any]]:
+    return [{"title": place.title, "hit": place.hit} for place in example.places]
 
 
 def _titles(data: Interactions) -> list[str]:

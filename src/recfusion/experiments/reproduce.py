@@ -17,7 +17,7 @@ from recfusion.experiments.paper import COUNTS, TABLES
 from recfusion.experiments.run import matching_rows
 from recfusion.experiments.spec import Experiment, parse_experiment
 from recfusion.experiments.store import append_row, read_rows
-from recfusion.models.base import settings_of
+from recfusion.models.base import setting_values, settings_of
 from recfusion.models.registry import MODELS, entry, make_model
 
 EVERY_RATING = Preparation(min_rating=None)
@@ -113,15 +113,20 @@ def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
 
     These are the U-Nets, and mixtures, whose members train as long as they like.
     """
-    models = {}
+    models: dict[str, Any] = {}
+    seen: list[tuple[str, dict[str, Any]]] = []
     for label, table in document["models"].items():
         model = table.get("model", label)
-        defaults = make_model(model, {key: value for key, value in table.items() if key not in ("model", "seeds")})
+        settings = {key: value for key, value in table.items() if key not in ("model", "seeds")}
+        defaults = make_model(model, settings)
         if hasattr(defaults, "members") or getattr(defaults, "net", "").startswith("unet"):
             continue
         known = settings_of(type(defaults)).keys() & QUICK_SETTINGS.keys()
         lowered = {key: min(QUICK_SETTINGS[key], getattr(defaults, key)) for key in sorted(known)}
-        models[label] = {**table, **lowered}
+        left = (model, setting_values(make_model(model, {**settings, **lowered})))
+        if left not in seen:  # tables may differ in their epochs alone
+            seen.append(left)
+            models[label] = {**table, **lowered}
     return {
         **document,
         "name": f"{document['name']}-quick",

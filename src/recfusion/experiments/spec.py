@@ -155,6 +155,10 @@ def _model_plan(label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...]
         values = json.loads(json.dumps(setting_values(make_model(model, settings, text=False))))
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
+    except TypeError:
+        raise InputError(
+            f"{place}: expected numbers, texts, truth values and tables of them, got {settings}."
+        ) from None
     chosen = all_seeds if seeds is None else _seeds(seeds, f"{place} seeds", all_seeds)
     return ModelPlan(label, model, settings, values, chosen)
 

@@ -119,6 +119,11 @@ class Recommender(ABC):
                 )
 
     @property
+    def idle(self) -> tuple[str, ...]:
+        """The settings that do nothing beside the values of others: no search tries them."""
+        return ()
+
+    @property
     def n_parameters(self) -> int:
         """How many numbers the model has learned."""
         return sum(int(getattr(self, name).size) for name in learned_names(type(self)))

@@ -84,7 +84,7 @@ class Bundle:
         config = _read_config(path)
         model = make_model(config.model, config.settings)
         try:
-            items = pl.read_parquet(path / "items.parquet")
+            items = pl.read_parquet(path / "items.parquet", glob=False)
             model.load_state(load_file(path / "model.safetensors"), len(items))
         except (OSError, SafetensorError, pl.exceptions.PolarsError, KeyError, ValueError) as error:
             raise InputError(

@@ -45,6 +45,10 @@ class MultVAE(NeuralRecommender):
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
     anneal_steps: int = setting(1000, "batches over which the weight of the KL term rises from 0", at_least=1)
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        return () if self.form == "vae" else ("width", "kl_cap", "anneal_steps")
+
     def make_net(self, n_items: int) -> Autoencoder:
         return mult_vae(n_items, self.width, self.latent) if self.form == "vae" else mult_dae(n_items, self.latent)
 

@@ -69,6 +69,10 @@ class RecFusion(NeuralRecommender):
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
             raise InputError("A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it.")
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        return () if self.net == "mlp" else ("width", "depth")
+
     def prepare(self, train: Csr) -> None:
         self._require_memory(*train.shape)
         self.companions_ = self._companions(train)

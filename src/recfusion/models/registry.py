@@ -26,7 +26,6 @@ class Entry:
     load: Callable[[], type[Recommender]]
     settings: Mapping[str, Any] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    idle: tuple[str, ...] = ()  # settings of the class that do nothing in this variant: no search tries them
 
 
 def _random() -> type[Recommender]:
@@ -143,11 +142,9 @@ _PAPER: Mapping[str, Any] = {
     "patience": 10,
 }
 
-_OF_THE_MLP = ("width", "depth")
 
-
-def _variant(title: str, settings: Mapping[str, Any], idle: tuple[str, ...] = ()) -> Entry:
-    return Entry(title, _recfusion, settings, {"paper": _PAPER}, idle)
+def _variant(title: str, settings: Mapping[str, Any]) -> Entry:
+    return Entry(title, _recfusion, settings, {"paper": _PAPER})
 
 
 MODELS: Mapping[str, Entry] = {
@@ -175,7 +172,6 @@ MODELS: Mapping[str, Entry] = {
         "denoising autoencoder with a multinomial likelihood",
         _multvae,
         {"form": "dae", "lr": 7e-3, "weight_decay": 3.0, "batch_size": 500, "latent": 340, "dropout": 0.2},
-        idle=("width", "kl_cap", "anneal_steps"),
     ),
     "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
     "codigem": Entry(
@@ -215,12 +211,11 @@ MODELS: Mapping[str, Entry] = {
         },
     ),
     "recfusion-unet1d": _variant(
-        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20, "patience": 3}, _OF_THE_MLP
+        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20, "patience": 3}
     ),
     "recfusion-unet2d": _variant(
         "RecFusion with a U-Net over pictures of several users",
         {"net": "unet2d", "max_epochs": 20, "patience": 3},
-        _OF_THE_MLP,
     ),
 }
 
@@ -241,7 +236,7 @@ def make_model(name: str, settings: Mapping[str, Any] | None = None, *, text: bo
     found = entry(name)
     given = dict(settings or {})
     preset = given.pop(PRESET, TUNED)
-    if preset != TUNED and preset not in found.presets:
+    if preset != TUNED and (not isinstance(preset, str) or preset not in found.presets):
         raise choices(f"preset of {name}", preset, [TUNED, *found.presets])
     return build(found.load(), name, {**found.settings, **found.presets.get(preset, {}), **given}, text=text)
 

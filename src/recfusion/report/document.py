@@ -91,6 +91,18 @@ class _Test(BaseModel):
     p_holm: float
 
 
+class _Place(BaseModel):
+    title: str | None
+    hit: bool
+
+
+class _Example(BaseModel):
+    user: str
+    history: list[str | None]
+    more: int = 0
+    lists: dict[str, list[_Place]]
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="allow")
 
@@ -99,6 +111,7 @@ class _Document(BaseModel):
     models: dict[str, dict[str, Any]]
     tests: list[_Test] = Field(default_factory=list)
     reference_tests: list[_Test] = Field(default_factory=list)
+    examples: list[_Example] = Field(default_factory=list)
 
 
 def check_document(document: object, where: str) -> None:

@@ -45,7 +45,6 @@ class ExampleLists:
     history: Sequence[str | None]
     more: int  # items of the history that are not shown
     lists: Mapping[str, Sequence[Mapping[str, Any]]]
-    left_out: int  # models whose lists are not shown
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,8 @@ def example_lists(document: Document, order: Sequence[str]) -> list[ExampleLists
     found = []
     for example in document.get("examples") or ():
         known = [name for name in order if name in example["lists"]]
+        if not known:
+            continue
         best = known[:MOST_LISTS]
         shown = [*best[: MOST_LISTS - 1], REFERENCE] if REFERENCE in known[MOST_LISTS:] else best
         found.append(
@@ -87,7 +88,6 @@ def example_lists(document: Document, order: Sequence[str]) -> list[ExampleLists
                 history=example["history"][:MOST_HISTORY],
                 more=example.get("more", 0) + max(0, len(example["history"]) - MOST_HISTORY),
                 lists={name: example["lists"][name] for name in shown},
-                left_out=len(known) - len(shown),
             )
         )
     return found

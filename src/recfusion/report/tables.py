@@ -129,6 +129,9 @@ def results_csv(document: Document) -> str:
     return csv_text(tables)
 
 
+_UNITS = (("hours", 3600), ("minutes", 60))
+
+
 def _total_text(document: Document) -> str:
     """Return the sentence that says how long all fits took, where every model's is known."""
     entries = document["models"].values()
@@ -137,8 +140,9 @@ def _total_text(document: Document) -> str:
     ]
     if len(known) < len(entries):
         return ""
-    hours = sum(n * each for n, each in known) / 3600
-    shown = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    total = sum(n * each for n, each in known)
+    unit, length = next(((unit, length) for unit, length in _UNITS if total >= length), ("seconds", 1))
+    shown = f"{total / length:.1f} {unit}"
     return f" The times of all {sum(n for n, _ in known):,} fits add up to {shown}."
 
 

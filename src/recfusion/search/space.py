@@ -19,7 +19,7 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Where to draw between, on the scale of the draw, so that every integer has an equal share."""
+        """Where to draw between, on the scale of the draw: the first and last integer have their whole share."""
         margin = 0.5 if self.integer else 0.0
         low, high = self.low - margin, self.high + margin
         return (math.log(low), math.log(high)) if self.log else (low, high)

@@ -22,7 +22,8 @@ _EXECUTOR_SECONDS = 120.0  # for a cluster to offer a first executor
 _PORT = 7077  # of a standalone master that is named without one
 
 # Our own live view takes the place of Spark's bars, and its warnings would hide it; whoever sets these wins.
-_QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+_QUIET = {"spark.ui.showConsoleProgress": "false"}
+_CONFIGURED = ("SPARK_CONF_DIR", "SPARK_HOME")  # variables by which people name a configuration of their own
 
 
 def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
@@ -32,6 +33,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     now; elsewhere PYSPARK_PYTHON names it.
     """
     try:
+        import pyspark
         from pyspark.sql import SparkSession
     except ImportError:
         raise InputError(
@@ -43,9 +45,12 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     if master is not None:
         _require_form(master)
         _require_answer(master)
+    own = any(name in os.environ for name in _CONFIGURED) or (Path(pyspark.__file__).parent / "conf").is_dir()
+    if not own:
+        os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
     if master is None or master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # an interrupted call is no error
+    logging.getLogger().addFilter(_is_not_of_py4j)
     builder = SparkSession.builder.appName("recfusion")
     if master is not None:
         builder = builder.master(master)
@@ -62,6 +67,11 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         ) from None
     _require_executor(session)
     return session
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Tell what the bridge to Java logs, by the root logger: a traceback for each call that was interrupted."""
+    return "py4j" not in record.pathname
 
 
 def task_cores(session: "SparkSession") -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from recfusion.core.errors import InputError, choices
 from recfusion.models.base import Recommender, build, closed_values, search_space, settings_of
-from recfusion.models.registry import entry
+from recfusion.models.registry import entry, make_model
 from recfusion.search.space import Choice, Interval, Space
 
 _KEYS = ("low", "high", "log", "choices")
@@ -20,7 +20,8 @@ def tuning_space(model: str, given: Mapping[str, Any], file: Path | None = None)
     Settings that are `given` are not searched.
     """
     kind = entry(model).load()
-    declared = {name: each for name, each in search_space(kind).items() if name not in entry(model).idle}
+    idle = make_model(model, given).idle
+    declared = {name: each for name, each in search_space(kind).items() if name not in idle}
     if file is None:
         space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in given}
         if not space:
