@@ -128,7 +128,7 @@ def matching_rows(experiment: Experiment, protocol: Protocol, stored: Sequence[R
         for plan in experiment.models
         for seed in plan.seeds
     }
-    return {wanted[row.key]: row for row in stored if row.key in wanted}
+    return {wanted[row.key]: row for row in reversed(stored) if row.key in wanted}  # of several the first counts
 
 
 def _in_order(experiment: Experiment, rows: Mapping[Task, Row]) -> list[Row]:
