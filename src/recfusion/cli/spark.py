@@ -119,10 +119,9 @@ def _check_paths(source: str, folder: Path) -> None:
     """Raise where a job could not read or write: Spark takes seconds to start."""
     from recfusion.core.errors import InputError
     from recfusion.core.files import check_replaceable
-    from recfusion.spark import JOB
+    from recfusion.spark import JOB, check_path
 
-    if ":/" in source:
-        raise InputError(f"Expected a path of a file or folder, got the address '{source}': mount the storage first.")
+    check_path(source)
     if not Path(source).exists():
         raise InputError(f"Expected a file or folder at '{source}', got nothing: check the path.")
     check_replaceable(folder, JOB)

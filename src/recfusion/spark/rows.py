@@ -16,6 +16,7 @@ from recfusion.data.parsing import EXTRA, row_flags, time_form
 from recfusion.data.raw import ReadReport
 from recfusion.data.readers import Reading, check_share, open_rows, text_rows
 from recfusion.data.settings import Source
+from recfusion.spark import check_path
 from recfusion.spark.stages import Stages, address
 
 _SPLIT = "split"  # rows whose quotes do not close on their line
@@ -32,10 +33,7 @@ class Rows:
 
 def input_files(path: Path) -> list[Path]:
     """Return the files of a table: itself, or those of a folder in the order of their names."""
-    if "://" in str(path) or ":/" in str(path):
-        raise InputError(
-            f"Expected a path that every machine sees under the same name, got '{path}': mount the storage first."
-        )
+    check_path(str(path))
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.rglob("*") if file.is_file() and file.name[:1] not in "._")
