@@ -50,6 +50,21 @@ def test_the_best_model_is_tested_against_the_others(runs: list[Run]) -> None:
     assert tests["ndcg@10"]["p_holm"] < 0.01
 
 
+def scaled(run: Run, factor: float, name: str) -> Run:
+    values = {metric: factor * values for metric, values in run.test.per_user.items()}
+    return dataclasses.replace(run, name=name, test=dataclasses.replace(run.test, per_user=values))
+
+
+def test_a_model_that_has_an_easy_split_alone_is_not_the_best(runs: list[Run]) -> None:
+    hard, easy = (scaled(run, factor, "ease") for run, factor in ((runs[1], 0.2), (runs[3], 1.0)))
+    lucky, better = (scaled(runs[3], factor, "lucky") for factor in (0.9, 1.1))
+    for other, best in ((lucky, "ease"), (better, "lucky")):
+        document = result_document([hard, easy, other])
+        assert document["models"]["lucky"]["ndcg@10"]["mean"] > document["models"]["ease"]["ndcg@10"]["mean"]
+        assert {test["a"] for test in document["tests"]} == {best}
+        assert all(test["difference"] > 0 for test in document["tests"])
+
+
 def test_the_same_comparison_gives_the_same_numbers(groups: Interactions, runs: list[Run]) -> None:
     again = list(compare(groups, {"random": {}, "ease": {"l2": 10}}, [4, 5], metrics=METRICS))
     for one, two in zip(runs, again, strict=True):

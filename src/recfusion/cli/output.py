@@ -232,6 +232,7 @@ def _result_table(document: Mapping[str, Any], *, intervals: bool, times: bool) 
     for head in (*heads, *(("fit s", "score s") if times else ())):
         table.add_column(head, justify="right", no_wrap=True)
     best = {metric: max(models, key=lambda name: models[name][metric]["mean"]) for metric in metrics}
+    best |= {test["metric"]: test["a"] for test in document["tests"]}
     for name, entry in models.items():
         cells = [
             _cell(entry[metric], bold=best[metric] == name and len(models) > 1, interval=intervals)

@@ -1,6 +1,7 @@
 """The result document: what a comparison found, as plain JSON data with intervals and paired tests."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -119,15 +120,34 @@ def _overall(values: list[float]) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "ci95": None, "median": middle, "iqr": (first, third), "splits": values}
 
 
+def _best(by_model: Mapping[str, BySeed], metric: str) -> str:
+    """Return the best model: of those with the most splits the one with the best mean, or what beats it on its own.
+
+    Splits differ more than models do: a model with few of them may owe its mean to an easy one.
+    """
+    most = max(len(runs) for runs in by_model.values())
+    whole = {name: runs for name, runs in by_model.items() if len(runs) == most}
+    mark = max(whole, key=lambda name: _pooled(whole[name], tuple(whole[name]), metric).mean())
+
+    def lead(name: str) -> float:
+        seeds = tuple(seed for seed in by_model[name] if seed in by_model[mark])
+        if not seeds:
+            return -math.inf
+        ours, theirs = (_pooled(by_model[one], seeds, metric).mean() for one in (name, mark))
+        return float(ours - theirs)
+
+    return max(by_model, key=lead)
+
+
 def _tests(
     by_model: Mapping[str, BySeed], metric: str, draws: _Draws, *, reference: str | None = None
 ) -> list[dict[str, Any]]:
     """Return a test for each pair (a, b), corrected for all of them.
 
-    a is the model with the best mean and b any other; with `reference`, b is that one and a any other.
+    a is the best model and b any other; with `reference`, b is that one and a any other.
     """
     if reference is None:
-        best = max(by_model, key=lambda name: float(_pooled(by_model[name], tuple(by_model[name]), metric).mean()))
+        best = _best(by_model, metric)
         pairs = [(best, other) for other in by_model if other != best]
     else:
         pairs = [(other, reference) for other in by_model if other != reference]

@@ -111,7 +111,8 @@ def render(document: Mapping[str, Any]) -> str:
 def finding(models: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, str]:
     """Return the best model by `metric`, and the rest of the sentence that says so, with how sure it is."""
     means = {name: mean for name, entry in models.items() if (mean := mean_of(entry.get(metric))) is not None}
-    best, *others = sorted(means, key=lambda name: -means[name])
+    best = _best(means, tests, metric)
+    others = sorted(means.keys() - {best}, key=lambda name: (-means[name], name))
     digits, interval = _digits(means.values()), models[best][metric].get("ci95")
     value = _points(means[best], digits) + (
         f" (95\u00a0% interval {_range(interval, '–', digits)})" if interval else ""
@@ -121,7 +122,7 @@ def finding(models: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], metri
     against = {other: test for other in others if (test := _test(tests, metric, best, other)) is not None}
     close = [other for other, test in against.items() if _within_noise(test)]
     other = (close or others)[0]
-    lead = means[best] - means[other]
+    lead = against[other]["difference"] if other in against else means[best] - means[other]
     points = f"{_points(lead, 1 if lead >= 0.01 else 2)} points"
     if close and lead == 0:
         return best, f" has the highest {metric}, {value}, but so has {other}."
@@ -139,7 +140,7 @@ def finding(models: Mapping[str, Any], tests: Sequence[Mapping[str, Any]], metri
 def _cells(models: Mapping[str, Any], metric: str, tests: Sequence[Mapping[str, Any]]) -> dict[str, Cell]:
     """Return the cells of one metric's column, the best and those not told apart from it marked."""
     means = {name: mean for name, entry in models.items() if (mean := mean_of(entry.get(metric))) is not None}
-    best = max(means, key=means.__getitem__) if len(means) > 1 and not is_descriptive(metric) else None
+    best = _best(means, tests, metric) if len(means) > 1 and not is_descriptive(metric) else None
     digits = _digits(means.values())
     cells = {}
     for name, entry in models.items():
@@ -201,6 +202,12 @@ def _scatters(models: Mapping[str, Any], column: Mapping[str, Cell], metric: str
             zeros = [point.name for point in points if point.x <= 0]
             charts.append({"what": what, "svg": svg, "zeros": zeros, "missing": [n for n in column if n not in known]})
     return charts
+
+
+def _best(means: Mapping[str, float], tests: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """Return the model that the others were tested against, without tests the one with the highest mean."""
+    tested = (test["a"] for test in tests if test["metric"] == metric and test["a"] in means)
+    return next(tested, max(means, key=means.__getitem__))
 
 
 def _test(tests: Sequence[Mapping[str, Any]], metric: str, best: str | None, other: str) -> Mapping[str, Any] | None:
