@@ -126,7 +126,8 @@ def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
         left = (model, setting_values(make_model(model, {**settings, **lowered})))
         if left not in seen:  # tables may differ in their epochs alone
             seen.append(left)
-            models[label] = {**table, **lowered}
+            fewer = {"seeds": min(QUICK_SPLITS, table["seeds"])} if "seeds" in table else {}
+            models[label] = {**table, **lowered, **fewer}
     return {
         **document,
         "name": f"{document['name']}-quick",

@@ -128,7 +128,11 @@ def matching_rows(experiment: Experiment, protocol: Protocol, stored: Sequence[R
         for plan in experiment.models
         for seed in plan.seeds
     }
-    return {wanted[row.key]: row for row in reversed(stored) if row.key in wanted}  # of several the first counts
+    found: dict[Task, Row] = {}
+    for row in stored:
+        if row.key in wanted:
+            found.setdefault(wanted[row.key], row)  # of several the first counts
+    return found
 
 
 def _in_order(experiment: Experiment, rows: Mapping[Task, Row]) -> list[Row]:
