@@ -26,7 +26,8 @@ def tuning_space(model: str, given: Mapping[str, Any], file: Path | None = None)
         space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in given}
         if not space:
             left = " but those that are set" if declared else ""
-            itself = " (it searches on its own whenever it is fitted)" if "tune_trials" in settings_of(kind) else ""
+            alone = not declared and "tune_trials" in settings_of(kind)
+            itself = " (it searches on its own whenever it is fitted)" if alone else ""
             raise InputError(
                 f"The search space of {model} is empty: it declares no range{left}{itself}; name one in a file with "
                 "--space."
