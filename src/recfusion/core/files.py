@@ -1,5 +1,6 @@
 """Files and folders that appear whole under their final name, or not at all."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -82,7 +83,7 @@ def check_writable_file(path: Path) -> None:
 def write_json(path: Path, document: object) -> None:
     """Write `document` as indented JSON, atomically."""
     with replacing(path) as beside:
-        beside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> object:
@@ -93,6 +94,14 @@ def read_json(path: Path) -> object:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}; make it again.") from None
     except ValueError as error:
         raise InputError(f"Expected JSON in '{path}', got something else ({error}): make it again.") from None
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes; an empty text where there is no file."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_error(path: Path, error: Exception) -> Exception:

@@ -57,9 +57,11 @@ def _starting(threads: int) -> Iterator[None]:
     Libraries read the number as they are loaded, so it must be in the environment from the start. The process
     inherits the blocked signal; one that arrives here meanwhile is delivered after the block.
     """
-    resource_tracker.ensure_running()  # its own start would lift the block
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    masks = hasattr(signal, "pthread_sigmask")  # Windows has none: there Ctrl-C reaches the workers too, which end
+    if masks:
+        resource_tracker.ensure_running()  # its own start would lift the block
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:
         yield
@@ -69,7 +71,8 @@ def _starting(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
 
 def _wait_for_parent() -> None:

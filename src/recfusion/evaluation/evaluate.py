@@ -5,14 +5,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import COVERAGE, DEFAULT_METRICS, Values, judge, parse_metric, per_user
+from recfusion.evaluation.slices import PopularitySlices, group_hits, popularity_groups
 from recfusion.evaluation.topk import batch_rows, top_k
+
+if TYPE_CHECKING:
+    import polars as pl
 
 T = TypeVar("T")
 
@@ -23,7 +27,7 @@ class Scorer(Protocol):
     def score(self, history: Csr) -> FloatArray: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The metrics of one model on one fold."""
 
@@ -31,33 +35,73 @@ class Evaluation:
     per_user: dict[str, Values]
     overall: dict[str, float]  # metrics that have no value per user (coverage)
     seconds: float
+    slices: PopularitySlices
+    lists: IntArray  # (shown, K): what was recommended to the users that were asked for, -1 where a list ends
 
     def mean(self) -> dict[str, float]:
         """Return each metric's mean over users."""
         return {name: float(values.mean()) for name, values in self.per_user.items()} | self.overall
 
+    def to_frame(self) -> "pl.DataFrame":
+        """Return a row per user: its row in the data, and its value of each metric."""
+        import polars as pl
+
+        return pl.DataFrame({"user": self.users, **self.per_user})
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name} {100 * mean:.2f}" for name, mean in self.mean().items())
+        return f"Evaluation({len(self.users)} users: {values})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{name}</td><td>{100 * mean:.2f}</td></tr>" for name, mean in self.mean().items())
+        return f"<table><tr><th>metric</th><th>mean of {len(self.users)} users, x 100</th></tr>{rows}</table>"
+
 
 def evaluate(
-    model: Scorer, fold: Fold, train: Csr, metrics: Sequence[str] = DEFAULT_METRICS, *, threads: int | None = None
+    model: Scorer,
+    fold: Fold,
+    train: Csr,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    threads: int | None = None,
+    shown: Sequence[int] = (),
+    length: int = 0,
 ) -> Evaluation:
-    """Return the metrics of `model` on `fold`; `train` gives the popularity of items."""
+    """Return the metrics of `model` on `fold`, each user of which is scored once.
+
+    `train` gives the popularity of items. The lists of the users in the rows `shown` are kept, `length` long.
+    """
     kinds = {name: parse_metric(name) for name in metrics}
-    longest = max(k for _, k in kinds.values())
+    ks = sorted({k for _, k in kinds.values()})
     popularity = column_counts(train) / max(1, train.shape[0])
     covered = {name: np.zeros(train.shape[1], bool) for name, (kind, _) in kinds.items() if kind == COVERAGE}
+    groups = popularity_groups(train)
+    kept = np.full((len(shown), length), -1, np.int64)
 
-    def run(rows: slice) -> dict[str, Values]:
-        items, _ = top_k(model.score(fold.history[rows]), fold.history[rows], longest)
+    def run(rows: slice) -> tuple[dict[str, Values], IntArray]:
+        history = fold.history[rows]
+        items, _ = top_k(model.score(history), history, max(ks[-1], length))
+        for place, row in enumerate(shown):
+            if rows.start <= row < rows.stop:
+                listed = items[row - rows.start, :length]
+                kept[place, : len(listed)] = listed
+        items = items[:, : ks[-1]]
         for name, seen in covered.items():
-            shown = items[:, : kinds[name][1]]
-            seen[shown[shown >= 0]] = True
-        return per_user(judge(items, fold.held_out[rows], popularity), metrics)
+            first = items[:, : kinds[name][1]]
+            seen[first[first >= 0]] = True
+        lists = judge(items, fold.held_out[rows], popularity)
+        return per_user(lists, metrics), group_hits(items, lists.hits, groups, ks)
 
     start = time.perf_counter()
     parts = map_batches(run, fold.history, threads)
-    values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    overall = {name: float(seen.mean()) for name, seen in covered.items()}
-    return Evaluation(fold.users, values, overall, time.perf_counter() - start)
+    return Evaluation(
+        users=fold.users,
+        per_user={name: np.concatenate([part[name] for part, _ in parts]) for name in parts[0][0]},
+        overall={name: float(seen.mean()) for name, seen in covered.items()},
+        seconds=time.perf_counter() - start,
+        slices=PopularitySlices.of(groups, fold.held_out, ks, np.sum([hits for _, hits in parts], axis=0)),
+        lists=kept,
+    )
 
 
 def batches(n_rows: int, n_items: int) -> Iterator[slice]:

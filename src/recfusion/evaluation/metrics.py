@@ -98,6 +98,22 @@ def parse_metric(name: str) -> tuple[str, int]:
     return kind, int(k)
 
 
+def is_descriptive(name: str) -> bool:
+    """Return whether a metric says what the lists are like, and not how good they are."""
+    return name.partition("@")[0] in ("popularity", COVERAGE)
+
+
+def check_metrics(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of at least one metric, none of them twice; anything else is an error."""
+    for name in names:
+        parse_metric(name)
+    if not names or len(set(names)) < len(names):
+        raise InputError(
+            f"Expected at least one metric, such as {DEFAULT_METRICS[-1]}, and none twice, got {list(names)}."
+        )
+    return tuple(names)
+
+
 def judge(items: IntArray, held_out: Csr, popularity: Values) -> Lists:
     """Return the lists `items` (users, K; -1 where a list ends) together with which of them are hits."""
     n_users, n_items = held_out.shape

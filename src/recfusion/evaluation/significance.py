@@ -23,7 +23,7 @@ class Summary:
     """A metric over users and splits."""
 
     mean: float  # over all test users of all splits
-    ci95: tuple[float, float]  # of that mean, bootstrap over users
+    ci95: tuple[float, float] | None  # of that mean, bootstrap over users; None where users have no values
     median: float  # over splits, of each split's mean
     iqr: tuple[float, float]  # over splits
     splits: tuple[float, ...]  # each split's mean

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, IntArray, column_counts, row_numbers
-from recfusion.data.split import Fold
-from recfusion.evaluation.evaluate import Scorer, map_batches
-from recfusion.evaluation.topk import top_k
+from recfusion.core.arrays import Csr, IntArray, column_counts
 
 GROUPS = ("head", "middle", "tail")  # each has about a third of the training interactions
 
@@ -20,6 +18,15 @@ class PopularitySlices:
     items: tuple[int, ...]  # items of each group
     held_out: tuple[int, ...]  # held-out entries of each group
     hits: dict[int, tuple[int, ...]]  # K -> held-out entries found in the first K
+
+    @classmethod
+    def of(cls, groups: IntArray, held_out: Csr, ks: Sequence[int], hits: IntArray) -> "PopularitySlices":
+        """Return the slices of a fold from the items' groups and the counted hits (ks, groups)."""
+        sizes, out = (
+            np.bincount(which, minlength=len(GROUPS)).tolist() for which in (groups, groups[held_out.indices])
+        )
+        counted = {k: tuple(counts) for k, counts in zip(ks, hits.tolist(), strict=True)}
+        return cls(items=tuple(sizes), held_out=tuple(out), hits=counted)
 
     def recall(self, k: int) -> dict[str, float | None]:
         """Return each group's share of held-out entries found in the first K; None where none are held out."""
@@ -40,28 +47,7 @@ def popularity_groups(train: Csr) -> IntArray:
     return groups
 
 
-def popularity_slices(
-    model: Scorer, fold: Fold, train: Csr, ks: Sequence[int], *, threads: int | None = None
-) -> PopularitySlices:
-    """Return the hits of `model` on `fold` within each popularity group, for each list length of `ks`."""
-    groups = popularity_groups(train)
-    longest = max(ks)
-
-    def run(rows: slice) -> IntArray:
-        history, held_out = fold.history[rows], fold.held_out[rows]
-        items, _ = top_k(model.score(history), history, longest)
-        relevant = np.zeros(held_out.shape, bool)
-        relevant[row_numbers(held_out), held_out.indices] = True
-        hits = np.take_along_axis(relevant, np.maximum(items, 0), axis=1) & (items >= 0)  # (users, K)
-        found = [groups[items[:, :k][hits[:, :k]]] for k in ks]
-        return np.stack([np.bincount(its_groups, minlength=len(GROUPS)) for its_groups in found])  # (ks, groups)
-
-    hits = np.sum(map_batches(run, fold.history, threads), axis=0)
-    sizes, held_out = (
-        np.bincount(which, minlength=len(GROUPS)).tolist() for which in (groups, groups[fold.held_out.indices])
-    )
-    return PopularitySlices(
-        items=tuple(sizes),
-        held_out=tuple(held_out),
-        hits={k: tuple(counts) for k, counts in zip(ks, hits.tolist(), strict=True)},
-    )
+def group_hits(items: IntArray, hits: NDArray[np.bool_], groups: IntArray, ks: Sequence[int]) -> IntArray:
+    """Return how many hits the lists `items` (users, K) have in each group within the first k places, (ks, groups)."""
+    found = [groups[items[:, :k][hits[:, :k]]] for k in ks]
+    return np.stack([np.bincount(its_groups, minlength=len(GROUPS)) for its_groups in found])

@@ -1,24 +1,18 @@
-"""Example lists for a few test users: kept with each result, and set side by side across models."""
+"""Example lists for a few test users, kept with each result. They name users by a number unless ids are asked for."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recfusion.core.arrays import IntArray
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import Fold
-from recfusion.evaluation.topk import top_k
-from recfusion.models.base import Recommender
-
-if TYPE_CHECKING:
-    from recfusion.experiments.compare import Run
 
 USERS = 3
 HISTORY = 12  # titles that are kept of a user's history
 LENGTH = 10  # places of a list
+_NAMES = ("title", "name")  # columns of the item table that say what an item is called
 
 
 @dataclass(frozen=True)
@@ -33,69 +27,47 @@ class Place:
 class Example:
     """What a model recommends to one test user."""
 
-    user: str
+    number: int  # 1, 2, ...: the same user for every model of a split
     history: tuple[str, ...]  # titles, the rarest items first
     more: int  # items of the history beyond those
     places: tuple[Place, ...]
+    user: str | None = None  # the user's id, where it may be shown
 
 
-def examples(model: Recommender, data: Interactions, fold: Fold) -> tuple[Example, ...]:
-    """Return what a model recommends to some users of a fold.
+def example_rows(fold: Fold) -> list[int]:
+    """Return rows at equal distances through a fold, so that the choice does not favour any model."""
+    n_users = len(fold.users)
+    return [int(row) for row in np.unique(np.linspace(0, n_users - 1, min(USERS, n_users)).astype(np.int64))]
 
-    Users are taken at equal distances through the fold, so that the choice does not favour any model.
-    """
-    rows = np.unique(np.linspace(0, len(fold.users) - 1, min(USERS, len(fold.users))).astype(np.int64))
-    history, held_out = fold.history[rows], fold.held_out[rows]
-    lists, _ = top_k(model.score(history), history, LENGTH)
-    names = _titles(data)
+
+def examples(
+    lists: IntArray, rows: Sequence[int], data: Interactions, fold: Fold, *, user_ids: bool = False
+) -> tuple[Example, ...]:
+    """Return the examples of recommended `lists`, one for each of `rows`."""
+    names = item_names(data)
     found = []
     for place, row in enumerate(rows):
-        known = _most_telling(data, history[[place]].indices)
-        wanted = set(held_out[[place]].indices.tolist())
+        known = _most_telling(data, fold.history[[row]].indices)
+        wanted = set(fold.held_out[[row]].indices.tolist())
         found.append(
             Example(
-                user=str(data.users[int(fold.users[row])]),
+                number=place + 1,
                 history=tuple(names[item] for item in known[:HISTORY]),
                 more=max(0, len(known) - HISTORY),
                 places=tuple(Place(names[item], int(item) in wanted) for item in lists[place] if item >= 0),
+                user=str(data.users[int(fold.users[row])]) if user_ids else None,
             )
         )
     return tuple(found)
 
 
-def side_by_side(by_model: "Mapping[str, Iterable[Run]]") -> list[dict[str, Any]]:
-    """Return the examples of one split, user by user with the lists of every model that has them.
-
-    It is the split that most models have examples of, and the first of several.
-    """
-    known = [run for runs in by_model.values() for run in runs if run.examples]
-    if not known:
-        return []
-    have = Counter(run.seed for run in known)
-    seed = min(have, key=lambda seed: (-have[seed], seed))
-    shown = [run for run in known if run.seed == seed]
-    users = {of.user: of for run in shown for of in run.examples}
-    return [
-        {
-            "user": user,
-            "history": list(first.history),
-            "more": first.more,
-            "lists": {run.name: _list(of) for run in shown for of in run.examples if of.user == user},
-        }
-        for user, first in users.items()
-    ]
-
-
-def _list(example: Example) -> list[dict[str, Any]]:
-    return [{"title": place.title, "hit": place.hit} for place in example.places]
-
-
-def _titles(data: Interactions) -> list[str]:
-    table = data.item_table
+def item_names(data: Interactions) -> list[str]:
+    """Return what each item is called: its title or name where there is one, else its id."""
     ids = [str(item) for item in data.items]
-    if "title" not in table.columns:
+    column = next((name for name in _NAMES if name in data.item_table.columns), None)
+    if column is None:
         return ids
-    return [title or name for title, name in zip(table["title"].cast(str).to_list(), ids, strict=True)]
+    return [title or name for title, name in zip(data.item_table[column].cast(str).to_list(), ids, strict=True)]
 
 
 def _most_telling(data: Interactions, items: IntArray) -> list[int]:

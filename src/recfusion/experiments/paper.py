@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from recfusion.core.errors import choices
+from recfusion.data.protocol import Protocol
 from recfusion.data.settings import Preparation, SplitPlan
 
 # "Recall" in the paper is calibrated: hits / min(K, held-out).
@@ -114,34 +114,38 @@ COUNTS: Mapping[str, Mapping[str, Counts]] = {
 PARAMETERS: Mapping[str, int] = {"recfusion": 1_410_218, "multvae": 4_464_216, "codigem": 5_603_886}
 
 
-def with_paper(document: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
-    """Return a result document with the paper's values beside it, as `paper.models.<label>.<metric>`.
+@dataclass(frozen=True)
+class PaperValues:
+    """The paper's values of a comparison's models, as shares of 1."""
 
-    `name` is one of TABLES; without it, it is the first table of that data. A document of another protocol than the
-    paper's is returned as it is: numbers under different protocols are not compared.
+    title: str
+    models: dict[str, dict[str, float]]  # label -> metric -> value
+
+
+def paper_values(protocol: Protocol, names: Mapping[str, str], table: str | None = None) -> PaperValues | None:
+    """Return the paper's values of some models, which `names` takes from their labels to their names.
+
+    They come from `table`, one of TABLES, and for models that it lacks from the other tables of the same data. Under
+    another protocol than the paper's there are none: numbers under different protocols are not compared.
     """
-    if name is not None and name not in TABLES:
-        raise choices("table of the paper", name, TABLES)
-    protocol = document.get("protocol", {})
-    found = [table for table in TABLES.values() if table.data == protocol.get("name") and name in (None, table.name)]
-    if not found or not _is_the_paper_s(protocol):
-        return dict(document)
-    table = found[0]
-    names = {label: entry.get("model", label) for label, entry in document["models"].items()}
-    models = {
-        label: dict(zip(METRICS, (value / 100 for value in table.values[name]), strict=True))
-        for label, name in names.items()
-        if name in table.values
-    }
-    return (
-        {**document, "paper": {"table": table.name, "title": table.title, "models": models}} if models else {**document}
-    )
+    if table is not None and table not in TABLES:
+        raise choices("table of the paper", table, TABLES)
+    tables = [found for found in TABLES.values() if found.data == protocol.name]
+    tables.sort(key=lambda found: found.name != table)
+    if not _is_the_paper_s(protocol):
+        return None
+    models, used = {}, []
+    for label, name in names.items():
+        found = next((found for found in tables if name in found.values), None)
+        if found is not None:
+            models[label] = dict(zip(METRICS, (value / 100 for value in found.values[name]), strict=True))
+            used.append(found.title)
+    return PaperValues("; ".join(dict.fromkeys(used)), models) if models else None
 
 
-def _is_the_paper_s(protocol: Mapping[str, Any]) -> bool:
+def _is_the_paper_s(protocol: Protocol) -> bool:
     """Return whether data was prepared and split as in the paper: for star ratings, auto is the threshold of 4."""
-    preparation, plan = dict(protocol.get("preparation", {})), protocol.get("plan", {})
-    if preparation.get("min_rating") == 4:
-        preparation["min_rating"] = "auto"
-    same = preparation == Preparation().model_dump(mode="json") and plan == SplitPlan().model_dump(mode="json")
-    return same and set(METRICS) <= set(protocol.get("metrics", ()))
+    preparation = protocol.preparation
+    if preparation.min_rating == 4:
+        preparation = preparation.model_copy(update={"min_rating": "auto"})
+    return preparation == Preparation() and protocol.plan == SplitPlan() and set(METRICS) <= set(protocol.metrics)

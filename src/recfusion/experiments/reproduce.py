@@ -10,14 +10,14 @@ from typing import Any
 from recfusion.core.errors import choices
 from recfusion.data.catalog import data_set, how_to_get, locate
 from recfusion.data.load import load
-from recfusion.data.protocol import Protocol, split_counts
+from recfusion.data.protocol import split_counts
 from recfusion.data.settings import Preparation
 from recfusion.data.split import split
 from recfusion.experiments.paper import COUNTS, TABLES
-from recfusion.experiments.run import matching_rows
+from recfusion.experiments.run import stored_results
 from recfusion.experiments.spec import Experiment, parse_experiment
-from recfusion.experiments.store import append_row, read_rows
-from recfusion.models.base import setting_values, settings_of
+from recfusion.experiments.store import append_result, read_results
+from recfusion.models.base import setting_values
 from recfusion.models.registry import MODELS, entry, make_model
 
 EVERY_RATING = Preparation(min_rating=None)
@@ -25,6 +25,8 @@ COUNTED_SPLITS = 10
 QUICK_SPLITS = 2
 # The most that a quick version allows of each setting, in the models that have it.
 QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}
+# U-Nets, and mixtures, whose members train as long as they like.
+_COSTLY = ("recfusion-unet1d", "recfusion-unet2d", "thinning", "mixture")
 QUICK_NOTE = (
     f"This is the quick version: {QUICK_SPLITS} splits, at most {QUICK_SETTINGS['max_epochs']} epochs, at most "
     f"{QUICK_SETTINGS['tune_trials']} trials of a search, no U-Nets and no mixtures of models. "
@@ -48,19 +50,18 @@ def missing_data(name: str) -> str | None:
     return f"The data set '{name}' is not on this machine: {how_to_get(data_set(name))}"
 
 
-def adopt_rows(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
+def adopt_results(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
     """Add to `store` the results of this very experiment that other stores hold, and return how many there were.
 
     Tables share models: a fit that another one has paid for need not be run again.
     """
-    known = [row for other in others for row in read_rows(other)]
+    known = [result for other in others for result in read_results(other)]
     if not known:
         return 0
-    protocol = Protocol.of(load(experiment.data, experiment.preparation), experiment.split, experiment.metrics)
-    own = matching_rows(experiment, protocol, read_rows(store))
-    adopted = {task: row for task, row in matching_rows(experiment, protocol, known).items() if task not in own}
-    for row in adopted.values():
-        append_row(store, row)
+    own = {result.key for result in read_results(store)}
+    adopted = [result for result in stored_results(experiment, known) if result.key not in own]
+    for result in adopted:
+        append_result(store, result)
     return len(adopted)
 
 
@@ -109,20 +110,16 @@ def parameter_counts() -> tuple[int, dict[str, int]]:
 
 
 def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the quick version of an experiment's document, without its costly models.
-
-    These are the U-Nets, and mixtures, whose members train as long as they like.
-    """
+    """Return the quick version of an experiment's document, without its costly models."""
     models: dict[str, Any] = {}
     seen: list[tuple[str, dict[str, Any]]] = []
     for label, table in document["models"].items():
         model = table.get("model", label)
-        settings = {key: value for key, value in table.items() if key not in ("model", "seeds")}
-        defaults = make_model(model, settings)
-        if hasattr(defaults, "members") or getattr(defaults, "net", "").startswith("unet"):
+        if model in _COSTLY:
             continue
-        known = settings_of(type(defaults)).keys() & QUICK_SETTINGS.keys()
-        lowered = {key: min(QUICK_SETTINGS[key], getattr(defaults, key)) for key in sorted(known)}
+        settings = {key: value for key, value in table.items() if key not in ("model", "seeds")}
+        usual = setting_values(make_model(model, settings))
+        lowered = {key: min(most, usual[key]) for key, most in QUICK_SETTINGS.items() if key in usual}
         left = (model, setting_values(make_model(model, {**settings, **lowered})))
         if left not in seen:  # tables may differ in their epochs alone
             seen.append(left)

@@ -1,51 +1,52 @@
-"""Running an experiment: what its store lacks, in parallel processes, each result kept as soon as it is there."""
+"""Fitting candidates on splits: what a store lacks, in parallel processes, each result kept as soon as it is there."""
 
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from multiprocessing import connection
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.core.processes import available_cores, how_it_ended
+from recfusion.core.pool import Failure, Kind, Pool, Tell, Work
+from recfusion.core.processes import available_cores
+from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
-from recfusion.data.split import split
-from recfusion.experiments.results import result_document
-from recfusion.experiments.spec import Experiment, Task
-from recfusion.experiments.store import Row, append_row, read_rows, row_key
-from recfusion.experiments.worker import Failure, start_worker
+from recfusion.data.settings import SplitPlan
+from recfusion.data.split import Split, split
+from recfusion.experiments.candidate import Candidate, Packed, runs_elsewhere, unique
+from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.result import Result, result_key
+from recfusion.experiments.spec import Experiment
+from recfusion.experiments.store import append_result, read_results
 from recfusion.training.epoch import Epoch
 
 log = logging.getLogger(__name__)
-
-
 EventKind: TypeAlias = Literal["planned", "started", "epoch", "finished", "failed"]
 
 
 @dataclass(frozen=True)
-class Running:
-    """A fit that is going on."""
+class Task:
+    """One fit: a candidate, by its label, on the split of one seed."""
 
-    task: Task
-    epoch: Epoch | None  # the latest one, of a model that has epochs
+    label: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.label}, split {self.seed}"
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far an experiment has come."""
+    """How far the fits have come."""
 
     done: int  # fits that are in the store, those of earlier runs too
     failed: int
     total: int
-    running: tuple[Running, ...]
+    running: Mapping[Task, Epoch | None]  # with the latest epoch, of models that have epochs
     seconds: float  # since this run began
     seconds_left: float | None  # None until every model to come has been fitted once
 
@@ -57,7 +58,7 @@ class Event:
     kind: EventKind
     status: Status
     task: Task | None = None
-    row: Row | None = None  # of a finished fit
+    result: Result | None = None  # of a finished fit
     failure: Failure | None = None
 
 
@@ -65,79 +66,159 @@ OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an experiment has come to."""
+class Ran:
+    """What the fits have come to."""
 
     protocol: Protocol
-    rows: tuple[Row, ...]  # model by model, in the experiment's order
-    failures: tuple[Failure, ...]
-    computed: int  # rows that this run added
+    results: tuple[Result, ...]  # model by model, in the order of the candidates
+    failures: Mapping[Task, Failure]
+    computed: int  # results that this run added
 
-    def document(self) -> dict[str, Any]:
-        """Return the result document of all rows."""
-        return result_document([row.run() for row in self.rows])
+
+@dataclass(frozen=True)
+class Fits:
+    """The fits of a run, as each process has them."""
+
+    data: Interactions
+    protocol: Protocol
+    candidates: Mapping[str, Candidate]
+    threads: int | None
+    user_ids: bool
+
+    def start(self) -> Work:
+        parts: Split | None = None
+
+        def work(task: Task, tell: Tell) -> Result:
+            nonlocal parts
+            if parts is None or parts.seed != task.seed:
+                parts = split(self.data, self.protocol.plan, seed=task.seed)
+            return fit_and_judge(
+                *(self.candidates[task.label], self.data, self.protocol, parts),
+                threads=self.threads,
+                user_ids=self.user_ids,
+                on_epoch=tell,
+            ).result
+
+        return work
+
+
+def run_candidates(
+    data: Interactions,
+    candidates: Sequence[tuple[Candidate, Sequence[int]]],
+    *,
+    plan: SplitPlan,
+    metrics: Sequence[str],
+    store: str | Path | None = None,
+    workers: int | None = None,
+    user_ids: bool = False,
+    on_event: OnEvent | None = None,
+) -> Ran:
+    """Fit each candidate on the splits of its seeds, but for what `store` has; add each result to it at once.
+
+    `workers` processes run side by side (by default one per core, 0: none, all in this process), each with an equal
+    share of the cores as threads. Numbers are the same for any number of workers, but for the rounding of sums that
+    several threads divide. A fit that fails is reported and the others go on. A class that other processes cannot
+    import, such as a notebook's, is fitted in this one. Call it under `if __name__ == "__main__":` in a script, since
+    the processes import the script's module.
+    """
+    if workers is not None and workers < 0:
+        raise InputError(f"Expected at least one worker, or 0 for this process alone, got {workers}.")
+    if store is not None:
+        check_writable_file(Path(store))
+    unique([candidate.label for candidate, _ in candidates])
+    by_label = {candidate.label: candidate for candidate, _ in candidates}
+    protocol = Protocol.of(data, plan, tuple(metrics))
+    found = matching(candidates, protocol, [] if store is None else read_results(store))
+    seeds = dict.fromkeys(seed for _, its in candidates for seed in its)
+    # Split by split, so that an unfinished run has whole splits to show.
+    tasks = [Task(candidate.label, seed) for seed in seeds for candidate, its in candidates if seed in its]
+    missing = deque(task for task in tasks if task not in found)
+    if missing:
+        split(data, plan, seed=missing[0].seed)  # data that cannot be split is refused once, not per fit
+    # The threads follow from what was asked for and not from how much is left to do: sums in another order differ in
+    # their last digits, and going on after an interruption must not change a number.
+    cores = available_cores()
+    workers = cores if workers is None else workers
+    threads = max(1, cores // workers) if workers else None
+    progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
+    tell = on_event or _ignore
+    n_before = len(found)
+
+    def hear(kind: Kind, task: Task, message: object) -> None:
+        if isinstance(message, Result) and store is not None:
+            append_result(store, message)
+        progress.take(kind, task, message)
+        if isinstance(message, Result):
+            tell(Event("finished", progress.status(), task, message))
+        elif isinstance(message, Failure):
+            log.debug("%s: %s %s", task, message.reason, message.details)
+            tell(Event("failed", progress.status(), task, failure=message))
+        else:
+            tell(Event("started" if kind == "started" else "epoch", progress.status(), task))
+
+    apart = {label for label, candidate in by_label.items() if workers and not runs_elsewhere(candidate)}
+    for label in sorted(apart):
+        log.warning("%s is fitted in this process: others cannot import its class.", label)
+    tell(Event("planned", progress.status()))
+    fits = Fits(data, protocol, by_label, threads, user_ids)
+    shared = {label: candidate for label, candidate in by_label.items() if label not in apart}
+    job = Packed.of(replace(fits, candidates=shared), (type(c.model) for c in shared.values()))
+    Pool(
+        job=job,
+        own=fits,
+        next_task=lambda: missing.popleft() if missing else None,
+        on_event=hear,
+        workers=workers if shared else 0,
+        threads=threads or cores,
+        here=lambda task: task.label in apart,
+    ).run()
+    ordered = [Task(candidate.label, seed) for candidate, its in candidates for seed in its]
+    results = tuple(progress.results[task] for task in ordered if task in progress.results)
+    return Ran(protocol, results, progress.failures, len(results) - n_before)
 
 
 def run_experiment(
-    experiment: Experiment, store: str | Path, *, workers: int | None = None, on_event: OnEvent | None = None
-) -> Outcome:
-    """Fit whatever `store` lacks of the experiment, add each result to it at once, and return all of them.
-
-    `workers` processes run side by side (by default one per core), each with an equal share of the cores as threads.
-    Numbers are the same for any number of workers, but for the rounding of sums that several threads divide.
-    A fit that fails is reported and the others go on. Call it under `if __name__ == "__main__":` in a script, since
-    the processes import the script's module.
-    """
-    if workers is not None and workers < 1:
-        raise InputError(f"Expected at least one worker, got {workers}.")
-    store = Path(store)
-    check_writable_file(store)
-    stored = read_rows(store)
-    data = load(experiment.data, experiment.preparation)
-    protocol = Protocol.of(data, experiment.split, experiment.metrics)
-    tasks = experiment.tasks()
-    rows = matching_rows(experiment, protocol, stored)
-    missing = [task for task in tasks if task not in rows]
-    if missing:
-        split(data, experiment.split, seed=missing[0].seed)  # data that cannot be split is refused once, not per fit
-    del data
-    # The threads follow from what was asked for and not from how much is left to do: sums in another order differ in
-    # their last digits, and going on after an interruption must not change a number.
-    workers = workers or available_cores()
-    state = _State(tasks, rows, side_by_side=min(workers, len(missing)))
-    crew = _Crew(experiment, protocol, threads=max(1, available_cores() // workers), state=state)
-    crew.run(missing, store, on_event or _ignore)
-    return Outcome(
-        protocol=protocol,
-        rows=tuple(_in_order(experiment, rows)),
-        failures=tuple(state.failures),
-        computed=len(missing) - len(state.failures),
+    experiment: Experiment,
+    store: str | Path,
+    *,
+    workers: int | None = None,
+    user_ids: bool = False,
+    on_event: OnEvent | None = None,
+) -> Ran:
+    """Fit whatever `store` lacks of an experiment; see `run_candidates`."""
+    return run_candidates(
+        load(experiment.data, experiment.preparation),
+        experiment.models,
+        plan=experiment.split,
+        metrics=experiment.metrics,
+        store=store,
+        workers=workers,
+        user_ids=user_ids,
+        on_event=on_event,
     )
 
 
-def stored_rows(experiment: Experiment, store: str | Path) -> list[Row]:
-    """Return what a store holds of an experiment, in the experiment's order, and run nothing."""
+def stored_results(experiment: Experiment, stored: Sequence[Result]) -> list[Result]:
+    """Return those of stored results that are of this very experiment, in its order; nothing is run."""
     protocol = Protocol.of(load(experiment.data, experiment.preparation), experiment.split, experiment.metrics)
-    return _in_order(experiment, matching_rows(experiment, protocol, read_rows(store)))
+    found = matching(experiment.models, protocol, stored)
+    ordered = [Task(candidate.label, seed) for candidate, seeds in experiment.models for seed in seeds]
+    return [found[task] for task in ordered if task in found]
 
 
-def matching_rows(experiment: Experiment, protocol: Protocol, stored: Sequence[Row]) -> dict[Task, Row]:
-    """Return those of the stored rows that are results of this very experiment: protocol, model, settings and seed."""
-    wanted = {
-        row_key(protocol, plan.label, plan.model, plan.values, seed): Task(plan.label, seed)
-        for plan in experiment.models
-        for seed in plan.seeds
-    }
-    found: dict[Task, Row] = {}
-    for row in stored:
-        if row.key in wanted:
-            found.setdefault(wanted[row.key], row)  # of several the first counts
+def matching(
+    candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Sequence[Result]
+) -> dict[Task, Result]:
+    """Return those of stored results that are of these candidates: protocol, label, model, code, settings and seed."""
+    wanted = {}
+    for candidate, seeds in candidates:
+        named = (candidate.label, candidate.entry.name, candidate.entry.source, candidate.values)
+        wanted |= {result_key(protocol, *named, seed): Task(candidate.label, seed) for seed in seeds}
+    found: dict[Task, Result] = {}
+    for result in stored:
+        if result.key in wanted:
+            found.setdefault(wanted[result.key], result)  # of several the first counts
     return found
-
-
-def _in_order(experiment: Experiment, rows: Mapping[Task, Row]) -> list[Row]:
-    ordered = [Task(plan.label, seed) for plan in experiment.models for seed in plan.seeds]
-    return [rows[task] for task in ordered if task in rows]
 
 
 def _ignore(event: Event) -> None:
@@ -145,133 +226,50 @@ def _ignore(event: Event) -> None:
 
 
 @dataclass
-class _State:
+class _Progress:
     """What is known on the way, and the estimate of what is to come."""
 
     tasks: Sequence[Task]
-    rows: dict[Task, Row]
-    side_by_side: int  # workers
-    failures: list[Failure] = field(default_factory=list)
+    results: dict[Task, Result]
+    side_by_side: int
+    failures: dict[Task, Failure] = field(default_factory=dict)
+    running: dict[Task, Epoch | None] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
+    started: dict[Task, float] = field(default_factory=dict)
     took: dict[str, list[float]] = field(default_factory=dict)  # label -> seconds of each of its fits
 
     def __post_init__(self) -> None:
-        for task, row in self.rows.items():
-            self.took.setdefault(task.label, []).append(row.fit_seconds + row.score_seconds)
+        for task, result in self.results.items():
+            self.took.setdefault(task.label, []).append(result.fit_seconds + result.score_seconds)
 
-    def settle(self, worker: "_Worker", result: Row | Failure) -> None:
-        """Take in how a worker's task ended."""
-        if isinstance(result, Row):
-            self.rows[worker.task] = result
-            self.took.setdefault(worker.task.label, []).append(time.monotonic() - worker.began)
+    def take(self, kind: Kind, task: Task, message: object) -> None:
+        if kind == "started":
+            self.started[task], self.running[task] = time.monotonic(), None
+        elif isinstance(message, Epoch):
+            self.running[task] = message
         else:
-            log.debug("%s: %s %s", result.task, result.reason, result.details)
-            self.failures.append(result)
+            del self.running[task]
+            if isinstance(message, Result):
+                self.results[task] = message
+                self.took.setdefault(task.label, []).append(time.monotonic() - self.started[task])
+            elif isinstance(message, Failure):
+                self.failures[task] = message
 
-    def status(self, crew: Sequence["_Worker"]) -> Status:
+    def status(self) -> Status:
         return Status(
-            done=len(self.rows),
+            done=len(self.results),
             failed=len(self.failures),
             total=len(self.tasks),
-            running=tuple(Running(worker.task, worker.epoch) for worker in crew),
+            running=dict(self.running),
             seconds=time.monotonic() - self.began,
-            seconds_left=self._seconds_left(crew),
+            seconds_left=self._seconds_left(),
         )
 
-    def _seconds_left(self, crew: Sequence["_Worker"]) -> float | None:
-        since = {worker.task: time.monotonic() - worker.began for worker in crew}
-        failed = {failure.task for failure in self.failures}
-        left = [task for task in self.tasks if task not in self.rows and task not in failed]
+    def _seconds_left(self) -> float | None:
+        left = [task for task in self.tasks if task not in self.results and task not in self.failures]
         if any(task.label not in self.took for task in left):
             return None
+        since = {task: time.monotonic() - self.started[task] for task in self.running}
         means = {label: sum(seconds) / len(seconds) for label, seconds in self.took.items()}
         work = [max(0.0, means[task.label] - since.get(task, 0.0)) for task in left]
-        return max(sum(work) / max(1, self.side_by_side), max(work, default=0.0))
-
-
-@dataclass
-class _Worker:
-    """A process with the task it is at."""
-
-    process: SpawnProcess
-    task: Task
-    began: float
-    epoch: Epoch | None = None
-
-
-@dataclass
-class _Crew:
-    """The processes of one run; they live until there is nothing left for them, and never longer than the run."""
-
-    experiment: Experiment
-    protocol: Protocol
-    threads: int
-    state: _State
-    workers: dict[Connection, _Worker] = field(default_factory=dict)
-
-    def run(self, missing: Sequence[Task], store: Path, on_event: OnEvent) -> None:
-        pending = deque(missing)
-
-        def tell(kind: EventKind, task: Task | None = None, result: Row | Failure | None = None) -> None:
-            row = result if isinstance(result, Row) else None
-            failure = result if isinstance(result, Failure) else None
-            on_event(Event(kind, self.state.status(list(self.workers.values())), task, row, failure))
-
-        tell("planned")
-        try:
-            for _ in range(self.state.side_by_side):
-                tell("started", self._hire(pending.popleft()))
-            while self.workers:
-                for line in connection.wait(list(self.workers)):
-                    assert isinstance(line, Connection)
-                    worker = self.workers[line]
-                    message = self._hear(line)
-                    if isinstance(message, Epoch):
-                        worker.epoch = message
-                        tell("epoch", worker.task)
-                        continue
-                    if isinstance(message, Row):
-                        append_row(store, message)
-                    self.state.settle(worker, message)
-                    going_on = self._next(line, pending)
-                    tell("finished" if isinstance(message, Row) else "failed", worker.task, message)
-                    if going_on is not None:
-                        tell("started", going_on)
-        finally:
-            self._dismiss(list(self.workers))
-
-    def _hear(self, line: Connection) -> Epoch | Row | Failure:
-        """Return what a worker says; the end of its process is a failure of its task."""
-        worker = self.workers[line]
-        try:
-            message: Epoch | Row | Failure = line.recv()
-        except (EOFError, OSError):
-            return Failure(worker.task, how_it_ended(worker.process))
-        return message
-
-    def _next(self, line: Connection, pending: deque[Task]) -> Task | None:
-        """Give a worker its next task, hiring another where it has died; without tasks it goes."""
-        worker = self.workers[line]
-        if not pending or not worker.process.is_alive():
-            self._dismiss([line])
-            return self._hire(pending.popleft()) if pending else None
-        task = pending.popleft()
-        self.workers[line] = _Worker(worker.process, task, time.monotonic())
-        with suppress(OSError):  # a process that has just died is heard of as the end of its line
-            line.send(task)
-        return task
-
-    def _hire(self, task: Task) -> Task:
-        process, line = start_worker(self.experiment, self.protocol.hash, self.threads)
-        self.workers[line] = _Worker(process, task, time.monotonic())
-        with suppress(OSError):
-            line.send(task)
-        return task
-
-    def _dismiss(self, lines: Sequence[Connection]) -> None:
-        gone = [(line, self.workers.pop(line)) for line in lines]
-        for line, worker in gone:
-            worker.process.terminate()  # it holds nothing but what it computes
-            line.close()
-        for _, worker in gone:
-            worker.process.join()
+        return max(sum(work) / self.side_by_side, max(work, default=0.0))

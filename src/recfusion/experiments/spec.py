@@ -1,7 +1,5 @@
 """An experiment as a TOML file: the data, the splits, the metrics, and a table for each model."""
 
-import json
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,34 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from recfusion.core.errors import InputError, choices
 from recfusion.data.catalog import CATALOG
 from recfusion.data.settings import Preparation, Source, SplitPlan
-from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
-from recfusion.models.base import setting_values
-from recfusion.models.registry import make_model
+from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.experiments.candidate import Candidate
+from recfusion.models.registry import find
 
+_MOST_SEEDS = 10_000
 _NAME = r"^\w[\w.-]{0,59}$"  # it becomes a file's name
-_LABEL = r"\w[\w .,+()=/-]{0,59}"
-
-
-@dataclass(frozen=True)
-class Task:
-    """One fit: a model, by its label, on the split of one seed."""
-
-    label: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.label}, split {self.seed}"
-
-
-@dataclass(frozen=True)
-class ModelPlan:
-    """A model of an experiment under its own label."""
-
-    label: str
-    model: str  # its name in the registry
-    settings: dict[str, Any]  # as given, which may name a preset
-    values: dict[str, Any]  # every setting with its value, as JSON holds it
-    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -54,18 +30,7 @@ class Experiment:
     split: SplitPlan
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
-    models: tuple[ModelPlan, ...]
-
-    def tasks(self) -> list[Task]:
-        """Return all fits, split by split, so that an unfinished experiment has whole splits to show."""
-        return [Task(plan.label, seed) for seed in self.seeds for plan in self.models if seed in plan.seeds]
-
-    def plan(self, label: str) -> ModelPlan:
-        """Return the model of that label."""
-        found = {plan.label: plan for plan in self.models}
-        if label not in found:
-            raise choices("model of the experiment", label, found)
-        return found[label]
+    models: tuple[tuple[Candidate, tuple[int, ...]], ...]  # with the seeds of each
 
 
 class _Runs(BaseModel):
@@ -123,8 +88,8 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
         raise _refusal(where, error) from None
     try:
         seeds = _seeds(found.run.seeds, "[run] seeds", None)
-        models = tuple(_model_plan(label, table, seeds) for label, table in found.models.items())
-        metrics = _metrics(found.run.metrics)
+        models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
+        metrics = check_metrics(found.run.metrics)
     except InputError as error:
         raise InputError(f"In '{where}': {error}") from None
     return Experiment(
@@ -139,35 +104,29 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     )
 
 
-def _model_plan(label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...]) -> ModelPlan:
-    place = f"[models.{label}]"
-    if re.fullmatch(_LABEL, label) is None:
-        raise InputError(
-            "Expected a label of at most 60 letters, digits, spaces and .,+()=/-_ that begins with a letter or digit, "
-            f"got {place}."
-        )
+def _planned(
+    label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...], folder: Path
+) -> tuple[Candidate, tuple[int, ...]]:
+    """Return the candidate of a table, and its seeds; a model's file is looked for from the experiment's folder."""
     settings = dict(table)
     model = settings.pop("model", label)
     seeds = settings.pop("seeds", None)
-    if not isinstance(model, str):
-        raise InputError(f"Expected the name of a model for {place} model, got {model!r}.")
     try:
-        values = json.loads(json.dumps(setting_values(make_model(model, settings, text=False))))
+        if not isinstance(model, str):
+            raise InputError(f"Expected the name or place of a model, got {model!r}.")
+        entry = find(model, folder)
+        candidate = Candidate(label, entry, entry.make(settings, text=False))
     except InputError as error:
-        raise InputError(f"{place}: {error}") from None
-    except TypeError:
-        raise InputError(
-            f"{place}: expected numbers, texts, truth values and tables of them, got {settings}."
-        ) from None
-    chosen = all_seeds if seeds is None else _seeds(seeds, f"{place} seeds", all_seeds)
-    return ModelPlan(label, model, settings, values, chosen)
+        raise InputError(f"[models.{label}]: {error}") from None
+    return candidate, all_seeds if seeds is None else _seeds(seeds, f"[models.{label}] seeds", all_seeds)
 
 
 def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[int, ...]:
     """Return the seeds of a list or a number: n stands for the first n of `among`, or for 0 to n - 1."""
     if isinstance(given, int) and not isinstance(given, bool):
-        if given < 1 or (among is not None and given > len(among)):
-            most = "" if among is None else f" and {len(among)} at most"
+        limit = _MOST_SEEDS if among is None else len(among)
+        if not 1 <= given <= limit:
+            most = f" and {limit:,} at most"
             raise InputError(f"Expected at least one split{most} in {place}, got {given}.")
         return tuple(range(given)) if among is None else among[:given]
     listed = given if isinstance(given, list) else []
@@ -180,14 +139,6 @@ def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[in
         allowed = ", ".join(map(str, among))
         raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}.")
     return tuple(listed)
-
-
-def _metrics(names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
-        parse_metric(name)
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"Expected at least one metric in [run] metrics, and none twice, got {list(names)}.")
-    return tuple(names)
 
 
 def _located(source: Source, folder: Path) -> Source:

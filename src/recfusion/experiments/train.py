@@ -13,19 +13,19 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import Source, SplitPlan
-from recfusion.data.split import Split, split
+from recfusion.data.split import split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.significance import bootstrap_means, summarise
-from recfusion.experiments.compare import OnEpoch, fit_model
-from recfusion.models.base import Recommender, setting_values
-from recfusion.models.bundle import Bundle
-from recfusion.models.registry import make_model
-from recfusion.training.epoch import Checkpoint, Epoch
+from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.judge import fit, fit_and_judge
+from recfusion.models.base import Recommender, open_names
+from recfusion.serving.bundle import Bundle
+from recfusion.training.epoch import Checkpoint, OnEpoch
 
 
 def train(
-    name: str,
+    model: str | Recommender | Candidate,
     data: Interactions,
     settings: Mapping[str, Any] | None = None,
     *,
@@ -37,79 +37,64 @@ def train(
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
-    """Return a fitted model with its names and protocol.
+    """Return a fitted model with its names and protocol; `model` is a name, a place or an instance.
 
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
     learns from everybody, and nobody is left to judge it on. What is chosen on validation users, open settings and the
     number of epochs, is then chosen on those of the split first. A model that trains keeps its state in the file
     `checkpoint` and goes on from it where it is there.
     """
+    candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
+    candidate = replace(candidate, model=replace(candidate.model))
+    use_device(candidate.model, device)
     plan = plan or SplitPlan()
     protocol = Protocol.of(data, plan, tuple(metrics))
-    model = make_model(name, settings)
-    asked = setting_values(model)
-    set_device(model, device)
     kept = None
     if checkpoint is not None:
-        run = json.dumps([protocol.split_id(seed), name, setting_values(model), all_users])
-        kept = Checkpoint(checkpoint, run)
+        run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
+        kept = Checkpoint(checkpoint, json.dumps(run))
+    parts = split(data, plan, seed=seed)
     if all_users:
-        model = _settled(model, name, split(data, plan, seed=seed), seed, on_epoch)
-        seconds = fit_model(model, name, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
-        return Bundle.of(
-            *(name, model, data, data.matrix, protocol),
+        chosen: tuple[str, ...] = ()
+        seconds = 0.0
+        if _is_open(candidate.model):
+            tried, _, seconds, _ = fit(candidate, parts.train, parts.valid, seed=seed, on_epoch=on_epoch)
+            chosen = tuple(tried.chosen())
+            candidate = replace(candidate, model=tried.settled())
+        fitted, _, more, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
+        bundle = Bundle.of(
+            *(candidate.entry, fitted, data, data.matrix, protocol),
             seed=seed,
             all_users=True,
-            fit_seconds=seconds,
-            chosen=_chosen(model, asked),
+            fit_seconds=seconds + more,
         )
-    parts = split(data, plan, seed=seed)
-    seconds = fit_model(model, name, parts.train, parts.valid, seed=seed, checkpoint=kept, on_epoch=on_epoch)
-    judged = with_intervals(evaluate(model, parts.valid, parts.train, metrics))
+        return replace(bundle, searched=chosen)
+    judged = fit_and_judge(candidate, data, protocol, parts, test=False, checkpoint=kept, on_epoch=on_epoch)
     return Bundle.of(
-        *(name, model, data, parts.train, protocol),
+        *(candidate.entry, judged.model, data, parts.train, protocol),
         seed=seed,
-        fit_seconds=seconds,
-        metrics={"validation": judged},
-        chosen=_chosen(model, asked),
+        fit_seconds=judged.result.fit_seconds,
+        metrics={"validation": with_intervals(judged.validation)},
     )
 
 
-def _chosen(model: Recommender, asked: Mapping[str, Any]) -> list[str]:
-    """Return the settings whose values the fit has changed."""
-    return [key for key, value in setting_values(model).items() if value != asked[key]]
+def _is_open(model: Recommender) -> bool:
+    """Return whether a fit chooses something on validation users: open settings, or the number of epochs."""
+    kind = type(model)
+    trains = kind.settled is not Recommender.settled
+    return trains or any(getattr(model, name) is None for name in open_names(kind))
 
 
-def _settled(model: Recommender, name: str, parts: Split, seed: int, on_epoch: OnEpoch | None) -> Recommender:
-    """Return a fresh copy of `model` with what a fit on a split chooses: open settings and the number of epochs."""
-    if not hasattr(model, "max_epochs") and None not in setting_values(model).values():
-        return model
-    best = 1
-
-    def watch(epoch: Epoch) -> None:
-        nonlocal best
-        best = epoch.best_epoch
-        if on_epoch is not None:
-            on_epoch(epoch)
-
-    tried = replace(model)
-    fit_model(tried, name, parts.train, parts.valid, seed=seed, on_epoch=watch)
-    settled = replace(tried)
-    if hasattr(settled, "max_epochs"):
-        settled.max_epochs = best
-    return settled
-
-
-def set_device(model: Recommender, device: str) -> None:
+def use_device(model: Recommender, device: str) -> None:
     """Tell a model that computes with torch where to; closed forms stay on the CPU."""
     if device not in ("cpu", "cuda"):
         raise choices("device", device, ("cpu", "cuda"))
-    if hasattr(model, "device"):
+    if device == "cuda":
         import torch
 
-        if device == "cuda" and not torch.cuda.is_available():
+        if not torch.cuda.is_available():
             raise InputError("Device cuda is asked for, but torch finds no CUDA here: use --device cpu.")
-        model.device = device
+    model.use_device(device)
 
 
 def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, Any]:
@@ -140,5 +125,5 @@ def with_intervals(evaluation: Evaluation) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, column in zip(names, drawn.T, strict=True):
         summary = summarise([evaluation.per_user[name]], column)
-        found[name] = {"mean": summary.mean, "ci95": list(summary.ci95), "users": len(evaluation.users)}
+        found[name] = {"mean": summary.mean, "ci95": summary.ci95, "users": len(evaluation.users)}
     return found | {name: {"mean": value} for name, value in evaluation.overall.items()}

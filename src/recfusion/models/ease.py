@@ -17,7 +17,6 @@ from recfusion.models.selftune import (
     judged_users,
     ndcg,
     searched_items,
-    seconds_setting,
     settle,
     trials_setting,
 )
@@ -32,7 +31,7 @@ class EASE(Recommender):
 
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
     tune_trials: int = trials_setting()
-    tune_seconds: float = seconds_setting()
+    l2_: float = learned()
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -47,18 +46,9 @@ class EASE(Recommender):
             weights = item_weights(g.copy(order="F"), values["l2"])
             return [Judged({}, ndcg(lambda history: history @ weights, seen)[0])]
 
-        settle(
-            self,
-            objective,
-            seen,
-            make_rng(rng),
-            searched=("l2",),
-            filled=("l2",),
-            trials=self.tune_trials,
-            seconds=self.tune_seconds,
-        )
-        assert self.l2 is not None
-        self.weights_ = item_weights(g if small is train else gram(train), self.l2)
+        self.trials_ = 0
+        settle(self, objective, seen, make_rng(rng), searched=("l2",), filled=("l2",), trials=self.tune_trials)
+        self.weights_ = item_weights(g if small is train else gram(train), self.l2_)
         return self
 
     def score(self, history: Csr) -> FloatArray:

@@ -14,7 +14,7 @@ from recfusion.core.arrays import Csr
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.base import Recommender, setting
+from recfusion.models.base import Recommender, Shape, setting
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -22,6 +22,7 @@ from recfusion.training.fit import fit_epochs
 from recfusion.training.loop import Phase
 
 _VALIDATED = "ndcg@100"
+_SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
 _LEAST_BATCHES = 10  # in an epoch, however few users there are
 
 
@@ -37,6 +38,7 @@ class NeuralRecommender(Recommender):
     max_epochs: int = setting(200, "epochs at the most", at_least=1)
     patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # where to compute: no part of a model
+    best_epoch_: int = dataclasses.field(init=False, repr=False, compare=False)
     net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
 
     @abstractmethod
@@ -79,7 +81,8 @@ class NeuralRecommender(Recommender):
             assert valid is not None
             return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
 
-        yield from fit_epochs(
+        self.best_epoch_ = 1
+        for epoch in fit_epochs(
             state,
             self.phases(train, trained, generator),
             train,
@@ -89,7 +92,19 @@ class NeuralRecommender(Recommender):
             patience=self.patience,
             checkpoint=checkpoint,
             rate=self.rate,
-        )
+        ):
+            self.best_epoch_ = epoch.best_epoch
+            yield epoch
+
+    def settled(self) -> Self:
+        """Return a fresh model that is trained for as many epochs as were best for this one."""
+        return dataclasses.replace(self, max_epochs=max(1, self.best_epoch_))
+
+    def use_device(self, device: str) -> None:
+        self.device = device
+
+    def seconds(self, shape: Shape) -> float:
+        return shape.users * shape.items * _SECONDS_PER_CELL
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 1."""
@@ -104,8 +119,8 @@ class NeuralRecommender(Recommender):
         weights = {f"net.{name}": tensor.cpu().numpy() for name, tensor in self.net_.state_dict().items()}
         return super().state() | weights
 
-    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
-        super().load_state(state, n_items)
+    def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
+        super().load_state(state, chosen, n_items)
         self.net_ = self.make_net(n_items).to(self.device)
         weights = {name.removeprefix("net."): array for name, array in state.items() if name.startswith("net.")}
         try:

@@ -1,247 +1,148 @@
-"""MODELS, the one registry: the contract test, the commands, tuning and reports all iterate over it.
+"""The models by name: the rows of models.toml, and those that installed packages add (entry points `recfusion.models`).
 
-An entry is a class, the settings that make a variant of it, and presets. Classes are imported when they are first
-used, so that the linear models need no torch.
+Classes are imported when they are first used, so that the linear models need no torch.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import importlib.metadata
+import inspect
+import logging
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from recfusion.core.errors import choices
-from recfusion.models.base import Recommender, build
+from recfusion.core.errors import InputError, choices
+from recfusion.models.base import Recommender, build, setting_values
+from recfusion.models.places import load_class, require_recommender, source_digest
 
+log = logging.getLogger(__name__)
 TUNED = "tuned"
 PRESET = "preset"  # names settings to lay over a model's own
+GROUP = "recfusion.models"  # of entry points
+OURS = "recfusion"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: what it is, the class that implements it, and the settings in which it differs from the class.
+    """A model: what it is, where its class is, and the settings in which it differs from the class."""
 
-    A preset is laid over those settings.
-    """
-
+    name: str
     title: str
-    load: Callable[[], type[Recommender]]
+    place: str  # "package.module:Class" or "file.py:Class"
     settings: Mapping[str, Any] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origin: str = OURS  # the distribution, module or file that it comes from
+    kind: type[Recommender] | None = None  # the class, where it was handed over
+
+    def load(self) -> type[Recommender]:
+        """Return the class."""
+        return self.kind or load_class(self.place)
+
+    def make(self, settings: Mapping[str, Any] | None = None, *, text: bool = True) -> Recommender:
+        """Return a new model with settings given as values or, with `text`, as text.
+
+        `preset` is no setting of its own: it names settings to lay over the model's own ("paper", where the model has
+        it; "tuned", the default, lays over none).
+        """
+        given = dict(settings or {})
+        preset = given.pop(PRESET, TUNED)
+        if preset != TUNED and (not isinstance(preset, str) or preset not in self.presets):
+            raise choices(f"preset of {self.name}", preset, [TUNED, *self.presets])
+        values = {**self.settings, **self.presets.get(preset, {}), **given}
+        return build(self.load(), self.name, values, text=text)
+
+    @property
+    def source(self) -> str:
+        """A digest of the code of somebody else's class, so that results of an edited model are told apart."""
+        return "" if self.origin == OURS else source_digest(self.load())
 
 
-def _random() -> type[Recommender]:
-    from recfusion.models.random import Random
-
-    return Random
-
-
-def _popularity() -> type[Recommender]:
-    from recfusion.models.popularity import Popularity
-
-    return Popularity
+def _rows() -> dict[str, Entry]:
+    table = tomllib.loads(resources.files("recfusion.models").joinpath("models.toml").read_text(encoding="utf-8"))
+    found: dict[str, Entry] = {}
+    for name, row in table.items():
+        like = found.get(row.get("like", ""))
+        place, presets = (like.place, like.presets) if like else (row["class"], row.get("presets", {}))
+        found[name] = Entry(name, row["title"], place, row.get("settings", {}), presets)
+    return found
 
 
-def _slim() -> type[Recommender]:
-    from recfusion.models.slim import SLIM
-
-    return SLIM
+MODELS: Mapping[str, Entry] = _rows()
 
 
-def _ease() -> type[Recommender]:
-    from recfusion.models.ease import EASE
-
-    return EASE
-
-
-def _multvae() -> type[Recommender]:
-    from recfusion.models.multvae import MultVAE
-
-    return MultVAE
-
-
-def _thinning_deep() -> type[Recommender]:
-    from recfusion.models.thinning.deep import ThinningDeep
-
-    return ThinningDeep
-
-
-def _thinning() -> type[Recommender]:
-    from recfusion.models.thinning.mixture import Thinning
-
-    return Thinning
-
-
-def _recvae() -> type[Recommender]:
-    from recfusion.models.recvae import RecVAE
-
-    return RecVAE
-
-
-def _bspm() -> type[Recommender]:
-    from recfusion.models.bspm import BSPM
-
-    return BSPM
-
-
-def _ials() -> type[Recommender]:
-    from recfusion.models.ials import IALS
-
-    return IALS
-
-
-def _infinite_ae() -> type[Recommender]:
-    from recfusion.models.infinite_ae import InfiniteAE
-
-    return InfiniteAE
-
-
-def _thinning_linear() -> type[Recommender]:
-    from recfusion.models.thinning.linear import ThinningLinear
-
-    return ThinningLinear
-
-
-def _thinning_kernel() -> type[Recommender]:
-    from recfusion.models.thinning.kernel import ThinningKernel
-
-    return ThinningKernel
-
-
-def _recfusion() -> type[Recommender]:
-    from recfusion.models.recfusion import RecFusion
-
-    return RecFusion
-
-
-def _codigem() -> type[Recommender]:
-    from recfusion.models.codigem import CODIGEM
-
-    return CODIGEM
-
-
-def _diffrec() -> type[Recommender]:
-    from recfusion.models.diffrec import DiffRec
-
-    return DiffRec
-
-
-# The settings that the paper and its published code used for every variant; what a variant adds is in its row.
-_PAPER: Mapping[str, Any] = {
-    "objective": "published",
-    "T": 3,
-    "schedule": "quadratic",
-    "beta_low": 1e-4,
-    "beta_high": 0.1,
-    "width": 200,
-    "depth": 4,
-    "shared": True,
-    "lr": 1e-4,
-    "weight_decay": 0.0,
-    "batch_size": 200,
-    "picture_users": 200,
-    "max_epochs": 200,
-    "patience": 10,
-}
-
-
-def _variant(title: str, settings: Mapping[str, Any]) -> Entry:
-    return Entry(title, _recfusion, settings, {"paper": _PAPER})
-
-
-MODELS: Mapping[str, Entry] = {
-    "random": Entry("uniformly random items among those seen in training", _random),
-    "popularity": Entry("the most popular items, the same for everybody", _popularity),
-    "slim": Entry("sparse non-negative linear item-item model", _slim),
-    "ease": Entry("linear item-item model with a closed form", _ease),
-    "bspm": Entry("blurring and sharpening of a user's row over the item graph", _bspm),
-    "ials": Entry("matrix factorisation of all entries by alternating least squares", _ials),
-    "infinite-ae": Entry("autoencoder of infinite width, by its kernel in closed form", _infinite_ae),
-    "thinning-linear": Entry("thinning diffusion with a linear denoiser in closed form", _thinning_linear),
-    "thinning-pairs": Entry(
-        "thinning diffusion with a linear denoiser of items and pairs of items", _thinning_linear, {"pairs": 5000}
-    ),
-    "thinning-kernel": Entry("thinning diffusion with a denoiser of infinite width, by its kernel", _thinning_kernel),
-    "thinning-deep": Entry("thinning diffusion with a deep denoiser", _thinning_deep),
-    "thinning": Entry("thinning diffusion with a mixture of denoisers: the default", _thinning),
-    "mixture": Entry(
-        "the same kind of mixture of models that are no thinning denoisers",
-        _thinning,
-        {"members": "ease,infinite-ae,recvae"},
-    ),
-    "multvae": Entry("variational autoencoder with a multinomial likelihood", _multvae),
-    "multdae": Entry(
-        "denoising autoencoder with a multinomial likelihood",
-        _multvae,
-        {"form": "dae", "lr": 7e-3, "weight_decay": 3.0, "batch_size": 500, "latent": 340, "dropout": 0.2},
-    ),
-    "recvae": Entry("variational autoencoder with a composite prior, trained in turns", _recvae),
-    "codigem": Entry(
-        "Gaussian diffusion with a network for each step",
-        _codigem,
-        presets={"paper": {"beta_high": 1e-4, "depth": 4, "lr": 1e-4, "weight_decay": 0.0, "patience": 10}},
-    ),
-    "diffrec": Entry("Gaussian diffusion with little noise, x^0 predicted at every step", _diffrec),
-    "recfusion": _variant("Gaussian diffusion with a three-layer network", {"weight_decay": 3.0}),
-    "recfusion-t": _variant(
-        "RecFusion with a time embedding, f(x + Z_t)",
-        {
-            "time": "input",
-            "T": 12,
-            "schedule": "linear",
-            "beta_high": 0.01,
-            "width": 250,
-            "depth": 0,
-            "lr": 1.5e-4,
-            "weight_decay": 1.5,
-            "batch_size": 60,
-        },
-    ),
-    "recfusion-var": _variant(
-        "RecFusion that predicts mean and variance",
-        {"variance": "predicted", "objective": "elbo", "weight_decay": 3.0},
-    ),
-    "recfusion-bin": _variant(
-        "binomial diffusion: ones are thinned away and predicted back",
-        {
-            "process": "thinning",
-            "schedule": "linear",
-            "beta_low": 0.2,
-            "beta_high": 1.0,
-            "batch_size": 50,
-            "weight_decay": 0.5,
-        },
-    ),
-    "recfusion-unet1d": _variant(
-        "RecFusion with a U-Net over each user's row", {"net": "unet1d", "max_epochs": 20, "patience": 3}
-    ),
-    "recfusion-unet2d": _variant(
-        "RecFusion with a U-Net over pictures of several users",
-        {"net": "unet2d", "max_epochs": 20, "patience": 3},
-    ),
-}
+def known_models() -> dict[str, Entry]:
+    """Return our models and those of installed packages, by name."""
+    return {**MODELS, **_installed()}
 
 
 def entry(name: str) -> Entry:
-    """Return the registry's entry of that name."""
-    if name not in MODELS:
-        raise choices("model", name, MODELS)
-    return MODELS[name]
+    """Return the model of that name."""
+    known = known_models()
+    if name not in known:
+        raise choices("model", name, [*known, "or a class of yours as file.py:Class or package.module:Class"])
+    return known[name]
 
 
 def make_model(name: str, settings: Mapping[str, Any] | None = None, *, text: bool = True) -> Recommender:
-    """Return a new model by name, with settings given as values or, with `text`, as text.
+    """Return a new model by name or place, with settings given as values or, with `text`, as text."""
+    return find(name).make(settings, text=text)
 
-    `preset` is no setting of its own: it names settings to lay over the model's own ("paper", where the model has it;
-    "tuned", the default, lays over none).
+
+def find(model: str | type[Recommender] | Recommender, folder: Path | None = None) -> Entry:
+    """Return the entry of a name, a place ("file.py:Class", "package.module:Class"), a class or an instance.
+
+    A file is looked for from `folder`, else from the working folder. An instance's settings become the entry's.
     """
-    found = entry(name)
-    given = dict(settings or {})
-    preset = given.pop(PRESET, TUNED)
-    if preset != TUNED and (not isinstance(preset, str) or preset not in found.presets):
-        raise choices(f"preset of {name}", preset, [TUNED, *found.presets])
-    return build(found.load(), name, {**found.settings, **found.presets.get(preset, {}), **given}, text=text)
+    if isinstance(model, str):
+        return _placed(model, folder) if ":" in model else entry(model)
+    kind = model if isinstance(model, type) else type(model)
+    require_recommender(kind, kind.__name__)
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    ours = next((row for row in MODELS.values() if row.place == place), None)
+    found = _foreign(kind, place) if ours is None else replace(ours, settings={})
+    return found if isinstance(model, type) else replace(found, settings=setting_values(model))
 
 
-def typed_settings(name: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings given as text, as values of the types that a model takes; `preset` stays as it is."""
-    model = make_model(name, texts)
-    return {key: text if key == PRESET else getattr(model, key) for key, text in texts.items()}
+def trusted(name: str, place: str, trust: Iterable[type[Recommender]]) -> Entry:
+    """Return the entry of a model that a file names; code that only the file names is never imported."""
+    known = known_models()
+    if name in known:
+        return known[name]
+    wanted = place.rpartition(":")[2] or name
+    for kind in trust:
+        if kind.__qualname__ == wanted:
+            return find(kind)
+    raise InputError(
+        f"The model's class is '{place or name}', which is neither recfusion's nor an installed package's: hand it "
+        f"over if you trust it (in Python trust=[{wanted}], in a command --trust {place or 'file.py:Class'})."
+    )
+
+
+def _placed(place: str, folder: Path | None) -> Entry:
+    where, _, name = place.rpartition(":")
+    if not where or not name.isidentifier():
+        raise InputError(f"Expected a model as file.py:Class or package.module:Class, got '{place}'.")
+    if where.endswith(".py"):
+        return _foreign(load_class(f"{(folder or Path.cwd()) / where}:{name}"), f"{Path(where).name}:{name}")
+    return find(load_class(place))
+
+
+def _foreign(kind: type[Recommender], place: str) -> Entry:
+    title = next(iter((inspect.getdoc(kind) or "").splitlines()), "") or kind.__name__
+    return Entry(kind.__qualname__, title, place, origin=place.rpartition(":")[0], kind=kind)
+
+
+@cache
+def _installed() -> dict[str, Entry]:
+    """Return the models of installed packages; nothing of them is imported before it is used."""
+    found: dict[str, Entry] = {}
+    for point in importlib.metadata.entry_points(group=GROUP):
+        origin = point.dist.name if point.dist is not None else point.module
+        if point.name in MODELS or point.name in found:
+            log.warning("The model '%s' of %s is left out: the name is taken.", point.name, origin)
+        else:
+            found[point.name] = Entry(point.name, f"a model of {origin}", point.value, origin=origin)
+    return found

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,11 @@ def trials_setting(default: int = 20) -> Any:
     return setting(default, "trials of the search for the settings left open; 0: none", at_least=0)
 
 
-def seconds_setting() -> Any:
-    """Declare how long a self-tuning model's search may take."""
-    return setting(300.0, "seconds after which that search begins no further trial", at_least=0)
+def fewer_trials(model: Recommender, most: int) -> Recommender:
+    """Return a model whose own search, where it has one, has no more than `most` trials."""
+    if "tune_trials" not in settings_of(type(model)):
+        return model
+    return replace(model, tune_trials=min(most, getattr(model, "tune_trials")))  # noqa: B009
 
 
 def open_settings(model: Recommender) -> dict[str, Any]:
@@ -59,21 +61,23 @@ def settle(
     searched: Collection[str],
     filled: Collection[str],
     trials: int,
-    seconds: float,
     first: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Search those open settings of `model` that are `searched`, then fill in the `filled` ones.
+    """Search those open settings of `model` that are `searched`, then set the values of the `filled` ones.
 
+    The value of a setting is in the field of its name with an underscore: what the search chose, or what was given.
     Settings that are filled but not searched are those that the objective's variants try, or stay at their starts.
     The search begins with the starts, then with each of `first` laid over them. Where there is nobody to judge trials
     by, or too few, the starts are taken.
     """
     starts = open_settings(model)
-    space = {name: each for name, each in search_space(type(model)).items() if name in starts and name in searched}
+    space = search_space(type(model), starts.keys() & set(searched))
     n_users = 0 if judged is None else judged.history.shape[0]
     chosen = dict(starts)
     if trials and starts.keys() & {*searched, *filled} and n_users >= LEAST_USERS:
-        chosen |= _search(objective, space, starts, rng, first=first, trials=trials if space else 1, seconds=seconds)
+        count = trials if space else 1
+        chosen |= _search(objective, space, starts, rng, first=first, trials=count)
+        model.trials_ += count
     elif trials and judged is not None and starts.keys() & set(filled):
         log.warning(
             "%d validation users are too few to choose %s by (at least %d are needed): the defaults are used.",
@@ -82,8 +86,8 @@ def settle(
             LEAST_USERS,
         )
     for name in filled:
-        if name in starts:
-            setattr(model, name, chosen[name])
+        given = getattr(model, name)
+        setattr(model, f"{name}_", chosen[name] if given is None else given)
 
 
 def _search(
@@ -94,7 +98,6 @@ def _search(
     *,
     first: Sequence[Mapping[str, Any]],
     trials: int,
-    seconds: float,
 ) -> dict[str, Any]:
     tried: list[Judged] = []
 
@@ -105,12 +108,9 @@ def _search(
 
     begin = {name: starts[name] for name in space}
     points = [begin, *({**begin, **{k: v for k, v in point.items() if k in space}} for point in first)]
-    seed = int(rng.integers(2**31))
-    done = list(search(score, space, trials=trials, seed=seed, seconds=seconds, first=points))
-    if len(done) < trials:
-        log.warning("The search for settings ended after %d of %d trials: its time was over.", len(done), trials)
+    search(score, space, trials=trials, seed=int(rng.integers(2**31)), first=points)
     chosen = choose(tried, starts)
-    log.info("%d trials chose %s", len(done), chosen)
+    log.info("%d trials chose %s", trials, chosen)
     return chosen
 
 

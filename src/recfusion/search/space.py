@@ -34,6 +34,10 @@ class Interval:
         inside = min(max(float(value), self.low), self.high)
         return round(inside) if self.integer else inside
 
+    def holds(self, value: Any) -> bool:
+        """Return whether a number lies in the interval."""
+        return value is not None and self.low <= value <= self.high
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -45,5 +49,24 @@ class Choice:
         """Draw an option."""
         return self.options[int(rng.integers(len(self.options)))]
 
+    def holds(self, value: Any) -> bool:
+        """Return whether a value is one of the options."""
+        return value in self.options
+
 
 Space: TypeAlias = Mapping[str, Interval | Choice]
+
+
+def space_document(space: Space) -> dict[str, Any]:
+    """Return a space as JSON data, in the words of a TOML file."""
+    return {
+        name: {"choices": list(each.options)}
+        if isinstance(each, Choice)
+        else {"low": each.low, "high": each.high, "log": each.log, "integer": each.integer}
+        for name, each in space.items()
+    }
+
+
+def holds(space: Space, settings: Mapping[str, Any]) -> bool:
+    """Return whether settings lie in a space, so that a search over it can learn from them."""
+    return all(name in settings and each.holds(settings[name]) for name, each in space.items())

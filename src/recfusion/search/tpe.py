@@ -1,24 +1,14 @@
 """Asking for the next settings to try: Hyperopt's TPE, stateless, so that a search goes on from any list of trials."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from recfusion.search.space import Choice, Interval, Space
+from recfusion.search.trial import Trial
 
 _STARTUP = 8  # trials at random before TPE has something to go by
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Settings that were tried and what they scored: higher is better, None if they failed."""
-
-    settings: Mapping[str, Any]
-    score: float | None
-    seconds: float = 0.0
 
 
 def ask(space: Space, trials: Sequence[Trial], *, seed: int, startup: int = _STARTUP) -> dict[str, Any]:
@@ -40,29 +30,14 @@ def search(
     *,
     trials: int,
     seed: int,
-    seconds: float = float("inf"),
     first: Sequence[Mapping[str, Any]] = (),
-) -> Iterator[Trial]:
-    """Yield up to `trials` trials, those of `first` before all others.
-
-    No trial is begun that would, at the pace of the slowest so far, end after `seconds`; the first one always is.
-    """
-    start = time.perf_counter()
+) -> list[Trial]:
+    """Return so many trials of an objective, those of `first` before all others."""
     done: list[Trial] = []
     while len(done) < trials:
-        slowest = max((trial.seconds for trial in done), default=0.0)
-        if done and time.perf_counter() - start + slowest > seconds:
-            return
         settings = dict(first[len(done)]) if len(done) < len(first) else ask(space, done, seed=seed)
-        began = time.perf_counter()
-        score = objective(settings)
-        done.append(Trial(settings, score, time.perf_counter() - began))
-        yield done[-1]
-
-
-def best(trials: Sequence[Trial]) -> Trial:
-    """Return the trial with the highest score, the earliest of equals."""
-    return max((trial for trial in trials if trial.score is not None), key=lambda trial: trial.score or 0.0)
+        done.append(Trial(settings, objective(settings)))
+    return done
 
 
 def _suggest(space: Space, trials: Sequence[Trial], *, seed: int, startup: int) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The search as a whole: what was tried is read, what is missing is run, and the best is refitted and tested once."""
 
 import json
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -11,22 +11,27 @@ from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
+from recfusion.core.pool import Failure, Job, Kind, Pool, Tell, Work
+from recfusion.core.processes import available_cores
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
-from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
-from recfusion.experiments.compare import OnEpoch
-from recfusion.experiments.train import train, with_intervals
-from recfusion.models.bundle import CONFIG, Bundle
-from recfusion.models.registry import make_model
-from recfusion.search.space import Space
-from recfusion.search.tpe import Trial, ask
-from recfusion.tuning.space import holds, space_document
-from recfusion.tuning.trial import Asked, Engine, Event, Job, Outcome, curve_medians
-from recfusion.tuning.trials import Search, append_trial, best_trial, read_trials
+from recfusion.experiments.candidate import Candidate, Packed
+from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.train import with_intervals
+from recfusion.models.base import Recommender
+from recfusion.models.places import is_importable
+from recfusion.models.registry import Entry, find
+from recfusion.search.space import Space, holds, space_document
+from recfusion.search.tpe import ask
+from recfusion.search.trial import Trial, best_trial, curve_medians, is_hopeless
+from recfusion.serving.bundle import CONFIG, Bundle
+from recfusion.training.epoch import Epoch, OnEpoch
+from recfusion.tuning.space import tuning_space
+from recfusion.tuning.trials import Search, append_trial, read_trials
 
 Algorithm: TypeAlias = Literal["tpe", "random"]
 METRIC = "ndcg@100"
@@ -35,31 +40,19 @@ _STARTUP = 8  # trials at random, the defaults among them, before TPE has someth
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a search has come."""
+class Asked:
+    """A trial that is to be run."""
 
-    event: Event | None  # None: it begins
-    done: int  # trials that have ended, those of earlier runs too
-    total: int
-    best: Outcome | None
-    seconds_left: float | None  # None until a trial of this run has ended
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What a search came to."""
-
-    trials: Mapping[int, Outcome]
-    best: Outcome
-    document: dict[str, Any]  # of best.json
-    bundle: Bundle
+    number: int
+    settings: Mapping[str, Any]
+    medians: tuple[float, ...] = ()  # below which a trial ends, by epoch from the first
 
 
 @dataclass(frozen=True)
 class Request:
     """What is to be searched, on what, and for how long."""
 
-    model: str
+    entry: Entry
     space: Space
     given: Mapping[str, Any] = field(default_factory=dict)  # settings that are not searched
     trials: int = 50
@@ -72,71 +65,178 @@ class Request:
 
     def __post_init__(self) -> None:
         parse_metric(self.metric)
-        make_model(self.model, self.given)
+        self.entry.make(self.given)
         if self.trials < 1:
             raise InputError(f"Expected at least one trial, got {self.trials}.")
 
+    def protocol(self, data: Interactions) -> Protocol:
+        """Return the protocol: its metrics are the usual ones and the one that is searched for."""
+        return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))))
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """What all trials of a search share; the test users are never judged."""
+
+    entry: Entry
+    given: Mapping[str, Any]
+    metric: str
+    data: Interactions
+    protocol: Protocol
+    seed: int
+    threads: int | None
+
+    def start(self) -> Work:
+        parts = split(self.data, self.protocol.plan, seed=self.seed)
+
+        def work(asked: Asked, tell: Tell) -> Trial:
+            candidate = Candidate("trial", self.entry, self.entry.make({**self.given, **asked.settings}))
+            judged = fit_and_judge(
+                *(candidate, self.data, self.protocol, parts),
+                threads=self.threads,
+                test=False,
+                on_epoch=tell,
+                stop=lambda epoch: is_hopeless(epoch, asked.medians),
+            )
+            result, score = judged.result, judged.result.validation[self.metric]
+            if not math.isfinite(score):
+                raise InputError(f"The model's {self.metric} is {score}.")
+            return Trial(
+                settings=dict(asked.settings),
+                score=score,
+                number=asked.number,
+                status="ok" if judged.stopped is None else "stopped",
+                chosen=result.chosen,
+                reason=f"below the median of the trials before it in epoch {judged.stopped}" * bool(judged.stopped),
+                curve=result.curve,
+                seconds=result.fit_seconds,
+            )
+
+        return work
+
+
+# Runs trials: the job, the next trial (None at the end), what to tell of each, how many there are, and for how long.
+NextTrial: TypeAlias = Callable[[], Asked | None]
+OnTrial: TypeAlias = Callable[[Kind, Asked, object], None]
+Engine: TypeAlias = Callable[[TrialJob, NextTrial, OnTrial, float], None]
+
+
+def local_engine(parallel: int = 1, threads: int | None = None) -> Engine:
+    """Return the engine of so many processes of this machine; 0: trials run in this process.
+
+    Each process has `threads` threads; by default the cores are divided among them.
+    """
+    if parallel < 0 or (threads is not None and threads < 1):
+        raise InputError(f"Expected at least one process and thread, got {parallel} and {threads}.")
+
+    def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
+        kind = job.entry.load()
+        workers = parallel if is_importable(kind) else 0
+        share = threads or max(1, available_cores() // max(1, parallel))
+        job = replace(job, threads=share)
+        packed: Job = Packed.of(job, [kind]) if workers else job
+        Pool(packed, job, next_trial, on_event, workers, share, seconds=seconds).run()
+
+    return run
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search has come."""
+
+    event: Trial | tuple[int, Epoch] | None  # an ended trial, an epoch of one, or None: the search begins
+    done: int  # trials that have ended, those of earlier runs too
+    total: int
+    best: Trial | None
+    seconds_left: float | None  # None until a trial of this run has ended
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search came to."""
+
+    trials: Mapping[int, Trial]
+    best: Trial
+    document: dict[str, Any]  # of best.json
+    bundle: Bundle  # the best settings, fitted again
+
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """The metrics of the protocol: the usual ones and the one that is searched for."""
-        return tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric)))
+    def settings(self) -> dict[str, Any]:
+        """The best settings."""
+        found: dict[str, Any] = self.document["settings"]
+        return found
 
 
 def tune(
+    model: str | type[Recommender] | Recommender,
     data: Interactions,
-    request: Request,
-    engine: Engine,
-    folder: Path,
+    settings: Mapping[str, Any] | None = None,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
-    on_epoch: OnEpoch | None = None,
+    trials: int = 50,
+    space: Path | None = None,
+    metric: str = METRIC,
+    plan: SplitPlan | None = None,
+    seed: int = 0,
+    folder: Path | str | None = None,
+    workers: int = 0,
+    on_progress: OnProgress | None = None,
 ) -> Tuned:
-    """Run the trials that `folder` lacks, then refit the best one and judge it on the test users.
+    """Search a model's settings on the validation users, then refit the best and judge it once on the test users.
 
-    `on_epoch` is told of the epochs of the last fit.
+    `model` is a class, a name, a place or an instance, whose own settings are where the search starts; `settings` are
+    not searched. Trials are kept in `folder`, where there is one, and are not run again. `workers` processes run side
+    by side; 0 runs trials in this one.
     """
-    trials = run_trials(data, request, engine, folder, on_progress=on_progress)
-    found = known_best(data, request, trials, folder)
-    return found or refit_best(data, request, trials, folder, on_epoch=on_epoch)
+    entry, given = find(model), dict(settings or {})
+    request = Request(entry, tuning_space(entry, given, space), given, trials, metric, "tpe", plan or SplitPlan(), seed)
+    place = None if folder is None else Path(folder)
+    ended = run_trials(data, request, local_engine(workers), place, on_progress=on_progress)
+    return known_best(data, request, ended, place) or refit_best(data, request, ended, place)
 
 
 def run_trials(
-    data: Interactions,
-    request: Request,
-    engine: Engine,
-    folder: Path,
-    *,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> dict[int, Outcome]:
+    data: Interactions, request: Request, engine: Engine, folder: Path | None, *, on_progress: OnProgress | None = None
+) -> dict[int, Trial]:
     """Run the trials that `folder` lacks, keep each as it ends, and return all by number.
 
     The first trial has the model's defaults, so that what is found is never worse than they are on the validation
     users.
     """
+    entry, protocol = request.entry, request.protocol(data)
     search = Search(
-        protocol=Protocol.of(data, request.plan, request.metrics).hash,
+        protocol=protocol.hash,
         seed=request.seed,
-        model=request.model,
+        model=entry.name,
+        source=entry.source,
         metric=request.metric,
         fixed=json.loads(json.dumps(dict(request.given))),
         space=json.loads(json.dumps(space_document(request.space))),
     )
-    ledger = _Ledger(request, read_trials(folder / TRIALS, search))
+    ledger = _Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
     tell = on_progress or _ignore
     tell(ledger.progress(None))
-    if count := len(ledger.missing):
-        parts = split(data, request.plan, seed=request.seed)
-        job = Job(request.model, request.given, request.metric, request.seed, parts.train, parts.valid)
-        with closing(engine.run(job, ledger.next_trial, count, request.seconds)) as events:
-            for event in events:
-                if isinstance(event, Outcome):
-                    append_trial(folder / TRIALS, search, event)
-                    ledger.take(event)
-                tell(ledger.progress(event))
+
+    def hear(kind: Kind, asked: Asked, message: object) -> None:
+        if isinstance(message, Failure):
+            message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
+        if isinstance(message, Trial):
+            if folder is not None:
+                append_trial(folder / TRIALS, search, message)
+            ledger.take(message)
+            tell(ledger.progress(message))
+        elif isinstance(message, Epoch):
+            tell(ledger.progress((asked.number, message)))
+
+    if ledger.missing:
+        job = TrialJob(entry, request.given, request.metric, data, protocol, request.seed, None)
+        engine(job, ledger.next_trial, hear, request.seconds)
     return ledger.ended
 
 
-def settings_to_try(request: Request, ended: Mapping[int, Outcome], number: int) -> dict[str, Any]:
+def settings_to_try(request: Request, ended: Mapping[int, Trial], number: int) -> dict[str, Any]:
     """Return the settings of trial `number`; the first has the defaults, those after it the space's.
 
     Early trials depend on their number alone, so that they are the same however many run side by side; later ones
@@ -149,23 +249,20 @@ def settings_to_try(request: Request, ended: Mapping[int, Outcome], number: int)
         return ask(request.space, (), seed=seed)
     tried = [Trial({**one.settings, **one.chosen}, one.score) for _, one in sorted(ended.items())]
     if 0 in ended:
-        tried[0] = Trial({**_defaults(request), **tried[0].settings}, tried[0].score)
+        usual = request.entry.make(request.given)
+        defaults = {name: getattr(usual, name) for name in request.space}
+        tried[0] = Trial({**defaults, **tried[0].settings}, tried[0].score)
     return ask(request.space, [trial for trial in tried if holds(request.space, trial.settings)], seed=seed)
-
-
-def _defaults(request: Request) -> dict[str, Any]:
-    model = make_model(request.model, request.given)
-    return {name: getattr(model, name) for name in request.space}
 
 
 @dataclass
 class _Ledger:
-    """What has been tried and what is to come; engines may ask from a thread of their own."""
+    """What has been tried and what is to come; engines may ask from threads of their own."""
 
     request: Request
-    ended: dict[int, Outcome]
+    ended: dict[int, Trial]
     missing: list[int] = field(init=False)
-    took: list[float] = field(default_factory=list)  # seconds between the outcomes of this run
+    took: list[float] = field(default_factory=list)  # seconds between the ends of this run's trials
     _last: float = field(default_factory=monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -179,94 +276,86 @@ class _Ledger:
                 return None
             number = self._pending.pop(0)
             stops = self.request.stop_early and number > 0  # what the defaults come to must be known
-            medians = curve_medians(list(self.ended.values())) if stops else ()
+            medians = curve_medians(self.ended.values()) if stops else ()
             return Asked(number, settings_to_try(self.request, self.ended, number), medians)
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, trial: Trial) -> None:
         with self._lock:
-            self.ended[outcome.number] = outcome
+            self.ended[trial.number] = trial
             self.took.append(monotonic() - self._last)
             self._last = monotonic()
 
-    def progress(self, event: Event | None) -> Progress:
+    def progress(self, event: Trial | tuple[int, Epoch] | None) -> Progress:
         left = sum(number not in self.ended for number in self.missing)
         pace = sum(self.took) / len(self.took) if self.took else None
         done = len(self.ended)
-        return Progress(event, done, done + left, best_trial(self.ended), None if pace is None else pace * left)
+        return Progress(
+            event, done, done + left, best_trial(self.ended.values()), None if pace is None else pace * left
+        )
 
 
-def known_best(data: Interactions, request: Request, trials: Mapping[int, Outcome], folder: Path) -> Tuned | None:
+def known_best(data: Interactions, request: Request, trials: Mapping[int, Trial], folder: Path | None) -> Tuned | None:
     """Return what an earlier run made of the same trials; None where that is not there."""
     best, document = _best_document(data, request, trials)
-    if not (folder / BEST).is_file() or not (folder / MODEL / CONFIG).is_file():
+    if folder is None or not (folder / BEST).is_file() or not (folder / MODEL / CONFIG).is_file():
         return None
     found = read_json(folder / BEST)
-    if not isinstance(found, dict) or {key: found.get(key) for key in document} != document:
+    if not isinstance(found, dict) or {key: found.get(key) for key in document} != document or "test" not in found:
         return None
-    return Tuned(trials, best, found, Bundle.load(folder / MODEL))
+    return Tuned(trials, best, found, Bundle.load(folder / MODEL, trust=[request.entry.load()]))
 
 
 def refit_best(
     data: Interactions,
     request: Request,
-    trials: Mapping[int, Outcome],
-    folder: Path,
+    trials: Mapping[int, Trial],
+    folder: Path | None,
     *,
     on_epoch: OnEpoch | None = None,
 ) -> Tuned:
     """Refit the best settings, judge them on the test users, and write both down."""
     best, document = _best_document(data, request, trials)
-    bundle = train(
-        *(request.model, data, document["settings"]),
-        plan=request.plan,
-        seed=request.seed,
-        metrics=request.metrics,
-        on_epoch=on_epoch,
-    )
+    entry, protocol = request.entry, request.protocol(data)
     parts = split(data, request.plan, seed=request.seed)
-    test = with_intervals(evaluate(bundle.model, parts.test, parts.train, request.metrics))
-    found = {**best.settings, **best.chosen}
-    bundle = replace(bundle, metrics={**bundle.metrics, "test": test}, searched=tuple(found))
-    bundle.save(folder / MODEL)
-    document["test"] = test
-    write_json(folder / BEST, document)
+    candidate = Candidate("best", entry, entry.make(document["settings"]))
+    judged = fit_and_judge(candidate, data, protocol, parts, on_epoch=on_epoch)
+    assert judged.test is not None
+    document["test"] = json.loads(json.dumps(with_intervals(judged.test)))
+    bundle = Bundle.of(
+        *(entry, judged.model, data, parts.train, protocol),
+        seed=request.seed,
+        fit_seconds=judged.result.fit_seconds,
+        metrics={"validation": with_intervals(judged.validation), "test": document["test"]},
+    )
+    bundle = replace(bundle, searched=tuple({**best.settings, **best.chosen}))
+    if folder is not None:
+        bundle.save(folder / MODEL)
+        write_json(folder / BEST, document)
     return Tuned(trials, best, document, bundle)
 
 
-def _best_document(
-    data: Interactions, request: Request, trials: Mapping[int, Outcome]
-) -> tuple[Outcome, dict[str, Any]]:
+def _best_document(data: Interactions, request: Request, trials: Mapping[int, Trial]) -> tuple[Trial, dict[str, Any]]:
     """Return the best trial, and what is written down of the search but for the test."""
-    best = best_trial(trials)
+    best = best_trial(trials.values())
     if best is None:
-        raise _nothing(trials)
-    protocol = Protocol.of(data, request.plan, request.metrics)
-    settings = {**request.given, **best.settings, **best.chosen}
+        failed = [one for one in trials.values() if one.status == "failed"]
+        if not failed:
+            raise InputError("No trial ended in the time that was given: raise --timeout.")
+        raise InputError(f"All {len(failed)} trials failed; trial {failed[0].number}: {failed[0].reason}")
+    statuses = [one.status for one in trials.values()]
     document = {
-        "model": request.model,
-        "settings": settings,
+        "model": request.entry.name,
+        "settings": {**request.given, **best.settings, **best.chosen},
         "metric": request.metric,
         "trial": best.number,
         "validation": best.score,
         "default": trials[0].score if 0 in trials else None,  # of the model's defaults, on the validation users
-        "trials": {status: _count(trials.values(), status) for status in ("ok", "stopped", "failed")},
+        "trials": {status: statuses.count(status) for status in ("ok", "stopped", "failed")},
         "seed": request.seed,
         "space": space_document(request.space),
-        "protocol": protocol.document(),
+        "protocol": request.protocol(data).document(),
     }
     return best, json.loads(json.dumps(document))
-
-
-def _count(outcomes: Iterable[Outcome], status: str) -> int:
-    return sum(one.status == status for one in outcomes)
-
-
-def _nothing(trials: Mapping[int, Outcome]) -> InputError:
-    failed = [one for one in trials.values() if one.status == "failed"]
-    if not failed:
-        return InputError("No trial ended in the time that was given: raise --timeout.")
-    first = failed[0]
-    return InputError(f"All {len(failed)} trials failed; trial {first.number}: {first.reason}")
 
 
 def _ignore(progress: Progress) -> None:

@@ -1,18 +1,19 @@
 """The denoiser of infinite width: ridge regression in user space with the neural tangent kernel."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, self_tuned, setting
+from recfusion.models.base import Recommender, Shape, learned, self_tuned, setting
 from recfusion.models.kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
 from recfusion.models.scaling import by_scaling, scalings
-from recfusion.models.selftune import Judged, judged_users, seconds_setting, settle, trials_setting
+from recfusion.models.selftune import Judged, judged_users, settle, trials_setting
 
 _SEARCHED = ("ridge", "ridge_power", "input_power", "norm_power")
+_LANDMARKS = 5000  # users that stand for all others where time is shared
 
 
 @dataclass
@@ -38,7 +39,11 @@ class ThinningKernel(Recommender):
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
     max_users: int = setting(10_000, "users of the exact solution; beyond, landmarks that stand for all", at_least=1)
     tune_trials: int = trials_setting(10)
-    tune_seconds: float = seconds_setting()
+    ridge_: float = learned()
+    ridge_power_: float = learned()
+    input_power_: float = learned()
+    norm_power_: float = learned()
+    c_: float = learned()
     item_weights_: FloatArray = learned()  # (items,)
     scaling_: FloatArray = learned()  # (items,)
     inputs_: Csr = learned()  # (basis, items)
@@ -51,7 +56,7 @@ class ThinningKernel(Recommender):
         seed = int(generator.integers(2**31))  # the same landmarks in every trial
 
         def fitted(values: Mapping[str, Any]) -> tuple[FloatArray, KernelRidge]:
-            now = {name: values.get(name, getattr(self, name)) for name in _SEARCHED}
+            now = dict(values)
             weights = input_weights(train, now.pop("input_power"))
             return weights, fit_kernel_ridge(
                 train,
@@ -66,29 +71,26 @@ class ThinningKernel(Recommender):
 
         def objective(values: Mapping[str, Any]) -> list[Judged]:
             assert judged is not None
-            weights, ridge = fitted(values)
-            norm_power = values.get("norm_power", self.norm_power)
+            now = {name: values.get(name, getattr(self, name)) for name in _SEARCHED}
+            weights, ridge = fitted(now)
             return by_scaling(
-                lambda history: predict(ridge, weighted(history, weights, norm_power), self.bias), judged, train, self.c
+                lambda history: predict(ridge, weighted(history, weights, now["norm_power"]), self.bias),
+                *(judged, train, self.c),
             )
 
-        settle(
-            self,
-            objective,
-            judged,
-            generator,
-            searched=_SEARCHED,
-            filled=(*_SEARCHED, "c"),
-            trials=self.tune_trials,
-            seconds=self.tune_seconds,
-        )
-        self.item_weights_, ridge = fitted({})
+        self.trials_ = 0
+        filled = (*_SEARCHED, "c")
+        settle(self, objective, judged, generator, searched=_SEARCHED, filled=filled, trials=self.tune_trials)
+        self.item_weights_, ridge = fitted({name: getattr(self, f"{name}_") for name in _SEARCHED})
         self.inputs_, self.solution_, self.targets_ = ridge.inputs, ridge.solution, ridge.targets
-        self.scaling_ = scalings(train, (self.c or 0.0,))[0]
+        self.scaling_ = scalings(train, (self.c_,))[0]
         return self
 
+    def economical(self, shape: Shape) -> Self:
+        return replace(self, max_users=_LANDMARKS) if shape.users > self.max_users else self
+
     def score(self, history: Csr) -> FloatArray:
-        inputs = weighted(history, self.item_weights_, self.norm_power or 0.0)
+        inputs = weighted(history, self.item_weights_, self.norm_power_)
         scores = predict(KernelRidge(self.inputs_, self.solution_, self.targets_), inputs, self.bias)
         scores *= self.scaling_
         return scores

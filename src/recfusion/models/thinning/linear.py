@@ -1,7 +1,8 @@
 """The linear denoiser of thinned rows in closed form, with items alone or with pairs of items as features."""
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, self_tuned, setting
+from recfusion.models.base import Recommender, Shape, learned, self_tuned, setting
 from recfusion.models.gram import gram, invert_in_place, item_weights, require_gram_memory
 from recfusion.models.scaling import by_scaling, relative, scalings
 from recfusion.models.selftune import (
@@ -19,15 +20,16 @@ from recfusion.models.selftune import (
     judged_users,
     open_settings,
     searched_items,
-    seconds_setting,
     settle,
     trials_setting,
 )
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
+log = logging.getLogger(__name__)
 _NOTHING: FloatArray = np.zeros((0, 0), np.float32)
 _LINEAR = ("l2", "nu", "kappa", "b")
 _PAIR_USERS = 100  # that a pair has at the least: with fewer, a penalty of thousands would leave nothing of it
+_PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
 
 
@@ -58,9 +60,14 @@ class ThinningLinear(Recommender):
     pairs: int = setting(0, "pairs of items, the most frequent, that are features beside the items", at_least=0)
     pair_l2: float | None = self_tuned(4000.0, "penalty of a pair", at_least=1e-6, search=(100, 1e5), log=True)
     tune_trials: int = trials_setting()
-    tune_seconds: float = seconds_setting()
+    l2_: float = learned()
+    nu_: float = learned()
+    kappa_: float = learned()
+    b_: float = learned()
+    c_: float = learned()
+    pair_l2_: float | None = learned()
     weights_: FloatArray = learned()  # (items + pairs, items)
-    pairs_: IntArray = learned()  # (pairs, 2)
+    pairs_: IntArray = learned(item_numbers=True)  # (pairs, 2)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         self._require_memory(train.shape[1], searches=valid is not None and self.tune_trials > 0)
@@ -77,36 +84,34 @@ class ThinningLinear(Recommender):
             return by_scaling(lambda history: history @ weights, seen, small, self.c)
 
         self.pairs_ = most_frequent(gram(train) if self.pairs else _NOTHING, self.pairs, _PAIR_USERS)
-        plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
+        self.trials_, self.pair_l2_ = 0, self.pair_l2
         filled = _LINEAR if len(self.pairs_) else (*_LINEAR, "c")
-        settle(
-            self,
-            first_order,
-            seen,
-            generator,
-            searched=_LINEAR,
-            filled=filled,
-            first=[plain],
-            trials=self.tune_trials,
-            seconds=self.tune_seconds,
-        )
+        plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
+        trials = self.tune_trials
+        settle(self, first_order, seen, generator, searched=_LINEAR, filled=filled, first=[plain], trials=trials)
         if small is not train:
             grams = _Grams(train)
         if len(self.pairs_):
             del grams
             weights = self._fit_pairs(train, judged, generator)
         else:
-            weights = solve(grams.last(self.b or 0.0), **self._ridge())
-        weights *= scalings(train, (self.c or 0.0,))[0]
+            weights = solve(grams.last(self.b_), **self._ridge())
+        weights *= scalings(train, (self.c_,))[0]
         self.weights_ = weights
         return self
+
+    def economical(self, shape: Shape) -> Self:
+        if not self.pairs or shape.items <= _PAIRS_UP_TO:
+            return self
+        log.warning("Pairs of items are left out: they would take long on %d items.", shape.items)
+        return replace(self, pairs=0)
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(self._features(history) @ self.weights_)
 
     def _fit_pairs(self, train: Csr, judged: Fold | None, rng: np.random.Generator) -> FloatArray:
         n_items = train.shape[1]
-        g = gram(with_pairs(user_weighted(train, self.b or 0.0), self.pairs_))
+        g = gram(with_pairs(user_weighted(train, self.b_), self.pairs_))
         n = np.diag(g)[:n_items].copy()
         ridge = self._ridge()
         rescale(g, self.pairs_, n_items, 1 / (1 + ridge["kappa"]))
@@ -131,10 +136,9 @@ class ThinningLinear(Recommender):
             searched=("pair_l2",),
             filled=("pair_l2", "c"),
             trials=min(self.tune_trials, _PAIR_TRIALS),
-            seconds=self.tune_seconds,
         )
-        assert self.pair_l2 is not None
-        return solved(g, self.pair_l2)
+        assert self.pair_l2_ is not None
+        return solved(g, self.pair_l2_)
 
     def _require_memory(self, n_items: int, *, searches: bool) -> None:
         """Raise unless there is room for the Gram matrix, for a trial's copy of it and for weights on the side."""
@@ -149,7 +153,7 @@ class ThinningLinear(Recommender):
         return with_pairs(history, self.pairs_) if len(self.pairs_) else history
 
     def _ridge(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in ("l2", "nu", "kappa")}
+        return {name: getattr(self, f"{name}_") for name in ("l2", "nu", "kappa")}
 
 
 class _Grams:

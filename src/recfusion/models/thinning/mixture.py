@@ -13,12 +13,9 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
-from recfusion.models.base import Recommender, setting, setting_values
-from recfusion.models.ials import IALS
+from recfusion.models.base import Recommender, Shape, learned, setting, setting_values
 from recfusion.models.registry import entry, make_model
-from recfusion.models.selftune import LEAST_USERS, judged_users, ndcg, trials_setting
-from recfusion.models.thinning.kernel import ThinningKernel
-from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, ndcg, trials_setting
 from recfusion.models.thinning.reverse import reverse_steps
 from recfusion.training.epoch import Checkpoint, Epoch
 
@@ -26,11 +23,8 @@ log = logging.getLogger(__name__)
 
 _USUAL = {"thinning-pairs": 0.15, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.45}  # without validation
 _STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
-_PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
-_NETS_UP_TO = 4e8  # users x items beyond which a network takes hours instead of minutes
-_FACTORS_UP_TO = 5e6  # interactions beyond which alternating least squares takes hours instead of minutes
+_LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
-_LANDMARKS = 5000  # users that stand for all in the kernel, where there are more
 
 
 @dataclass
@@ -38,8 +32,7 @@ class Thinning(Recommender):
     """A history is x_t at the noise level that it has; the mixture's denoisers say what was removed.
 
     Each part's scores are standardised over a user's unseen items and added with weights found on the validation
-    users. A part of weight 0 is dropped. `parts` and `weights` say what was fitted: `fit` fills them in. The members
-    may be any models of the registry; one that is named twice is fitted twice, from other seeds.
+    users. A part of weight 0 is dropped. `parts_` and `weights_` are what was fitted. The members may be any models of the registry; one that is named twice is fitted twice, from other seeds.
 
     One reverse step ranks. With more `steps`, the likeliest items of each step join the history before the next one,
     while the history itself stays clamped. A `temperature` above 0 draws lists instead of taking the best: another
@@ -53,9 +46,10 @@ class Thinning(Recommender):
     steps: int = setting(1, "reverse steps", at_least=1)
     temperature: float = setting(0.0, "0: the best items; above: lists are drawn, the wilder the higher", at_least=0)
     draw: int = setting(0, "which of all possible lists is drawn", at_least=0)
-    parts: dict[str, dict[str, Any]] | None = setting(None, "the fitted parts and their settings (fit fills it in)")
-    weights: dict[str, float] | None = setting(None, "the parts' weights (fit fills it in)")
+    parts: dict[str, dict[str, Any]] | None = setting(None, "the parts and their settings (chosen by the fit)")
+    weights: dict[str, float] | None = setting(None, "the parts' weights (chosen by the fit)")
     device: str = field(default="cpu", compare=False, kw_only=True)
+    weights_: dict[str, float] = learned()
     parts_: dict[str, Recommender] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -72,10 +66,9 @@ class Thinning(Recommender):
         self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         generator = make_rng(rng)
-        self.parts_ = {}
+        fitted: dict[str, Recommender] = {}
         for name, part in self._planned(train).items():
-            if hasattr(part, "device"):
-                part.device = self.device
+            part.use_device(self.device)
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
                 kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)
@@ -86,16 +79,20 @@ class Thinning(Recommender):
                     raise  # it is about a checkpoint of another run, which the user must know of
                 log.warning("The part %s is left out: %s", name, error)
                 continue
-            self.parts_[name] = part
-        if not self.parts_:
+            fitted[name] = part
+        if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
-        weights = self._usual() if self.weights is None else self._given(self.weights)
+        weights = _usual(fitted) if self.weights is None else _given(self.weights, fitted)
         if self.weights is None and valid is not None and valid.history.shape[0] >= LEAST_USERS:
-            weights = find_weights(self.parts_, weights, judged_users(valid, _JUDGED))
+            weights = find_weights(fitted, weights, judged_users(valid, _JUDGED))
         total = sum(weights.values())
-        self.weights = {name: round(weight / total, 4) for name, weight in weights.items() if weight > 0}
-        self.parts_ = {name: self.parts_[name] for name in self.weights}
-        self.parts = {name: setting_values(part) for name, part in self.parts_.items()}
+        self.weights_ = {name: round(weight / total, 4) for name, weight in weights.items() if weight > 0}
+        self.parts_ = {name: fitted[name] for name in self.weights_}
+        self.trials_ = sum(part.trials_ for part in fitted.values())
+
+    def chosen(self) -> dict[str, Any]:
+        parts = {name: {**setting_values(part), **part.chosen()} for name, part in self.parts_.items()}
+        return ({"parts": parts} if self.parts is None else {}) | super().chosen()
 
     def score(self, history: Csr) -> FloatArray:
         return reverse_steps(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
@@ -103,13 +100,17 @@ class Thinning(Recommender):
     def state(self) -> dict[str, NDArray[Any]]:
         return {f"{name}.{key}": array for name, part in self.parts_.items() for key, array in part.state().items()}
 
-    def load_state(self, state: Mapping[str, NDArray[Any]], n_items: int) -> None:
+    def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
+        super().load_state({}, chosen, n_items)
         self.parts_ = {}
-        for name, settings in (self.parts or {}).items():
-            part = make_model(_name(name), settings)
+        for name, settings in (self.parts or chosen["parts"]).items():
+            part = entry(_name(name)).make(settings)
             own = {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
-            part.load_state(own, n_items)
+            part.load_state(own, {}, n_items)
             self.parts_[name] = part
+
+    def use_device(self, device: str) -> None:
+        self.device = device
 
     @property
     def n_parameters(self) -> int:
@@ -119,48 +120,28 @@ class Thinning(Recommender):
         """Return the parts to fit; those that would take hours on data of this size are left out, and it says so."""
         if self.parts is not None:
             return {label: make_model(_name(label), settings) for label, settings in self.parts.items()}
+        shape = Shape.of(train)
         parts: dict[str, Recommender] = {}
         for name in self._names():
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
             part = make_model(name, {})
-            reason = _too_large(part, train)
-            if reason:
-                log.warning("The mixture does without %s: %s.", name, reason)
+            if (part.seconds(shape) or 0.0) > _LONGEST:
+                log.warning(
+                    "The mixture does without %s: it would take hours on %d users and %d items.",
+                    name,
+                    shape.users,
+                    shape.items,
+                )
             else:
-                parts[label] = part
-        for part in parts.values():
-            if hasattr(part, "tune_trials") and self.tune_trials < part.tune_trials:
-                part.tune_trials = self.tune_trials
-            if isinstance(part, ThinningKernel) and train.shape[0] > part.max_users:
-                part.max_users = _LANDMARKS
-            if isinstance(part, ThinningLinear) and part.pairs and train.shape[1] > _PAIRS_UP_TO:
-                log.warning("The mixture does without pairs: they would take long on %d items.", train.shape[1])
-                part.pairs = 0
+                parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
         return parts
 
     def _names(self) -> list[str]:
         return [name.strip() for name in self.members.split(",")]
 
-    def _usual(self) -> dict[str, float]:
-        names = [_name(label) for label in self.parts_]
-        return {
-            label: _USUAL.get(name, 0.25) / names.count(name) for label, name in zip(self.parts_, names, strict=True)
-        }
-
-    def _given(self, weights: Mapping[str, float]) -> dict[str, float]:
-        for name in weights:
-            if name not in self.parts_:
-                raise choices("part in weights", name, self.parts_)
-        given = {name: float(weights.get(name, 0.0)) for name in self.parts_}
-        if min(given.values()) < 0 or sum(given.values()) <= 0:
-            raise InputError(
-                f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}."
-            )
-        return given
-
     def _mixed(self, history: Csr) -> FloatArray:
-        weights = self.weights or {}
-        return _sum({name: standardised(self.parts_[name].score(history), history) for name in weights}, weights)
+        scores = {name: standardised(self.parts_[name].score(history), history) for name in self.weights_}
+        return _sum(scores, self.weights_)
 
 
 def _name(label: str) -> str:
@@ -168,14 +149,19 @@ def _name(label: str) -> str:
     return label.partition("#")[0]
 
 
-def _too_large(part: Recommender, train: Csr) -> str | None:
-    """Return why a part would take hours on these data, if it would."""
-    n_users, n_items = train.shape
-    if hasattr(part, "max_epochs") and n_users * n_items > _NETS_UP_TO:
-        return f"a network would take hours on {n_users:,} users and {n_items:,} items"
-    if isinstance(part, IALS) and train.nnz > _FACTORS_UP_TO:
-        return f"it would take hours on {train.nnz:,} interactions"
-    return None
+def _usual(parts: Mapping[str, Recommender]) -> dict[str, float]:
+    names = [_name(label) for label in parts]
+    return {label: _USUAL.get(name, 0.25) / names.count(name) for label, name in zip(parts, names, strict=True)}
+
+
+def _given(weights: Mapping[str, float], parts: Mapping[str, Recommender]) -> dict[str, float]:
+    for name in weights:
+        if name not in parts:
+            raise choices("part in weights", name, parts)
+    given = {name: float(weights.get(name, 0.0)) for name in parts}
+    if min(given.values()) < 0 or sum(given.values()) <= 0:
+        raise InputError(f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}.")
+    return given
 
 
 def standardised(scores: FloatArray, history: Csr) -> FloatArray:

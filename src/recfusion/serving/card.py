@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from recfusion.models.base import setting_values, settings_of
-from recfusion.models.registry import entry
 
 if TYPE_CHECKING:
-    from recfusion.models.bundle import Bundle
+    from recfusion.serving.bundle import Bundle
 
 WATTS = 15.0  # assumed for one busy core with its share of the machine
 
@@ -26,7 +25,7 @@ def model_card(bundle: Bundle) -> str:
         "Limitations": _limitations(),
         "Licence of the data": _licence(bundle),
     }
-    title = entry(bundle.name).title
+    title = bundle.entry.title
     lines = [
         *_front_matter(bundle),
         f"# {bundle.name} on {bundle.protocol.name}",
@@ -115,14 +114,15 @@ def _results(bundle: Bundle) -> list[str]:
 
 def _settings(bundle: Bundle) -> list[str]:
     declared = settings_of(type(bundle.model))
-    values = setting_values(bundle.model)
+    chosen = bundle.model.chosen()
+    values = setting_values(bundle.model) | chosen
     learned = f"{bundle.model.n_parameters:,} numbers were learned."
     if not values:
         return [learned, "", "It has no settings."]
     by = dict.fromkeys(values, "given or default")
-    by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(bundle.chosen, "fit")
+    by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(chosen, "fit")
     told = "The fit chose none of the settings."
-    if bundle.chosen:
+    if chosen:
         users = "the validation users" + (" of a split, before it learned from all users" if bundle.all_users else "")
         told = f"What the fit chose, it chose on {users}; too few of them leave the value that its meaning states."
     if bundle.searched:

@@ -1,0 +1,312 @@
+"""What a comparison found, typed: the one thing that tables, pages and JSON are made of."""
+
+import dataclasses
+import html
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recfusion.core.errors import InputError, choices
+from recfusion.data.protocol import Protocol, check_same_protocol
+from recfusion.evaluation.metrics import Values, is_descriptive
+from recfusion.evaluation.significance import Summary, summarise
+from recfusion.experiments.details import Activity, ItemGroups
+from recfusion.experiments.examples import Place
+from recfusion.experiments.paired import BySeed, Draws, Seeds, Test, from_best, paired_tests, to_reference
+from recfusion.experiments.paper import PaperValues, paper_values
+from recfusion.experiments.result import Result
+from recfusion.training.epoch import Curve
+
+if TYPE_CHECKING:
+    import polars as pl
+
+REFERENCE = "ease"  # the model that the others are tested against, where it is among them
+
+
+@dataclass(frozen=True)
+class Model:
+    """A candidate over its splits."""
+
+    label: str
+    model: str  # its name in the registry, or that of its class
+    title: str
+    place: str  # of a class that is not ours
+    settings: dict[str, Any]
+    chosen: dict[str, list[Any]]  # by setting, a value for each split
+    seeds: Seeds
+    parameters: int
+    epochs: float  # these are means over the splits
+    fit_seconds: float
+    score_seconds: float
+    trials: float | None
+    metrics: dict[str, Summary]
+
+    def mean(self, metric: str) -> float:
+        """Return a metric's mean."""
+        return self.metrics[metric].mean
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One test user with the lists of every model that has them."""
+
+    number: int
+    user: str | None
+    history: tuple[str, ...]
+    more: int  # items of the history beyond those
+    lists: dict[str, tuple[Place, ...]]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Models on the same users: means with intervals, paired tests, and what lies behind them.
+
+    A model may have fewer splits than others: its means are over its own, and a test is over the splits that two
+    models share. `tests` are of the best model against every other, `differences` of every other against `reference`.
+    """
+
+    protocol: Protocol
+    seeds: Seeds
+    models: dict[str, Model]
+    tests: tuple[Test, ...]
+    reference: str | None
+    differences: tuple[Test, ...]
+    activity: Activity
+    item_groups: ItemGroups
+    curves: dict[str, list[tuple[int, Curve]]]  # of models that train in epochs: split and curve
+    examples: tuple[SideBySide, ...]
+    versions: dict[str, str]
+    finished: datetime  # of the last fit
+    paper: PaperValues | None = None
+    title: str = ""
+    note: str = ""
+    command: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        results: Iterable[Result],
+        *,
+        reference: str | None = None,
+        table: str | None = None,
+        title: str = "",
+        note: str = "",
+        command: str = "",
+    ) -> "Comparison":
+        """Return the comparison of results, which must all be of one protocol.
+
+        `reference` is EASE where it is among them; `table` names the table of the paper to set beside, by default the
+        one of the same data.
+        """
+        results = list(results)
+        if not results:
+            raise InputError("There are no results to show: run at least one model.")
+        check_same_protocol({f"{one.label}, split {one.seed}": one.protocol.hash for one in results})
+        if reference is not None and reference not in {one.label for one in results}:
+            raise choices("model to test against", reference, dict.fromkeys(one.label for one in results))
+        by_model = _by_model(results)
+        reference = reference or (REFERENCE if REFERENCE in by_model else None)
+        first = results[0]
+        metrics = list(first.test)
+        draws = Draws(by_model, metrics)
+        models = {
+            label: _model(label, its, {m: draws.of(tuple(its))[label, m] for m in metrics})
+            for label, its in by_model.items()
+        }
+        return cls(
+            protocol=first.protocol,
+            seeds=tuple(sorted({one.seed for one in results})),
+            models=models,
+            tests=tuple(test for m in metrics for test in paired_tests(by_model, m, draws, from_best(by_model, m))),
+            reference=reference,
+            differences=tuple(
+                test
+                for m in metrics
+                if reference
+                for test in paired_tests(by_model, m, draws, to_reference(by_model, reference))
+            ),
+            activity=Activity.of(by_model),
+            item_groups=ItemGroups.of(by_model),
+            curves={
+                label: [(seed, one.curve) for seed, one in its.items() if one.curve.epoch]
+                for label, its in by_model.items()
+                if any(one.curve.epoch for one in its.values())
+            },
+            examples=_side_by_side(results),
+            versions=_versions(results),
+            finished=max(one.finished for one in results),
+            paper=paper_values(first.protocol, {label: model.model for label, model in models.items()}, table),
+            title=title,
+            note=note,
+            command=command,
+        )
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics in the order of the protocol."""
+        return [name for name in self.protocol.metrics if any(name in model.metrics for model in self.models.values())]
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that models are ranked by: the last one that says how good the lists are."""
+        metrics = self.metrics
+        return next((metric for metric in reversed(metrics) if not is_descriptive(metric)), metrics[-1])
+
+    def ranked(self, metric: str | None = None) -> list[str]:
+        """Return the labels, the best by `metric` (by default the main one) first."""
+        by = metric or self.main_metric
+        return sorted(self.models, key=lambda label: -self.models[label].mean(by))
+
+    def best(self, metric: str | None = None) -> str:
+        """Return the best model, judged on the splits that it shares with others."""
+        by = metric or self.main_metric
+        tested = next((test.a for test in self.tests if test.metric == by), None)
+        return tested or self.ranked(by)[0]
+
+    def test(self, metric: str, a: str, b: str) -> Test | None:
+        """Return the test of two models, whichever of them it is of."""
+        known = (*self.tests, *self.differences)
+        return next((t for t in known if t.metric == metric and {t.a, t.b} == {a, b}), None)
+
+    def document(self) -> dict[str, Any]:
+        """Return the comparison as plain JSON data: `models.<label>.<metric>.mean` and all the rest."""
+        document = {
+            "protocol": self.protocol.document() | {"assumptions": self.protocol.assumptions()},
+            "seeds": list(self.seeds),
+            "models": {label: _entry(model) for label, model in self.models.items()},
+            "tests": [dataclasses.asdict(test) for test in self.tests],
+            "reference": self.reference,
+            "reference_tests": [dataclasses.asdict(test) for test in self.differences],
+            "slices": {"activity": self.activity.document(), "popularity": self.item_groups.document()},
+            "curves": {
+                label: [{"seed": seed, **dataclasses.asdict(curve)} for seed, curve in its]
+                for label, its in self.curves.items()
+            },
+            "examples": [dataclasses.asdict(example) for example in self.examples],
+            "versions": self.versions,
+            "finished": self.finished.isoformat(),
+        }
+        for name in ("title", "note", "command"):
+            if text := getattr(self, name):
+                document[name] = text
+        if self.paper is not None:
+            document["paper"] = dataclasses.asdict(self.paper)
+        found: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
+        return found
+
+    def to_frame(self) -> "pl.DataFrame":
+        """Return a row per model and metric: mean, interval, and the difference to the reference with its p-value."""
+        import polars as pl
+
+        rows = []
+        for label in self.ranked():
+            for metric, summary in self.models[label].metrics.items():
+                low, high = summary.ci95 or (None, None)
+                row = {"model": label, "metric": metric, "mean": summary.mean, "low": low, "high": high}
+                test = self.test(metric, label, self.reference) if self.reference not in (None, label) else None  # type: ignore[arg-type]
+                against, p = (test.of(label)[0], test.p_holm) if test else (None, None)
+                rows.append(row | {f"less {self.reference or 'reference'}": against, "p": p})
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{label} {100 * self.models[label].mean(self.main_metric):.2f}" for label in self.ranked())
+        return f"Comparison({self.protocol.name}, {len(self.seeds)} splits, {self.main_metric}: {means})"
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(metric)}</th>" for metric in self.metrics)
+        rows = "".join(
+            f"<tr><td>{html.escape(label)}</td>"
+            + "".join(f"<td>{100 * self.models[label].mean(metric):.2f}</td>" for metric in self.metrics)
+            + "</tr>"
+            for label in self.ranked()
+        )
+        return f"<table><tr><th>model</th>{head}</tr>{rows}</table>"
+
+
+def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
+    """Return label -> seed -> result, labels in the order they came in and seeds in their own."""
+    by_model: dict[str, dict[int, Result]] = {one.label: {} for one in results}
+    for one in sorted(results, key=lambda one: one.seed):
+        its = by_model[one.label]
+        first = next(iter(its.values()), one)
+        if (one.model, one.source, one.settings) != (first.model, first.source, first.settings):
+            raise InputError(
+                f"The results of {one.label} are of different settings, which one table cannot show: name the "
+                "experiment to show with --experiment, or give each a label of its own."
+            )
+        if one.seed in its:
+            raise InputError(f"There are two results of {one.label} on split {one.seed}: keep one of them.")
+        its[one.seed] = one
+    return by_model
+
+
+def _model(label: str, its: BySeed, drawn: Mapping[str, Values]) -> Model:
+    results = list(its.values())
+    first = results[0]
+    chosen = {key for one in results for key in one.chosen}
+    trials = [one.trials for one in results if one.trials is not None]
+    summaries = {metric: summarise([one.test[metric] for one in results], d) for metric, d in drawn.items()}
+    overall = {name: _overall([one.overall[name] for one in results]) for name in first.overall}
+    return Model(
+        label=label,
+        model=first.model,
+        title=first.title or first.model,
+        place=first.place,
+        settings=first.settings,
+        chosen={key: [one.chosen.get(key, one.settings.get(key)) for one in results] for key in sorted(chosen)},
+        seeds=tuple(its),
+        parameters=first.parameters,
+        epochs=float(np.mean([one.epochs for one in results])),
+        fit_seconds=float(np.mean([one.fit_seconds for one in results])),
+        score_seconds=float(np.mean([one.score_seconds for one in results])),
+        trials=float(np.mean(trials)) if trials else None,
+        metrics=summaries | overall,
+    )
+
+
+def _overall(values: Sequence[float]) -> Summary:
+    """Return a metric that has one value per split and none per user: it has no interval over users."""
+    first, middle, third = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    return Summary(float(np.mean(values)), None, middle, (first, third), tuple(values))
+
+
+def _side_by_side(results: Sequence[Result]) -> tuple[SideBySide, ...]:
+    """Return the examples of one split: the one that most models have examples of, and the first of several."""
+    known = [one for one in results if one.examples]
+    if not known:
+        return ()
+    have = Counter(one.seed for one in known)
+    seed = min(have, key=lambda seed: (-have[seed], seed))
+    shown = [one for one in known if one.seed == seed]
+    users = {example.number: example for one in shown for example in one.examples}
+    return tuple(
+        SideBySide(
+            number=number,
+            user=first.user,
+            history=first.history,
+            more=first.more,
+            lists={one.label: each.places for one in shown for each in one.examples if each.number == number},
+        )
+        for number, first in users.items()
+    )
+
+
+def _versions(results: Sequence[Result]) -> dict[str, str]:
+    """Return the versions of the packages; several of one package are all named."""
+    packages = dict.fromkeys(package for one in results for package in one.versions)
+    return {
+        package: ", ".join(dict.fromkeys(one.versions[package] for one in results if package in one.versions))
+        for package in packages
+    }
+
+
+def _entry(model: Model) -> dict[str, Any]:
+    """Return a model as JSON data: its metrics stand among its other properties, by their names."""
+    entry = {field.name: getattr(model, field.name) for field in dataclasses.fields(model) if field.name != "metrics"}
+    metrics = {metric: dataclasses.asdict(summary) for metric, summary in model.metrics.items()}
+    return {**entry, "n_splits": len(model.seeds), **metrics}

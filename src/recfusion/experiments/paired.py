@@ -1,0 +1,102 @@
+"""The paired tests of a comparison: who is told apart from whom, over the splits that both have."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from recfusion.evaluation.metrics import Values
+from recfusion.evaluation.significance import bootstrap_means, holm, paired_difference
+from recfusion.experiments.result import Result
+
+Seeds: TypeAlias = tuple[int, ...]
+BySeed: TypeAlias = Mapping[int, Result]
+
+
+@dataclass(frozen=True)
+class Test:
+    """A paired test: a less b over the splits that both have."""
+
+    metric: str
+    a: str
+    b: str
+    difference: float
+    ci95: tuple[float, float]
+    p: float
+    p_holm: float  # with Holm's correction for all tests of its kind and metric
+    seeds: Seeds
+
+    def of(self, label: str) -> tuple[float, tuple[float, float]]:
+        """Return the difference and its interval as seen from one of the two models."""
+        low, high = self.ci95
+        return (self.difference, (low, high)) if label == self.a else (-self.difference, (-high, -low))
+
+
+class Draws:
+    """Bootstrap means of all models that share some splits, drawn once for each such set of splits."""
+
+    def __init__(self, by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> None:
+        self._by_model, self._metrics = by_model, metrics
+        self._drawn: dict[Seeds, dict[tuple[str, str], Values]] = {}
+
+    def of(self, seeds: Seeds) -> dict[tuple[str, str], Values]:
+        """Return (model, metric) -> bootstrap means (draws,) over `seeds`, for the models that have them all."""
+        if self._metrics and seeds not in self._drawn:
+            sharing = {label: its for label, its in self._by_model.items() if set(seeds) <= set(its)}
+            columns = [(label, metric) for label in sharing for metric in self._metrics]
+            values = [pooled(sharing[label], seeds, metric) for label, metric in columns]
+            users = np.concatenate([next(iter(sharing.values()))[seed].users for seed in seeds])
+            means = bootstrap_means(users, np.stack(values, axis=1))
+            self._drawn[seeds] = dict(zip(columns, means.T, strict=True))
+        return self._drawn.get(seeds, {})
+
+
+def pooled(its: BySeed, seeds: Seeds, metric: str) -> Values:
+    """Return the users' values of a metric over some splits."""
+    return np.concatenate([its[seed].test[metric] for seed in seeds])
+
+
+def from_best(by_model: Mapping[str, BySeed], metric: str) -> list[tuple[str, str]]:
+    """Return the pairs of the best model and every other.
+
+    The best is, of those with the most splits, the one with the best mean, or what beats it on its own splits: these
+    differ more than models do, and a model with few of them may owe its mean to an easy one.
+    """
+    most = max(len(its) for its in by_model.values())
+    whole = {label: its for label, its in by_model.items() if len(its) == most}
+    mark = max(whole, key=lambda label: pooled(whole[label], tuple(whole[label]), metric).mean())
+
+    def lead(label: str) -> float:
+        seeds = tuple(seed for seed in by_model[label] if seed in by_model[mark])
+        if not seeds:
+            return -math.inf
+        ours, theirs = (pooled(by_model[one], seeds, metric).mean() for one in (label, mark))
+        return float(ours - theirs)
+
+    best = max(by_model, key=lead)
+    return [(best, other) for other in by_model if other != best]
+
+
+def to_reference(by_model: Mapping[str, BySeed], reference: str) -> list[tuple[str, str]]:
+    """Return the pairs of every other model and the reference."""
+    return [(other, reference) for other in by_model if other != reference]
+
+
+def paired_tests(
+    by_model: Mapping[str, BySeed], metric: str, draws: Draws, pairs: Sequence[tuple[str, str]]
+) -> list[Test]:
+    """Return a test for each pair that shares a split, corrected for all of them."""
+    tested = []
+    for a, b in pairs:
+        seeds = tuple(seed for seed in by_model[a] if seed in by_model[b])
+        if seeds:
+            values = (pooled(by_model[label], seeds, metric) for label in (a, b))
+            drawn = draws.of(seeds)
+            tested.append((a, b, seeds, paired_difference(*values, drawn[a, metric], drawn[b, metric])))
+    corrected = holm([found.p for *_, found in tested])
+    return [
+        Test(metric, a, b, found.difference, found.ci95, found.p, p, seeds)
+        for (a, b, seeds, found), p in zip(tested, corrected, strict=True)
+    ]

@@ -1,0 +1,174 @@
+"""A fit and what it came to: the one record of it, in memory, as a line of the store, and in reports."""
+
+import base64
+import binascii
+import json
+import platform
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from recfusion.core.arrays import IntArray
+from recfusion.data.protocol import Protocol
+from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.metrics import Values
+from recfusion.evaluation.slices import PopularitySlices
+from recfusion.experiments.examples import Example
+from recfusion.models.base import without_seconds
+from recfusion.training.epoch import Curve
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ResultKey = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
+
+
+def _encoded(kind: str) -> Callable[[NDArray[Any]], str]:
+    return lambda array: base64.b64encode(array.astype(kind).tobytes()).decode("ascii")
+
+
+def _decoded(kind: str, wide: type[np.generic]) -> Callable[[object], object]:
+    """Return the reader of such arrays; it rounds a fresh array too, so that a result equals what is read of it."""
+
+    def decode(value: object) -> object:
+        if isinstance(value, np.ndarray):
+            return value.astype(kind).astype(wide)
+        if not isinstance(value, str):
+            return value
+        try:
+            found = np.frombuffer(base64.b64decode(value, validate=True), kind).astype(wide)
+        except (binascii.Error, ValueError):
+            raise ValueError(f"is no base64 of {kind} numbers") from None
+        if not np.isfinite(found).all():
+            raise ValueError("holds values that are not finite")
+        return found
+
+    return decode
+
+
+def _none() -> IntArray:
+    return np.zeros(0, np.int64)
+
+
+# Arrays stand in JSON as base64 of little-endian four-byte numbers.
+_Ints = Annotated[IntArray, BeforeValidator(_decoded("<i4", np.int64)), PlainSerializer(_encoded("<i4"))]
+_Floats = Annotated[Values, BeforeValidator(_decoded("<f4", np.float64)), PlainSerializer(_encoded("<f4"))]
+
+
+class Result(BaseModel):
+    """One candidate fitted on one split and judged on the users that were kept from it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+
+    recfusion_result: Literal[2] = 2  # the format's version; stands first in a line
+    label: str  # what tables call it
+    model: str  # its name in the registry, or that of its class
+    title: str = ""  # what it is
+    place: str = ""  # where its class is, of a model that is not ours
+    source: str = ""  # a digest of that class's code
+    seed: int = Field(ge=0)
+    settings: dict[str, Any]  # as asked for: null where the fit was to choose
+    chosen: dict[str, Any]  # what the fit chose of them
+    parameters: int = Field(ge=0)
+    trials: int | None = None  # of the fit's own search; null in results of version 1
+    curve: Curve
+    fit_seconds: float
+    threads: int
+    validation: dict[str, float]  # each metric's mean over the validation users
+    # Of the test users; a trial of a search is never judged on them.
+    score_seconds: float = 0.0
+    overall: dict[str, float] = Field(default_factory=dict)  # metrics that have no value per user (coverage)
+    slices: PopularitySlices = PopularitySlices((), (), {})
+    users: _Ints = Field(default_factory=_none)  # rows of the prepared data, one per value below
+    history_size: _Ints = Field(default_factory=_none)  # items that the model was shown of each
+    test: dict[str, _Floats] = Field(default_factory=dict)  # metric -> one value per user
+    examples: tuple[Example, ...] = ()  # lists of a few of them
+    versions: dict[str, str]
+    finished: datetime  # UTC
+    protocol: Protocol
+
+    @model_validator(mode="after")
+    def _lengths_agree(self) -> Self:
+        for name, values in {"history_size": self.history_size, **self.test}.items():
+            if len(values) != len(self.users):
+                raise ValueError(f"expected {len(self.users)} values of {name}, one per user, got {len(values)}")
+        return self
+
+    def judged(self, found: Evaluation, history_size: IntArray, examples: tuple[Example, ...]) -> "Result":
+        """Return the result with what the test users came to."""
+        tested = {
+            "score_seconds": found.seconds,
+            "overall": found.overall,
+            "slices": found.slices,
+            "users": found.users,
+            "history_size": history_size,
+            "test": found.per_user,
+            "examples": examples,
+        }
+        return Result.model_validate(dict(self) | tested)
+
+    @property
+    def key(self) -> ResultKey:
+        """What makes this result this one and no other."""
+        return result_key(self.protocol, self.label, self.model, self.source, self.settings, self.seed)
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs the training took; 0 for a closed form."""
+        return len(self.curve.epoch)
+
+    def mean(self) -> dict[str, float]:
+        """Return each metric's mean over the test users."""
+        return {name: float(values.mean()) for name, values in self.test.items()} | self.overall
+
+    def to_frame(self) -> "pl.DataFrame":
+        """Return a row per test user: its row in the data, the size of its history, and each metric."""
+        import polars as pl
+
+        return pl.DataFrame({"user": self.users, "history_size": self.history_size, **self.test})
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name} {100 * mean:.2f}" for name, mean in self.mean().items())
+        return f"Result({self.label}, split {self.seed}: {values})"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return self.to_frame()._repr_html_()
+
+
+def result_key(
+    protocol: Protocol, label: str, model: str, source: str, settings: Mapping[str, Any], seed: int
+) -> ResultKey:
+    """Return the key of a result; `settings` are the full values, so that no default can change unnoticed."""
+    return protocol.hash, label, model, source, json.dumps(settings, sort_keys=True), seed
+
+
+def upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a result of version 1 in the form of today.
+
+    Searches had a limit of time besides that of trials, and examples named users by their ids.
+    """
+    examples = document.get("examples") or ()
+    known = all(isinstance(example, dict) for example in examples)
+    numbered = (
+        [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)] if known else ()
+    )
+    settings, chosen = (without_seconds(document.get(part)) for part in ("settings", "chosen"))
+    return {**document, "recfusion_result": 2, "examples": numbered, "settings": settings, "chosen": chosen}
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    packages = {name: version(name) for name in ("recfusion", "numpy", "torch")}
+    return packages | {"python": platform.python_version()}
+
+
+def now() -> datetime:
+    """Return the time of day in UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,237 @@
+"""A fitted model with the names of its items and its protocol: what a model folder holds."""
+
+import importlib.metadata
+import logging
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, column_counts
+from recfusion.core.errors import InputError
+from recfusion.core.files import file_digest, read_json, replacing_folder, write_json
+from recfusion.data.interactions import Interactions
+from recfusion.data.protocol import Protocol
+from recfusion.models.base import Recommender, setting_values, without_seconds
+from recfusion.models.registry import Entry, trusted
+from recfusion.serving.card import model_card
+
+log = logging.getLogger(__name__)
+FORMAT = 2
+CONFIG = "config.json"  # marks a folder as ours
+WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
+LIST_COLUMNS = ("user", "rank", "score", "basis")  # of a recommended list, beside the items' own
+COUNT = "train_count"  # column of the item table: users who have the item in training
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A model that can be used: ids in, ids out."""
+
+    entry: Entry  # what the model is
+    model: Recommender
+    items: pl.DataFrame  # one row per column of the matrix: `item`, `train_count`, and what is known of the items
+    protocol: Protocol
+    seed: int
+    all_users: bool = False  # trained on every user: nobody is left to judge it on
+    fit_seconds: float = 0.0
+    metrics: dict[str, Any] = field(default_factory=dict)
+    searched: tuple[str, ...] = ()  # the settings that a search chose before the fit, on the validation users
+
+    @property
+    def name(self) -> str:
+        """The model's name in the registry, or that of its class."""
+        return self.entry.name
+
+    @classmethod
+    def of(
+        cls,
+        entry: Entry,
+        model: Recommender,
+        data: Interactions,
+        train: Csr,
+        protocol: Protocol,
+        *,
+        seed: int,
+        all_users: bool = False,
+        fit_seconds: float = 0.0,
+        metrics: dict[str, Any] | None = None,
+    ) -> "Bundle":
+        """Return the bundle of a model just fitted on `train`."""
+        items = data.item_table.rename(_free_names(data.item_table.columns))
+        items = items.with_columns(pl.Series(COUNT, column_counts(train)))
+        return cls(entry, model, items, protocol, seed, all_users, fit_seconds, metrics or {})
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model folder; an older model folder of that name is replaced in one step."""
+        path = Path(path)
+        with replacing_folder(path, CONFIG) as folder:
+            self.items.write_parquet(folder / ITEMS)
+            save_file(self.model.state(), folder / WEIGHTS)
+            shutil.copymode(folder / ITEMS, folder / WEIGHTS)  # safetensors lets nobody else read its files
+            write_json(folder / PROTOCOL, self.protocol.document())
+            write_json(folder / METRICS, self.metrics)
+            (folder / "README.md").write_text(model_card(self), encoding="utf-8")
+            digests = {name: file_digest(folder / name) for name in FILES}
+            write_json(folder / CONFIG, self._config() | {"digests": digests})
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path, *, trust: Iterable[type[Recommender]] = ()) -> "Bundle":
+        """Read a model folder.
+
+        A model that is neither ours nor an installed package's needs its class in `trust`: no code is ever imported
+        because a folder names it.
+        """
+        path = Path(path)
+        if not (path / CONFIG).is_file():
+            raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
+        config = _read_config(path)
+        for name, digest in config.digests.items():
+            if file_digest(path / name) != digest:
+                raise InputError(
+                    f"The file {name} in the model folder '{path}' is not the one that was saved: copy the folder "
+                    "again, or train the model again."
+                )
+        entry = trusted(config.model, config.place, trust)
+        model = entry.make(config.settings)
+        try:
+            items = pl.read_parquet(path / ITEMS, glob=False)
+            state = load_file(path / WEIGHTS)
+            _check_items(items)
+            _check_finite(state)
+            model.load_state(state, config.chosen, len(items))
+            _check_scores(model, len(items))
+        except (OSError, SafetensorError, pl.exceptions.PolarsError, LookupError, ValueError, TypeError) as error:
+            raise InputError(
+                f"The model folder '{path}' is damaged ({_brief(error)}): train the model again."
+            ) from None
+        return cls(
+            entry=entry,
+            model=model,
+            items=items,
+            protocol=Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL)),
+            seed=config.seed,
+            all_users=config.all_users,
+            fit_seconds=config.fit_seconds,
+            metrics=_dictionary(read_json(path / METRICS), path / METRICS),
+            searched=tuple(config.searched),
+        )
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "recfusion": importlib.metadata.version("recfusion"),
+            "model": self.name,
+            "place": self.entry.place,
+            "settings": setting_values(self.model),
+            "chosen": self.model.chosen(),
+            "trials": self.model.trials_,
+            "searched": list(self.searched),
+            "seed": self.seed,
+            "all_users": self.all_users,
+            "fit_seconds": self.fit_seconds,
+        }
+
+
+class _Config(BaseModel):
+    """What config.json must hold."""
+
+    format: StrictInt
+    model: StrictStr
+    place: StrictStr = ""
+    settings: dict[str, Any]
+    chosen: dict[str, Any] = Field(default_factory=dict)
+    searched: list[str] = Field(default_factory=list)
+    seed: StrictInt = Field(ge=0)
+    all_users: StrictBool
+    fit_seconds: float
+    digests: dict[str, str] = Field(default_factory=dict)
+
+
+def _read_config(path: Path) -> _Config:
+    document = _dictionary(read_json(path / CONFIG), path / CONFIG)
+    version = document.get("format")
+    if version == 1:
+        log.warning("The model folder '%s' has format 1, without digests of its files: train it again one day.", path)
+        document = _upgraded(document)
+    try:
+        config = _Config.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"Expected '{first['loc'][0]}' in '{path / CONFIG}': {first['msg'].lower()}"
+        raise InputError(f"{problem}; train the model again.") from None
+    if config.format != FORMAT:
+        raise InputError(
+            f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
+            "train the model again, or install the version that wrote it."
+        )
+    if version == FORMAT and config.digests.keys() != set(FILES):
+        raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
+    return config
+
+
+def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a folder of format 1: what the fit chose stood among the settings."""
+    settings, names = document.get("settings"), document.get("chosen", [])
+    if not isinstance(settings, dict) or not isinstance(names, list):
+        return document
+    settings = without_seconds(settings)
+    chosen = {name: settings.pop(name) for name in names if name in settings}
+    return {**document, "format": FORMAT, "settings": settings, "chosen": chosen}
+
+
+def _free_names(columns: Iterable[str]) -> dict[str, str]:
+    """Return new names for the columns of items that lists have of their own; none collides with another."""
+    taken, renamed = set(columns), {}
+    for name in (*LIST_COLUMNS, COUNT):
+        if name in taken:
+            new = f"item_{name}"
+            while new in taken:
+                new += "_"
+            renamed[name] = new
+            taken.add(new)
+    return renamed
+
+
+def _check_items(items: pl.DataFrame) -> None:
+    """Raise unless a table of items has an id and a count for each, and no id twice."""
+    ids = items["item"]
+    if not (ids.dtype.is_integer() or ids.dtype == pl.String) or ids.null_count() or ids.n_unique() < len(ids):
+        raise ValueError("the ids of its items are not distinct numbers or texts")
+    counts = items[COUNT]
+    if not counts.dtype.is_integer() or counts.null_count() or (len(counts) and int(counts.min()) < 0):  # type: ignore[arg-type]
+        raise ValueError(f"the column {COUNT} of its items holds no counts")
+
+
+def _check_finite(state: dict[str, NDArray[Any]]) -> None:
+    for name, array in state.items():
+        if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+            raise ValueError(f"{name} holds something else than finite numbers")
+
+
+def _check_scores(model: Recommender, n_items: int) -> None:
+    """Raise unless a model scores as many items as it has names for."""
+    scores = model.score(csr_array((1, n_items), dtype=np.float32))
+    if scores.shape != (1, n_items) or np.isnan(scores).any():
+        raise ValueError(f"its weights and its {n_items:,} items do not fit together")
+
+
+def _dictionary(value: object, path: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"Expected a JSON object in '{path}', got {type(value).__name__}: train the model again.")
+    return value
+
+
+def _brief(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
