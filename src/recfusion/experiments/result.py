@@ -20,6 +20,7 @@ from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.slices import PopularitySlices
 from recfusion.experiments.examples import Example
 from recfusion.models.base import without_seconds
+from recfusion.models.registry import MODELS
 from recfusion.training.epoch import Curve
 
 if TYPE_CHECKING:
@@ -160,7 +161,9 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
         [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)] if known else ()
     )
     settings, chosen = (without_seconds(document.get(part)) for part in ("settings", "chosen"))
-    return {**document, "recfusion_result": 2, "examples": numbered, "settings": settings, "chosen": chosen}
+    known = MODELS.get(str(document.get("model")))
+    title = {"title": known.title} if known else {}
+    return {**document, **title, "recfusion_result": 2, "examples": numbered, "settings": settings, "chosen": chosen}
 
 
 def package_versions() -> dict[str, str]:

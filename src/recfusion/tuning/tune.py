@@ -219,7 +219,7 @@ def run_trials(
     tell = on_progress or _ignore
     tell(ledger.progress(None))
 
-    def hear(kind: Kind, asked: Asked, message: object) -> None:
+    def hear(_: Kind, asked: Asked, message: object) -> None:
         if isinstance(message, Failure):
             message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
         if isinstance(message, Trial):

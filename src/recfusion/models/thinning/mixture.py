@@ -32,7 +32,8 @@ class Thinning(Recommender):
     """A history is x_t at the noise level that it has; the mixture's denoisers say what was removed.
 
     Each part's scores are standardised over a user's unseen items and added with weights found on the validation
-    users. A part of weight 0 is dropped. `parts_` and `weights_` are what was fitted. The members may be any models of the registry; one that is named twice is fitted twice, from other seeds.
+    users. A part of weight 0 is dropped; `parts_` and `weights_` are what is left. The members may be any models of
+    the registry; one that is named twice is fitted twice, from other seeds.
 
     One reverse step ranks. With more `steps`, the likeliest items of each step join the history before the next one,
     while the history itself stays clamped. A `temperature` above 0 draws lists instead of taking the best: another
