@@ -75,7 +75,7 @@ def recommend(
     from recfusion.cli.output import counted, note, progress, working
     from recfusion.cli.recommend import note_left_out, note_unknown
     from recfusion.data.settings import Source
-    from recfusion.models.bundle import Bundle
+    from recfusion.serving.bundle import Bundle
     from recfusion.spark.session import spark_session
 
     _check_paths(str(users), folder)
@@ -91,10 +91,10 @@ def recommend(
     )
     with working("Starting Spark"):
         session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    from recfusion.spark.recommend import Counts, spark_recommend
+    from recfusion.spark.recommend import ListCounts, spark_recommend
 
     with _kept(), session, progress("Recommending", chunks) as advance:
-        found, before = Counts(), 0
+        found, before = ListCounts(), 0
         for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
             advance(f"{found.users:,} users", done - before)
             before = done

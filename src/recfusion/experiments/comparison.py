@@ -208,9 +208,9 @@ class Comparison:
             for metric, summary in self.models[label].metrics.items():
                 low, high = summary.ci95 or (None, None)
                 row = {"model": label, "metric": metric, "mean": summary.mean, "low": low, "high": high}
-                test = self.test(metric, label, self.reference) if self.reference not in (None, label) else None  # type: ignore[arg-type]
-                against, p = (test.of(label)[0], test.p_holm) if test else (None, None)
-                rows.append(row | {f"less {self.reference or 'reference'}": against, "p": p})
+                test = next((t for t in self.differences if t.metric == metric and t.a == label), None)
+                against, p = (test.difference, test.p_holm) if test else (None, None)
+                rows.append(row | {f"minus {self.reference or 'reference'}": against, "p": p})
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def __repr__(self) -> str:

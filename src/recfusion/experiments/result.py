@@ -155,15 +155,13 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
 
     Searches had a limit of time besides that of trials, and examples named users by their ids.
     """
-    examples = document.get("examples") or ()
-    known = all(isinstance(example, dict) for example in examples)
-    numbered = (
-        [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)] if known else ()
-    )
+    examples = document.get("examples") or []
+    if isinstance(examples, list) and all(isinstance(example, dict) for example in examples):
+        examples = [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)]
     settings, chosen = (without_seconds(document.get(part)) for part in ("settings", "chosen"))
     known = MODELS.get(str(document.get("model")))
     title = {"title": known.title} if known else {}
-    return {**document, **title, "recfusion_result": 2, "examples": numbered, "settings": settings, "chosen": chosen}
+    return {**document, **title, "recfusion_result": 2, "examples": examples, "settings": settings, "chosen": chosen}
 
 
 def package_versions() -> dict[str, str]:

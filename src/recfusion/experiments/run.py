@@ -19,7 +19,7 @@ from recfusion.data.settings import SplitPlan
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, Packed, runs_elsewhere, unique
 from recfusion.experiments.judge import fit_and_judge
-from recfusion.experiments.result import Result, result_key
+from recfusion.experiments.result import Result, ResultKey, result_key
 from recfusion.experiments.spec import Experiment
 from recfusion.experiments.store import append_result, read_results
 from recfusion.training.epoch import Epoch
@@ -210,7 +210,7 @@ def matching(
     candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Sequence[Result]
 ) -> dict[Task, Result]:
     """Return those of stored results that are of these candidates: protocol, label, model, code, settings and seed."""
-    wanted = {}
+    wanted: dict[ResultKey, Task] = {}
     for candidate, seeds in candidates:
         named = (candidate.label, candidate.entry.name, candidate.entry.source, candidate.values)
         wanted |= {result_key(protocol, *named, seed): Task(candidate.label, seed) for seed in seeds}

@@ -45,7 +45,7 @@ class Shape:
     @classmethod
     def of(cls, train: Csr) -> "Shape":
         """Return the size of a training matrix."""
-        return cls(*train.shape, train.nnz)
+        return cls(train.shape[0], train.shape[1], train.nnz)
 
 
 class NotFitted(InputError, AttributeError):  # noqa: N818

@@ -1,143 +1,80 @@
-"""Trials on a Spark cluster, through Hyperopt's SparkTrials: the data is broadcast once, a trial is a task."""
+"""Trials on a Spark cluster: the job is broadcast once, and each trial is a Spark job of one task."""
 
-import logging
-import threading
+import functools
 import time
-import warnings
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from recfusion.core.errors import InputError
-from recfusion.models.registry import entry
-from recfusion.spark.session import task_cores, task_slots, use_cores
-from recfusion.tuning.trial import Asked, Event, Job, Outcome, run_trial
+from recfusion.core.pool import Failure, Work, attempt
+from recfusion.experiments.candidate import Packed
+from recfusion.spark.session import brief, task_cores, task_slots, use_cores
+from recfusion.tuning.tune import Asked, Engine, NextTrial, OnTrial, TrialJob
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import SparkSession
 
-_POLL_SECONDS = 0.1
-_WAITING = 256  # trials that may have been asked for and not begun; SparkTrials runs 128 at most
-_NUMBER = "number"  # the only thing that Hyperopt sees of a trial
-
-
-@dataclass
-class _Objective:
-    """What a task runs. Spark pickles it for each trial: small, since of the data it has the broadcast's handle alone.
-
-    `asked` grows while the search goes on; a trial is sent with those asked for last, itself among them.
-    """
-
-    job: "Broadcast[Job]"
-    asked: dict[int, Asked]
-    threads: int
-
-    def add(self, asked: Asked) -> None:
-        """Take in a trial; a new dictionary, since a thread of Hyperopt's may be pickling the old one."""
-        self.asked = {**self.asked, asked.number: asked}
-
-    def __getstate__(self) -> dict[str, Any]:
-        waiting = list(self.asked.items())[-_WAITING:]  # in the order in which they were asked for
-        return {"job": self.job, "asked": dict(waiting), "threads": self.threads}
-
-    def __call__(self, point: dict[str, Any]) -> dict[str, Any]:
-        asked = self.asked[int(point[_NUMBER])]
-        job = self.job.value
-        entry(job.model).load()  # brings torch, where the model needs it
-        use_cores(self.threads)
-        outcome = run_trial(job, asked, threads=self.threads)
-        if outcome.score is None:
-            return {"status": "fail", "outcome": outcome}
-        return {"status": "ok", "loss": -outcome.score, "outcome": outcome}
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class SparkEngine:
-    """An engine of up to `parallel` tasks side by side; by default as many as the cluster has room for."""
+class _Task:
+    """What Spark runs; of the data it has the broadcast's handle alone, so that it is small to send."""
 
-    session: "SparkSession"
-    parallel: int | None = None
+    key: str
+    job: "Broadcast[Packed]" = field(compare=False)
+    threads: int = field(compare=False)
 
-    def run(
-        self, job: Job, next_trial: Callable[[], Asked | None], count: int, seconds: float
-    ) -> Generator[Event, None, None]:
-        import hyperopt
-        import numpy as np
+    def __call__(self, asked: Asked) -> object:
+        work = _started(self)
+        use_cores(self.threads)  # after the model's libraries are there
+        return attempt(work, asked, lambda _: None)
 
-        logging.getLogger("hyperopt-spark").setLevel(logging.CRITICAL)  # a failed trial is told of by its outcome
-        warnings.filterwarnings("ignore", "Spark session is not provided")  # its threads pass on no tags: none are set
-        context = self.session.sparkContext
-        data = context.broadcast(job)
-        objective = _Objective(data, {}, task_cores(self.session))
-        trials = hyperopt.SparkTrials(self.parallel or task_slots(self.session), spark_session=self.session)
-        broken: list[Exception] = []
 
-        def suggest(ids: Sequence[int], domain: Any, past: Any, seed: int) -> list[Any]:  # noqa: ARG001
-            """Give fmin its next trials: our own stateless search, so that either engine goes on from the other's."""
-            documents = []
-            for place in ids:
-                if (asked := next_trial()) is not None:
-                    objective.add(asked)
-                    misc = {"tid": place, "cmd": domain.cmd, "workdir": domain.workdir}
-                    values = {"idxs": {_NUMBER: [place]}, "vals": {_NUMBER: [asked.number]}}
-                    documents += past.new_trial_docs([place], [None], [domain.new_result()], [misc | values])
-            return documents
+@functools.cache
+def _started(task: _Task) -> Work:
+    """Return the job's work, begun once in the life of a worker process."""
+    return task.job.value.start()
 
-        def search() -> None:
+
+def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine:
+    """Return the engine of up to `parallel` tasks side by side; by default as many as the cluster has room for."""
+
+    def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
+        context = session.sparkContext
+        threads = task_cores(session)
+        shared = context.broadcast(Packed.of(replace(job, threads=threads), [job.entry.load()]))
+        task = _Task(uuid4().hex, shared, threads)
+
+        def do(asked: Asked) -> object:
             try:
-                hyperopt.fmin(
-                    objective,
-                    {_NUMBER: hyperopt.hp.uniformint(_NUMBER, 0, 2**31)},
-                    algo=suggest,
-                    max_evals=count,
-                    trials=trials,
-                    rstate=np.random.default_rng(0),
-                    show_progressbar=False,
-                    return_argmin=False,
-                    verbose=False,
-                )
-            except Exception as error:
-                broken.append(error)
+                return context.parallelize([asked], 1).map(task).collect()[0]
+            except Exception as error:  # of pyspark, or raised by the JVM: the task died with its process
+                return Failure(f"Its Spark task failed: {brief(error)}")
 
-        # fmin waits for its tasks; in a thread of its own it leaves Ctrl-C and the time limit to this one.
-        thread = threading.Thread(target=search, daemon=True)
-        thread.start()
+        deadline = time.monotonic() + seconds
+        side_by_side = parallel or task_slots(session)
+        going: dict[Future[object], Asked] = {}
+        pool = ThreadPoolExecutor(side_by_side)
         try:
-            yield from self._outcomes(trials, objective, thread, time.monotonic() + seconds)
+            while time.monotonic() < deadline:
+                while len(going) < side_by_side and (asked := next_trial()) is not None:
+                    on_event("started", asked, None)
+                    going[pool.submit(do, asked)] = asked
+                if not going:
+                    break
+                ended, _ = wait(going, _POLL_SECONDS, FIRST_COMPLETED)
+                if context._jsc.sc().isStopped():
+                    raise InputError("Spark ended while trials were running: start the same command again to go on.")
+                for future in ended:
+                    on_event("ended", going.pop(future), future.result())
         finally:
-            if thread.is_alive():
-                trials._fmin_cancelled = True
+            if going:
                 context.cancelAllJobs()
-            data.unpersist()
-        if broken:
-            raise broken[0]
+            pool.shutdown(wait=False, cancel_futures=True)
+            shared.unpersist()
 
-    def _outcomes(
-        self, trials: Any, objective: _Objective, thread: threading.Thread, deadline: float
-    ) -> Generator[Event, None, None]:
-        """Yield each trial as soon as Hyperopt knows that it has ended."""
-        from hyperopt.base import JOB_STATE_DONE, JOB_STATE_ERROR
-
-        told: set[int] = set()
-        while True:
-            alive = thread.is_alive()
-            for document in list(trials._dynamic_trials):
-                if document["tid"] not in told and document["state"] in (JOB_STATE_DONE, JOB_STATE_ERROR):
-                    told.add(document["tid"])
-                    yield _outcome(document, objective.asked[document["misc"]["vals"][_NUMBER][0]])
-            if not alive or time.monotonic() > deadline:
-                return
-            if self.session.sparkContext._jsc.sc().isStopped():
-                raise InputError("Spark ended while trials were running: start the same command again to go on.")
-            time.sleep(_POLL_SECONDS)
-
-
-def _outcome(document: Any, asked: Asked) -> Outcome:
-    """Return the outcome of a trial's document; a task that brought none died with its process."""
-    found = document["result"].get("outcome")
-    if isinstance(found, Outcome):
-        return found
-    kind, details = document["misc"].get("error", ("an unknown error", ""))
-    last = next((line for line in reversed((details or "").splitlines()) if line.strip()), kind)
-    return Outcome(asked.number, "failed", dict(asked.settings), reason=f"Its Spark task failed: {last.strip()}")
+    return run
