@@ -57,7 +57,7 @@ def test_a_file_that_is_not_where_the_card_says_must_be_named(here: Path) -> Non
         load(source, LOOSE)
     moved = source.moved_to(str(here / "elsewhere" / "table.csv"))
     assert load(moved, LOOSE).n_interactions == 1
-    with pytest.raises(InputError, match="is neither a data set of the catalog .* name it with --data"):
+    with pytest.raises(InputError, match=r"is neither a data set of the catalog .* name it with --data"):
         load(Source(data="folder"))
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, IntArray
+from recfusion.data.parsing import parse_ids
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source
 
@@ -69,8 +70,14 @@ class Interactions:
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:
-    """Return the position in `ids` of each wanted id, -1 where there is none (also where the types cannot match)."""
-    same_kind = wanted.cast(ids.dtype, strict=False) if wanted.dtype != ids.dtype else wanted
+    """Return the position in `ids` of each wanted id, -1 where there is none.
+
+    An id of another type means what the reader of files makes of it (see `parse_ids`).
+    """
+    if wanted.dtype == pl.String and ids.dtype == pl.String:
+        wanted = wanted.zip_with(wanted.is_in(ids.implode()), parse_ids(wanted, ids.dtype))
+    elif wanted.dtype != ids.dtype:
+        wanted = parse_ids(wanted, ids.dtype)
     place = pl.DataFrame({"id": ids, "place": np.arange(len(ids), dtype=np.int64)})
-    found = pl.DataFrame({"id": same_kind}).join(place, on="id", how="left", maintain_order="left")
+    found = pl.DataFrame({"id": wanted}).join(place, on="id", how="left", maintain_order="left")
     return found["place"].fill_null(-1).to_numpy()

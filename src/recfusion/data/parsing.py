@@ -1,8 +1,11 @@
 """How cells become ids, ratings and times: expressions that the rows of any engine can be put through."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 
 import polars as pl
+
+from recfusion.core.errors import InputError
 
 EXTRA = "\x00extra"  # a column that only rows with too many fields fill
 _ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
@@ -75,6 +78,40 @@ def _identifier(role: str, dtype: pl.DataType) -> pl.Expr:
     if _is_typed(role, dtype):
         return given.cast(pl.Int64)
     return pl.when(~given.str.contains("\ufffd", literal=True)).then(given)
+
+
+def parse_ids(values: pl.Series | Iterable[object], like: pl.DataType) -> pl.Series:
+    """Return ids as the reader of a file makes them of the same cells, in the type `like`; null where none can be made.
+
+    Among whole numbers the text "318.0" means 318, as the number 318.0 does: programs write numbers with gaps so.
+    """
+    if not isinstance(values, pl.Series):
+        values = pl.Series([_id_text(value) for value in values], dtype=pl.String)
+    kind = values.dtype
+    if kind.is_nested() or kind in (pl.Boolean, pl.Binary, pl.Object, pl.Time, pl.Duration):
+        raise _no_id(kind)
+    given, kinds = _with_given(values.alias("item").to_frame().lazy())
+    ids = given.select(_identifier("item", kinds["item"])).collect().to_series()
+    if like.is_integer() and ids.dtype == pl.String:
+        texts = ids.str.replace(r"\.0+$", "")
+        ids = texts.set(~texts.str.contains(_INTEGER), None)
+    return ids.cast(like, strict=False).alias(values.name)
+
+
+def _id_text(value: object) -> str | None:
+    """Return what a text file would hold of an id."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Integral | Real):
+        raise _no_id(type(value).__name__)
+    if isinstance(value, Integral):
+        return str(int(value))
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < _EXACT else None
+
+
+def _no_id(kind: object) -> InputError:
+    return InputError(f"Expected ids that are whole numbers or texts, got {kind}: convert them first.")
 
 
 def _seconds(frame: pl.LazyFrame, dtype: pl.DataType) -> pl.Expr:

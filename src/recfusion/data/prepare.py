@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, Step
+from recfusion.data.parsing import parse_ids
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
@@ -75,12 +76,12 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         matrix=binary_csr(indptr, item_column, len(item_kept)),
         users=user_ids[user_kept].alias("user"),
         items=items,
-        item_table=(described := _item_table(items, raw.items)),
+        item_table=_item_table(items, raw.items),
         times=rows.time,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
-        report=_with_described(raw, described),
+        report=_with_described(raw, items),
         licence=raw.licence,
         citation=raw.citation,
     )
@@ -174,22 +175,20 @@ def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
 
 
-def _with_described(raw: RawData, table: pl.DataFrame) -> ReadReport:
-    """Return the reader's report with how many items the item file describes, where one was given."""
-    if raw.items is None:
-        return raw.report
-    known = len(
-        table.join(raw.items.select(pl.col("item").cast(table["item"].dtype, strict=False)), on="item", how="semi")
-    )
-    if known == len(table):
-        return raw.report
-    return replace(raw.report, notes=(*raw.report.notes, f"the item file describes {known:,} of {len(table):,} items"))
-
-
 def _item_table(items: pl.Series, described: pl.DataFrame | None) -> pl.DataFrame:
     """Return one row per item, in order, with what the item file says of it (null where it says nothing)."""
     table = items.to_frame()
     if described is None:
         return table
-    known = described.with_columns(pl.col("item").cast(items.dtype, strict=False)).unique("item", keep="first")
+    known = described.with_columns(parse_ids(described["item"], items.dtype)).unique("item", keep="first")
     return table.join(known, on="item", how="left", maintain_order="left")
+
+
+def _with_described(raw: RawData, items: pl.Series) -> ReadReport:
+    """Return the reader's report with how many items the item file describes, where one was given."""
+    if raw.items is None:
+        return raw.report
+    known = items.is_in(parse_ids(raw.items["item"], items.dtype).implode()).sum()
+    if known == len(items):
+        return raw.report
+    return replace(raw.report, notes=(*raw.report.notes, f"the item file describes {known:,} of {len(items):,} items"))
