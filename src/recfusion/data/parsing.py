@@ -10,6 +10,8 @@ from recfusion.core.errors import InputError
 EXTRA = "\x00extra"  # a column that only rows with too many fields fill
 _ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+# 15 digits are exact as floats. An exponent must have a sign or follow a fraction, as programs write it: 1e5 is a code.
+_NUMBER = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
 _EXACT = 2**53  # beyond it, floats skip whole numbers
 _DATES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
@@ -112,6 +114,19 @@ def _id_text(value: object) -> str | None:
 
 def _no_id(kind: object) -> InputError:
     return InputError(f"Expected ids that are whole numbers or texts, got {kind}: convert them first.")
+
+
+def number_column(column: pl.Series, *, decimal_comma: bool) -> pl.Series:
+    """Return a column of texts as whole numbers or as numbers where all of them are, else as it is."""
+    cells = column.alias("item").to_frame().select(given_cell("item", column.dtype)).to_series()
+    if decimal_comma:
+        cells = cells.str.replace(",", ".", literal=True)
+    if cells.null_count() == len(cells):
+        return column
+    for pattern, kind in ((_INTEGER, pl.Int64), (_NUMBER, pl.Float64)):
+        if cells.str.contains(pattern).all():
+            return cells.cast(kind).alias(column.name)
+    return column
 
 
 def _seconds(frame: pl.LazyFrame, dtype: pl.DataType) -> pl.Expr:

@@ -11,7 +11,7 @@ import polars as pl
 import polars.selectors as cs
 
 from recfusion.core.errors import InputError
-from recfusion.data.parsing import EXTRA, final_value, given_cell, parse_rows, remarks, row_flags
+from recfusion.data.parsing import EXTRA, final_value, given_cell, number_column, parse_rows, remarks, row_flags
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.sniff import TextLayout, guess_columns, sniff_text
 
@@ -135,7 +135,11 @@ def read_items(
     if len(described) < len(items):
         counts = (len(items) - len(described), len(items))
         _log.warning("%s of %s rows in '%s' repeat an item or lack its id and are left out.", *counts, where)
-    return described
+    if found.layout is None:  # its columns have types of their own
+        return described
+    return described.with_columns(
+        number_column(column, decimal_comma=decimal_comma(found.layout)) for column in described.drop("item")
+    )
 
 
 def _scan(table: Path | pl.DataFrame, separator: str | None, name: str) -> _Table:
