@@ -65,7 +65,6 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
             "lower the rating threshold, the minimum items per user or the minimum users per item."
         )
 
-    rows.rating = None
     rows.keep(np.argsort(_pair_key(rows, len(item_ids))))
     user_kept, user_row = _compact(rows.user, len(user_ids))
     item_kept, item_column = _compact(rows.item, len(item_ids))
@@ -78,6 +77,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         items=items,
         item_table=_item_table(items, raw.items),
         times=rows.time,
+        grades=rows.rating,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),

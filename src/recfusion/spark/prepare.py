@@ -68,7 +68,7 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     kept = unique
     if threshold is not None:
         kept = note(f"rating at least {threshold:g}", kept.where(kept["rating"] >= float(np.float32(threshold))))
-    kept = _filter_rare(kept.drop("rating"), preparation, steps, told)
+    kept = _filter_rare(kept, preparation, steps, told)
     if preparation.even_items and steps[-1].items % 2:
         kept = note("even number of items (least popular one dropped)", _without_rarest(kept))
     if not steps[-1].interactions:
