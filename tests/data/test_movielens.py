@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.catalog import load
+from recfusion.data.catalog import read_named
 from recfusion.data.movielens import GENRES, read_ratings_csv, read_ratings_dat, read_u_data
 
 needs_data = pytest.mark.skipif(not os.environ.get("RECFUSION_DATA"), reason="needs local copies in RECFUSION_DATA")
@@ -127,7 +127,7 @@ def test_a_missing_file_of_titles_is_named(tmp_path: Path) -> None:
     ("name", "rows", "users", "items"), [("ml-1m", 1_000_209, 6_040, 3_706), ("ml-100k", 100_000, 943, 1_682)]
 )
 def test_the_published_counts_are_met(name: str, rows: int, users: int, items: int) -> None:
-    raw = load(name)
+    raw = read_named(name)
     assert (raw.rows.height, raw.rows["user"].n_unique(), raw.rows["item"].n_unique()) == (rows, users, items)
     assert raw.items is not None
     assert raw.rows.join(raw.items, on="item", how="anti").is_empty()

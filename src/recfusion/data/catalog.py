@@ -150,7 +150,7 @@ def locate(name: str) -> Path | None:
     return None
 
 
-def load(name: str) -> RawData:
+def read_named(name: str) -> RawData:
     """Read a data set from the package or from this machine; nothing is downloaded."""
     entry = data_set(name)
     if entry.layout == "embedded":

@@ -35,7 +35,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Step:
+class PreparationStep:
     """What one step of the preparation left."""
 
     step: str
@@ -59,7 +59,7 @@ class Interactions:
     user_features: Features | None = None  # a row per row of the matrix
     source: Source = field(default_factory=Source)
     preparation: Preparation = field(default_factory=Preparation)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PreparationStep, ...] = ()
     report: ReadReport = field(default_factory=lambda: ReadReport(rows=0))
     licence: str = ""
     citation: str = ""

@@ -8,12 +8,11 @@ import polars as pl
 from pydantic import ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.data.catalog import CATALOG
-from recfusion.data.catalog import load as load_named
+from recfusion.data.catalog import CATALOG, read_named
 from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
-from recfusion.data.prepared import is_prepared, load_prepared
+from recfusion.data.prepared_folder import is_prepared, load_prepared
 from recfusion.data.raw import RawData
 from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Preparation, Source
@@ -67,7 +66,7 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
     """Return the rows of a source as read, before any preparation; `frame` and `items` stand for its files."""
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
-        return replace(load_named(source.data), source=source)
+        return replace(read_named(source.data), source=source)
     if frame is None and not Path(source.data).exists():
         raise _not_found(source.data)
     raw = read_table(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, Step
+from recfusion.data.interactions import Interactions, PreparationStep
 from recfusion.data.parsing import parse_ids
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
@@ -32,8 +32,8 @@ class _Rows:
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
 
-    def step(self, name: str) -> Step:
-        return Step(name, _distinct(self.user), _distinct(self.item), len(self.user))
+    def step(self, name: str) -> PreparationStep:
+        return PreparationStep(name, _distinct(self.user), _distinct(self.item), len(self.user))
 
 
 def prepare(raw: RawData, preparation: Preparation | None = None) -> Interactions:
@@ -44,7 +44,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     user, user_ids = id_codes(raw.rows["user"])
     item, item_ids = id_codes(raw.rows["item"])
     rows = _Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64))
-    steps = [Step("rows as read", len(user_ids), len(item_ids), len(user))]
+    steps = [PreparationStep("rows as read", len(user_ids), len(item_ids), len(user))]
 
     _drop_duplicates(rows, len(item_ids))
     steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
@@ -141,9 +141,9 @@ def _pair_key(rows: _Rows, n_items: int) -> IntArray:
     return rows.user.astype(np.int64) * n_items + rows.item
 
 
-def _filter_rare(rows: _Rows, choices: Preparation) -> list[Step]:
+def _filter_rare(rows: _Rows, choices: Preparation) -> list[PreparationStep]:
     """Drop rare users, then rare items; once, or until nothing changes."""
-    steps: list[Step] = []
+    steps: list[PreparationStep] = []
     for round_number in itertools.count(1):
         before = len(rows.user)
         again = f" (round {round_number})" if round_number > 1 else ""

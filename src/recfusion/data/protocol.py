@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, Signal, Step
+from recfusion.data.interactions import Interactions, PreparationStep, Signal
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
@@ -38,7 +38,7 @@ class Protocol(BaseModel):
     items: int
     interactions: int
     read: ReadReport
-    steps: tuple[Step, ...]
+    steps: tuple[PreparationStep, ...]
     licence: str = ""
     citation: str = ""
     signals: Signals = Signals()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.data.interactions import Interactions, Step
+from recfusion.data.interactions import Interactions, PreparationStep
 from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation, Source
@@ -26,7 +26,7 @@ class Prepared(BaseModel):
     format: int = 1
     name: str
     preparation: Preparation  # as it was carried out
-    steps: tuple[Step, ...]
+    steps: tuple[PreparationStep, ...]
     report: ReadReport
 
 
