@@ -65,7 +65,7 @@ def test_a_file_of_one_s_own_goes_all_the_way(run: Run, shop: Path, tmp_path: Pa
     assert (read["missing"], read["unparsable"]) == (1, 1)
 
     run("train", "ease", "--data", shop, "--items", products, "--set", "l2=5", "--out", tmp_path / "model")
-    judged = json.loads(run("evaluate", tmp_path / "model", "--json"))
+    judged = json.loads(run("evaluate", tmp_path / "model", "--data", shop, "--json"))
     assert judged["models"]["ease"]["ndcg@100"]["mean"] > 0.5
     assert json.loads((tmp_path / "model" / "metrics.json").read_text())["test"] == judged["models"]["ease"]
 

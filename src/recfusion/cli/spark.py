@@ -11,7 +11,7 @@ from recfusion.cli.options import DataChoice, data_options, parse_settings
 from recfusion.cli.tune import ConfOption, MasterOption
 
 if TYPE_CHECKING:
-    from recfusion.data.interactions import Step
+    from recfusion.data.interactions import PreparationStep
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data and recommend on a Spark cluster.")
 
@@ -42,7 +42,7 @@ def prepare(
         raise InputError("Data is split when it is used: leave out the options of the split here.")
     _check_paths(choice.source.data, folder)
 
-    def tell(step: "Step") -> None:
+    def tell(step: "PreparationStep") -> None:
         note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
 
     with working("Starting Spark"):

@@ -107,7 +107,7 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
             "This model was trained on all users, so none is left to judge it on: train without --all-users."
         )
     protocol = bundle.protocol
-    data = load(source or protocol.source, protocol.preparation)
+    data = load((source or protocol.source).model_copy(update={"items": None}), protocol.preparation)
     if data.fingerprint != protocol.fingerprint:
         raise InputError(
             f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "
