@@ -54,7 +54,6 @@ def compare(
     from recfusion.evaluation.metrics import check_metrics
     from recfusion.experiments.candidate import parse_models
     from recfusion.experiments.comparison import Comparison
-    from recfusion.report.page import write_page
 
     chosen = parse_models(models, parse_settings(settings), tune_trials)
     names = check_metrics([name.strip() for name in metrics.split(",") if name.strip()])
@@ -82,6 +81,8 @@ def compare(
             print_protocol(console, ran.protocol)
             print_results(console, comparison)
         if page is not None:
+            from recfusion.report.page import write_page
+
             note(f"Report written to {write_page(comparison, page)}")
     leave_on_failures(ran)
 
