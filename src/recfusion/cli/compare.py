@@ -39,7 +39,7 @@ def compare(
     as_json: JsonOption = False,
     store: Annotated[
         Path | None,
-        typer.Option("--out", help="File that keeps the results, a JSON line each; else results/DATA.jsonl."),
+        typer.Option("--out", help="File that keeps the results, a JSON line each; else comparisons/DATA.jsonl."),
     ] = None,
     page: Annotated[Path | None, typer.Option(help="File for a report page (HTML).")] = None,
 ) -> None:
@@ -94,7 +94,7 @@ def _default_store(data: "Interactions") -> Path | None:
     from recfusion.core.files import check_writable_file
 
     name = re.sub(r"[^\w.-]", "_", data.name)
-    path = Path("results") / f"{name}.jsonl"
+    path = Path("comparisons") / f"{name}.jsonl"
     try:
         check_writable_file(path)
     except InputError:
