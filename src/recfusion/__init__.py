@@ -11,7 +11,6 @@ The names below are loaded when they are first used, so that `import recfusion` 
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,6 +95,8 @@ __all__ = [*sorted(_HOMES), *_MODULES, "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("recfusion")
     if name in _MODULES:
         return import_module(f"recfusion.{name}")

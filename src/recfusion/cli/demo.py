@@ -15,9 +15,7 @@ def demo(
     splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 3,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
-    from rich.markup import escape
-
-    from recfusion.cli.output import note, out, print_protocol, print_results
+    from recfusion.cli.output import note, out, print_protocol, print_results, shown
     from recfusion.cli.run import leave_on_failures, run_shown
     from recfusion.core.files import check_writable_file
     from recfusion.data.load import load
@@ -43,10 +41,10 @@ def demo(
     best = max(_MODELS, key=lambda name: sum(one.validation[metric] for one in ran.results if one.label == name))
     console.print(f"\nWhat {best}, the best on validation, recommends to test users, whom it has never seen:")
     for example in comparison.examples:
-        liked = escape(", ".join(example.history[:4]))
+        liked = shown(", ".join(example.history[:4]))
         console.print(f"\n  [bold]User {example.number}[/bold] liked {liked}, ...", soft_wrap=True)
         for place in example.lists[best][:5]:
-            console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {escape(place.title)}")
+            console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {shown(place.title)}")
     console.print("  (✓: the user did like it; the model was not told)\n")
 
     bundle = train(best, data)

@@ -1,6 +1,7 @@
 """What people see: notes and progress on standard error, tables and JSON on standard output."""
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,7 +49,20 @@ def out() -> Console:
 
 def note(text: str) -> None:
     """Tell the user something on standard error."""
-    typer.echo(text, err=True)
+    typer.echo(plain(text), err=True)
+
+
+def plain(text: str) -> str:
+    """Return text that comes from data as a terminal may have it: signs that control it stand as their codes."""
+    return "".join(
+        sign if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf") else f"\\x{ord(sign):02x}"
+        for sign in text
+    )
+
+
+def shown(text: str) -> str:
+    """Return text that comes from data for a rich console, which takes no word of it for markup."""
+    return escape(plain(text)).replace("\n", " ")
 
 
 def counted(number: int, noun: str) -> str:
@@ -188,7 +202,7 @@ def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
 def print_protocol(console: Console, protocol: ProtocolCard) -> None:
     """Print the protocol card."""
     console.print(
-        f"[bold]{escape(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
+        f"[bold]{shown(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
     )
     for sentence in protocol.assumptions():
@@ -198,7 +212,7 @@ def print_protocol(console: Console, protocol: ProtocolCard) -> None:
         bad = f"{read.missing:,} lacked a value and {read.unparsable:,} could not be parsed"
         console.print(f"  Of {read.rows:,} rows read, {bad}.")
     for remark in read.notes:
-        console.print(f"  {remark[:1].upper()}{remark[1:]}.", style="dim", markup=False)
+        console.print(f"  {plain(remark[:1].upper() + remark[1:])}.", style="dim", markup=False)
 
 
 def print_results(console: Console, comparison: "Comparison") -> None:
@@ -238,7 +252,7 @@ def _result_table(comparison: "Comparison", *, intervals: bool, times: bool) -> 
     for label, model in comparison.models.items():
         cells = [_cell(model.metrics[m], bold=best[m] == label, interval=intervals) for m in metrics]
         seconds = (f"{model.fit_seconds:.2f}", f"{model.score_seconds:.2f}") if times else ()
-        table.add_row(escape(label), *cells, *seconds)
+        table.add_row(shown(label), *cells, *seconds)
     return table
 
 

@@ -65,7 +65,7 @@ def tune(
     from recfusion.data.load import load
     from recfusion.models.registry import find, typed_settings
     from recfusion.serving.bundle import CONFIG
-    from recfusion.tuning.space import tuning_space
+    from recfusion.tuning.space_file import tuning_space
     from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, known_best, refit_best, run_trials
 
     if engine == "local" and (master or conf):
@@ -121,8 +121,8 @@ def _engine(
         yield local_engine(parallel or 1, threads)
         return
     from recfusion.cli.output import working
+    from recfusion.spark.engine import spark_engine
     from recfusion.spark.session import spark_session
-    from recfusion.spark.trials import spark_engine
 
     with working("Starting Spark"):
         session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))

@@ -30,8 +30,8 @@ from recfusion.search.tpe import ask
 from recfusion.search.trial import Trial, best_trial, curve_medians, is_hopeless
 from recfusion.serving.bundle import CONFIG, Bundle
 from recfusion.training.epoch import Epoch, OnEpoch
-from recfusion.tuning.space import tuning_space
-from recfusion.tuning.trials import Search, append_trial, read_trials
+from recfusion.tuning.space_file import tuning_space
+from recfusion.tuning.trials_file import Search, append_trial, read_trials
 
 Algorithm: TypeAlias = Literal["tpe", "random"]
 METRIC = "ndcg@100"
