@@ -25,7 +25,7 @@ Stop = Callable[[Epoch], bool]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Fitted:
     """A fitted model, its result, and how it did on the users that were kept from it."""
 
     model: Recommender
@@ -76,7 +76,7 @@ def fit_and_judge(
     checkpoint: Checkpoint | None = None,
     on_epoch: OnEpoch | None = None,
     stop: Stop | None = None,
-) -> Judged:
+) -> Fitted:
     """Fit a candidate on one split of `data` and judge it; without `test`, on the validation users alone."""
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid), seed=parts.seed, checkpoint=checkpoint, on_epoch=on_epoch, stop=stop
@@ -108,4 +108,4 @@ def fit_and_judge(
         found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
         shown = examples(found.lists, rows, data, parts.test, user_ids=user_ids)
         result = result.judged(found, np.diff(parts.test.history.indptr), shown)
-    return Judged(model, result, valid, found, stopped)
+    return Fitted(model, result, valid, found, stopped)
