@@ -69,7 +69,7 @@ def train(
             fit_seconds=seconds + more,
         )
         return replace(bundle, searched=chosen)
-    judged = fit_and_judge(candidate, data, protocol, parts, test=False, checkpoint=kept, on_epoch=on_epoch)
+    judged = fit_and_judge(candidate, None, protocol, parts, checkpoint=kept, on_epoch=on_epoch)
     return Bundle.of(
         *(candidate.entry, judged.model, data, parts.train, protocol),
         seed=seed,

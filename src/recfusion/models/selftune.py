@@ -42,7 +42,8 @@ def trials_setting(default: int = 20) -> Any:
 def fewer_trials(model: Recommender, most: int) -> Recommender:
     """Return a model whose own search, where it has one, has no more than `most` trials."""
     own = setting_values(model).get("tune_trials")
-    return model if own is None else replace(model, tune_trials=min(most, own))
+    fewer: dict[str, Any] = {"tune_trials": min(most, own or 0)}
+    return model if own is None else replace(model, **fewer)
 
 
 def open_settings(model: Recommender) -> dict[str, Any]:
