@@ -19,7 +19,7 @@ from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, judged_users, ndcg, trials_setting
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.reverse import reverse_steps
+from recfusion.models.thinning.reverse import reverse_scores
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Thinning(Recommender):
         self.parts = {name: setting_values(part) for name, part in self.parts_.items()}
 
     def score(self, history: Csr) -> FloatArray:
-        return reverse_steps(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
+        return reverse_scores(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {f"{name}.{key}": array for name, part in self.parts_.items() for key, array in part.state().items()}
