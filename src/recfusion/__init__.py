@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recfusion import diffusion as diffusion
     from recfusion.core.errors import InputError as InputError
     from recfusion.data.interactions import Interactions as Interactions
     from recfusion.data.load import load as load
@@ -73,10 +74,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "diffusion":  # a room of its own: rf.diffusion.elbo
+        return import_module("recfusion.diffusion")
     if name not in _HOMES:
         raise AttributeError(f"module 'recfusion' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted([*_HOMES, "diffusion"])
