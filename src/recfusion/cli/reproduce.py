@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recfusion.cli.options import WorkersOption
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -24,7 +26,7 @@ def reproduce(
         Path | None, typer.Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes side by side; else one per core.", min=1)] = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Make a table or figure of the paper again: paper, ours and the difference.
 
