@@ -7,7 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "recfusion"
 LAYERS = [
-    *("core", "data", "diffusion", "nets", "evaluation", "training", "search", "models", "experiments"),
+    *("core", "data", "diffusion", "nets", "evaluation", "training", "search", "models", "serving", "experiments"),
     *("tuning", "spark", "report", "cli"),
 ]
 

@@ -230,7 +230,7 @@ def print_results(console: Console, comparison: "Comparison") -> None:
         low, high = (100 * bound for bound in test.ci95)
         console.print(
             f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f} "
-            f"({low:+.2f} to {high:+.2f}), {p_text(test.p_holm)} with Holm's correction",
+            f"({low:+.2f} to {high:+.2f}), {p_text(test)} with Holm's correction",
             markup=False,
         )
     total = len(comparison.seeds)
