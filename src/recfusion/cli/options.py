@@ -37,7 +37,9 @@ TrustOption = Annotated[
 UserIdsOption = Annotated[
     bool, typer.Option("--show-user-ids", help="Name the users of examples by their ids instead of numbers.")
 ]
-WorkersOption = Annotated[int | None, typer.Option(help="Processes side by side; else one per core; 0: none, all in this one.", min=0)]
+WorkersOption = Annotated[
+    int | None, typer.Option(help="Processes side by side; else one per core; 0: none, all in this one.", min=0)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 

@@ -323,8 +323,8 @@ def refit_best(
         seed=request.seed,
         fit_seconds=judged.result.fit_seconds,
         metrics={"validation": with_intervals(judged.validation), "test": document["test"]},
+        searched={**best.settings, **best.chosen},
     )
-    bundle = replace(bundle, searched=tuple({**best.settings, **best.chosen}))
     if folder is not None:
         bundle.save(folder / MODEL)
         write_json(folder / BEST, document)
