@@ -102,7 +102,8 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
     `base` is what differences are to: they have signs and a line at 0.
     """
     rows = sorted(rows, key=lambda row: -row.x)
-    far = near_reach([reach for row in rows if (reach := row.reach(origin)) > 0] or [1.0])
+    own = max(row.reach(origin) for row in rows if row.x == origin)
+    far = near_reach([max(own, row.reach(origin)) for row in rows if row.x != origin] or [own])
     xs = [x for row in rows if row.reach(origin) <= far for x in row.drawn()]
     margin = 0.04 * (max(xs) - min(xs)) or 1.0
     low, high = min(xs) - margin, max(xs) + margin
@@ -154,11 +155,11 @@ def near_reach(reaches: Sequence[float]) -> float:
     """Return how far a scale reaches, given how far each model does.
 
     To the last gap beyond which models are more than twice as far away; unless that leaves fewer than a third of the
-    models, or would stretch the scale less than threefold.
+    models, or would stretch the scale less than fourfold.
     """
     found = sorted(reaches)
     for place, (reach, beyond) in reversed(list(enumerate(pairwise(found), 1))):
-        if beyond > 2 * reach and found[-1] > 3 * reach and 3 * place >= len(found):
+        if beyond > 2 * reach and found[-1] > 4 * reach and 3 * place >= len(found):
             return reach
     return found[-1]
 

@@ -15,15 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Drawn in these colours, which become variables of the page's style sheet: one drawing serves light and dark.
-INK, SOFT, RULE, ACCENT, BELOW, PAPER = (f"#00000{number}" for number in range(1, 7))
-_VARIABLES = {
-    INK: "var(--ink)",
-    SOFT: "var(--soft)",
-    RULE: "var(--rule)",
-    ACCENT: "var(--accent)",
-    BELOW: "var(--below)",
-    PAPER: "var(--paper)",
-}
+_NAMES = ("ink", "soft", "rule", "accent", "below", "paper")
+_VARIABLES = {f"#00000{number}": f"var(--{name})" for number, name in enumerate(_NAMES, 1)}
+INK, SOFT, RULE, ACCENT, BELOW, PAPER = _VARIABLES
+_REFERENCE = re.compile(r"#(\w+)")
 LETTERS = 11.0  # height of letters; a unit is a CSS pixel where a chart is shown as wide as it was drawn
 _CHAR = 6.7  # width of such a letter, on the safe side
 _LONGEST = 24
@@ -78,7 +73,7 @@ def write(
         xycoords=axes.get_yaxis_transform() if of_width else "data",
         textcoords="offset points",
         ha=align,
-        va="center",
+        va="center_baseline",
         fontsize=LETTERS if colour == INK else LETTERS - 1,
         color=colour,
         parse_math=False,
@@ -87,7 +82,7 @@ def write(
 
 def shorten(name: str) -> str:
     """Return a name cut in the middle to the room that charts have for it, and without what cannot be drawn."""
-    shown = "".join(char if char.isprintable() else " " for char in name)
+    shown = _printable(name)
     if _units(shown) <= _LONGEST:
         return shown
     head, tail = shown, shown
@@ -101,6 +96,10 @@ def shorten(name: str) -> str:
 def room_for(names: Sequence[str]) -> float:
     """Return the width that the longest of some names needs."""
     return 12 + _CHAR * max(_units(shorten(name)) for name in names)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _units(text: str) -> int:
@@ -119,48 +118,37 @@ def inline_svg(figure: "Figure", ident: str, title: str, desc: str, hover: Mappi
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has its own fonts
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     root = ElementTree.fromstring(drawn.getvalue())
-    used = set(re.findall(r"#(\w+)", " ".join(_references(root))))
+    used = {word for element in root.iter() for value in element.attrib.values() for word in _REFERENCE.findall(value)}
     for element in list(root.iter()):
         for child in [child for child in element if child.tag.endswith(("}metadata", "}style"))]:
             element.remove(child)
-    for element in list(root.iter()):
         _adapt(element, used, hover)
     for place, (tag, text) in enumerate((("title", title), ("desc", desc))):
         said = ElementTree.Element(tag, id=f"{ident}-{tag}")
-        said.text = text
+        said.text = _printable(text)
         root.insert(place, said)
-    root.attrib = {
-        "viewBox": root.attrib["viewBox"],
-        "role": "img",
-        "aria-labelledby": f"{ident}-title {ident}-desc",
-    }
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # it has escaped every text
-
-
-def _references(root: ElementTree.Element) -> list[str]:
-    return [value for element in root.iter() for key, value in element.items() if key.endswith(("href", "clip-path"))]
+    named = f"{ident}-title {ident}-desc"
+    root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-labelledby": named}
+    return Markup(ElementTree.tostring(root, encoding="unicode").replace("<g />", ""))  # it has escaped every text
 
 
 def _adapt(element: ElementTree.Element, used: set[str], hover: Mapping[str, str]) -> None:
     """Make an element fit for the page: without namespace, with variables for colours, and with its hover title."""
     element.tag = element.tag.rpartition("}")[2]
+    element.tail = None
+    element.text = element.text if element.tag == "text" else None
     found = {key.rpartition("}")[2]: value for key, value in element.items()}
-    name = found.get("id", "")
-    if name in hover:
+    if found.get("id") in hover:
         said = ElementTree.Element("title")
-        said.text = hover[name]
+        said.text = _printable(hover[found["id"]])
         element.insert(0, said)
-    if name not in used:
+    if found.get("id") not in used:
         found.pop("id", None)
-    for key in ("d", "x", "y", "transform", "width", "height"):
-        if key in found:
-            found[key] = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", found[key])
+    if found.get("transform", "").startswith("rotate(-0 "):
+        del found["transform"]
+    for key in found.keys() & {"d", "x", "y"}:
+        found[key] = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", found[key])
     if "style" in found:
-        style = re.sub(r"#00000\d", lambda colour: _VARIABLES[colour[0]], found["style"])
-        found["style"] = re.sub(r"font: (?:(\w+) )?([\d.]+)px [^;]*", _font, style)
+        style = re.sub(r" font-family: [^;]*;", "", found["style"])
+        found["style"] = re.sub(r"#00000\d", lambda colour: _VARIABLES[colour[0]], style)
     element.attrib = found
-
-
-def _font(found: re.Match[str]) -> str:
-    weight = f"font-weight: {found[1]}; " if found[1] else ""
-    return f"{weight}font-size: {found[2]}px"

@@ -105,12 +105,15 @@ def results_latex(comparison: Comparison) -> str:
 def results_csv(comparison: Comparison) -> str:
     """Return the tables of the metrics as one CSV, the paper's values in a column of their own."""
     paper = comparison.paper.models if comparison.paper else {}
+    found = [metric_table(comparison, metric) for metric in comparison.metrics]
+    columns = max((table.columns for table in found), key=len)  # a metric without tests leaves theirs empty
     tables = []
-    for metric in comparison.metrics:
-        table = metric_table(comparison, metric)
-        values = [paper.get(str(row[0]), {}).get(metric) for row in table.rows]
-        rows = [(*row, v and 100 * v) for row, v in zip(table.rows, values, strict=True)]
-        tables.append(Table(table.title, (*table.columns, Column("paper")), tuple(rows)))
+    for table in found:
+        rows = []
+        for row in table.rows:
+            value = paper.get(str(row[0]), {}).get(table.title)
+            rows.append((*row, *[None] * (len(columns) - len(row)), None if value is None else 100 * value))
+        tables.append(Table(table.title, (*columns, Column("paper")), tuple(rows)))
     return csv_text(tables)
 
 

@@ -48,7 +48,7 @@ def _beside(comparison: Comparison, best: str, other: str, *, first: bool) -> st
         )
         return f"{points(lead, 1)}{unit} above {other}, which shares no split with it"
     lead, interval = test.of(best)
-    digits = 1 if abs(lead) >= 0.01 else 2
+    digits = 1 if abs(lead) > 0.0095 else 2
     interval_is = "95\u00a0% interval " if first else ""
     return f"{points(lead, digits)}{unit} above {other} ({interval_is}{span(interval, digits)})"
 
@@ -62,7 +62,7 @@ def _sure(comparison: Comparison, best: str, others: Sequence[str]) -> str:
     if len(others) == 1:
         return "The difference is beyond chance." if tests else "The difference was not tested."
     untested = [label for label in others if label not in tests]
-    rest = f" all others but {listed(untested)}, which was not tested" if untested else f" all {len(others)} others"
+    rest = f" all others but {listed(untested)} (not tested)" if untested else f" all {len(others)} others"
     return f"Its lead over{rest} is beyond chance."
 
 
