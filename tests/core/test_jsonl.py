@@ -1,5 +1,6 @@
 """Files of JSON lines, on systems with and without locks of files."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,43 @@ def test_a_line_that_is_no_json_object_is_refused_with_its_place(tmp_path: Path)
 def test_nothing_is_a_number_that_json_does_not_have() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_line({"note": float("nan")})
+
+
+_APPEND = """
+import sys
+from pathlib import Path
+from recfusion.core.jsonl import Lines, json_line
+lines, path, first = Lines(b'{"note":', "note", ""), Path(sys.argv[1]), int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(first, first + 50):
+    lines.append(path, json_line({"note": [number] * 3000}), lines.parse)
+"""
+
+
+def test_lines_of_two_processes_never_interleave(tmp_path: Path) -> None:
+    path = tmp_path / "both.jsonl"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _APPEND, str(path), str(first)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for first in (100, 200)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate()
+        assert writer.returncode == 0
+    notes = [json.loads(line)["note"] for line in LINES.read(path)]
+    assert all(len(set(note)) == 1 and len(note) == 3000 for note in notes)
+    numbers = [note[0] for note in notes]
+    assert sorted(numbers) == [*range(100, 150), *range(200, 250)]
+    assert [number for number in numbers if number < 200] == list(range(100, 150))
