@@ -154,7 +154,9 @@ def test_classes_of_notebooks_and_functions_stay_in_this_process(file: Path) -> 
 
     typed_in: Any = dataclass(type("TypedIn", (Mine,), {"__module__": "__main__"}))
     gone: Any = dataclass(type("Gone", (Mine,), {"__module__": "a_module_that_is_gone"}))
-    found = candidates({"local": Local(), "typed": typed_in(), "gone": gone(), "file": f"{file}:Mine", "module": Mine()})
+    found = candidates(
+        {"local": Local(), "typed": typed_in(), "gone": gone(), "file": f"{file}:Mine", "module": Mine()}
+    )
     assert [runs_elsewhere(one) for one in found] == [False, False, False, True, True]
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-
 from fitted import METRICS, changed, fits
+
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from fitted import changed, fits
+
 from recfusion.data.interactions import Interactions
 from recfusion.evaluation.slices import PopularitySlices
 from recfusion.experiments.details import Activity, ItemGroups

@@ -23,7 +23,6 @@ from recfusion.experiments.reproduce import (
 from recfusion.models.base import setting_values
 from recfusion.models.registry import MODELS, entry, make_model
 
-
 NAMES = {"ease": "ease", "mine": "recfusion", "bspm": "bspm"}
 
 

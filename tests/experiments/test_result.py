@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 from fitted import changed, fits
+
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
@@ -153,7 +153,13 @@ def test_a_broken_line_of_version_1_is_refused_too(tmp_path: Path, change: dict[
 def test_the_key_is_all_that_makes_a_result_another(result: Result) -> None:
     same = changed(result, fit_seconds=9.0, finished=datetime(2000, 1, 1, tzinfo=UTC), threads=7, title="x")
     assert same.key == result.key
-    others: list[dict[str, Any]] = [{"label": "x"}, {"model": "x"}, {"source": "x"}, {"settings": {"l2": 9.0}}, {"seed": 9}]
+    others: list[dict[str, Any]] = [
+        {"label": "x"},
+        {"model": "x"},
+        {"source": "x"},
+        {"settings": {"l2": 9.0}},
+        {"seed": 9},
+    ]
     assert len({changed(result, **other).key for other in others} | {result.key}) == 6
 
 

@@ -132,7 +132,10 @@ def test_a_preset_is_resolved_to_its_values(tmp_path: Path) -> None:
         (("[models.ease]", "[models.ease]\npreset = 'no'"), "Unknown preset of ease 'no'"),
         (("[models.ease]", "[models.ease]\npreset = ['paper']"), "Unknown preset of ease '['paper']'"),
         (("[models.ease]", "[models.thinning]\nweights = {ease = 2020-01-01}"), "Setting weights of thinning"),
-        (("[models.ease]", "[models.thinning]\nparts = {ease = {x = 2020-01-01}}"), "Expected settings of thinning that are numbers, texts"),
+        (
+            ("[models.ease]", "[models.thinning]\nparts = {ease = {x = 2020-01-01}}"),
+            "Expected settings of thinning that are numbers, texts",
+        ),
         (
             ("[models.ease]", "[models.ease]\nseeds = 3"),
             "at least one split and 2 at most in [models.ease] seeds, got 3",

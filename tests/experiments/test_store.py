@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from fitted import changed, fits
+
 from recfusion.core.errors import InputError
 from recfusion.core.jsonl import json_line
 from recfusion.data.interactions import Interactions
