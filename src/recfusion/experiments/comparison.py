@@ -232,6 +232,8 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     """Return label -> seed -> result, labels in the order they came in and seeds in their own."""
     by_model: dict[str, dict[int, Result]] = {one.label: {} for one in results}
     for one in sorted(results, key=lambda one: one.seed):
+        if not len(one.users):
+            raise InputError(f"The result of {one.label}, split {one.seed} has no test users: leave it out.")
         its = by_model[one.label]
         first = next(iter(its.values()), one)
         if (one.model, one.source, one.settings) != (first.model, first.source, first.settings):

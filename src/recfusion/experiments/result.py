@@ -98,6 +98,13 @@ class Result(BaseModel):
         for name, values in {"history_size": self.history_size, **self.test}.items():
             if len(values) != len(self.users):
                 raise ValueError(f"expected {len(self.users)} values of {name}, one per user, got {len(values)}")
+        if len({len(part) for part in vars(self.curve).values()}) > 1:
+            raise ValueError("expected a value for each epoch, got a curve of unequal lengths")
+        found, wanted, slices = [*self.test, *self.overall], self.protocol.metrics, self.slices
+        if len(self.users) and set(found) != set(wanted):
+            raise ValueError(f"expected values of {', '.join(wanted)}, got {', '.join(found)}")
+        if len(self.users) and {len(each) for each in (slices.items, slices.held_out, *slices.hits.values())} != {3}:
+            raise ValueError("expected three groups of items in slices, got another number")
         return self
 
     def judged(self, found: Evaluation, history_size: IntArray, examples: tuple[Example, ...]) -> "Result":
