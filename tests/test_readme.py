@@ -27,7 +27,7 @@ def test_the_examples_in_the_readme_run(
     printed = capsys.readouterr().out
     assert "somebody new" in printed
     assert "Recommendations(1 users, 3 places)" in printed
-    assert "Comparison(ml-latest-small, 2 splits, ndcg@100: ease" in printed
+    assert "Comparison(ml-latest-small, splits 0, 1, ndcg@100: ease" in printed
     assert (tmp_path / "my-model" / "config.json").is_file()
 
 

@@ -13,7 +13,11 @@ import pytest
 @pytest.mark.parametrize(
     ("arguments", "moment", "left"),
     [
-        ("compare --models slim,ease --splits 500 --out results.jsonl --page page.html --json", "[1/", ["results.jsonl"]),
+        (
+            "compare --models slim,ease --splits 500 --out results.jsonl --page page.html --json",
+            "[1/",
+            ["results.jsonl"],
+        ),
         ("train slim --split weak --out model", "Training", []),
     ],
 )

@@ -215,7 +215,9 @@ class Comparison:
 
     def __repr__(self) -> str:
         means = ", ".join(f"{label} {100 * self.models[label].mean(self.main_metric):.2f}" for label in self.ranked())
-        return f"Comparison({self.protocol.name}, splits {', '.join(map(str, self.seeds))}, {self.main_metric}: {means})"
+        return (
+            f"Comparison({self.protocol.name}, splits {', '.join(map(str, self.seeds))}, {self.main_metric}: {means})"
+        )
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(metric)}</th>" for metric in self.metrics)
