@@ -60,7 +60,7 @@ def plain(text: str) -> str:
     )
 
 
-def shown(text: str) -> str:
+def literal(text: str) -> str:
     """Return text that comes from data for a rich console, which takes no word of it for markup."""
     return escape(plain(text)).replace("\n", " ")
 
@@ -202,7 +202,7 @@ def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
 def print_protocol(console: Console, protocol: ProtocolCard) -> None:
     """Print the protocol card."""
     console.print(
-        f"[bold]{shown(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
+        f"[bold]{literal(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
     )
     for sentence in protocol.assumptions():
@@ -252,7 +252,7 @@ def _result_table(comparison: "Comparison", *, intervals: bool, times: bool) -> 
     for label, model in comparison.models.items():
         cells = [_cell(model.metrics[m], bold=best[m] == label, interval=intervals) for m in metrics]
         seconds = (f"{model.fit_seconds:.2f}", f"{model.score_seconds:.2f}") if times else ()
-        table.add_row(shown(label), *cells, *seconds)
+        table.add_row(literal(label), *cells, *seconds)
     return table
 
 
