@@ -88,29 +88,17 @@ def working(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str, total: int | None) -> Iterator[Advance]:
-    """Show a bar with the time left on a terminal, and a plain line per piece elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        finished = 0
+def progress(title: str, total: int) -> Iterator[Advance]:
+    """Show how many pieces of a known number are done, and a line that stays for each that says something."""
+    finished = 0
+    with live(title) as view:
 
-        def say(done: str, amount: int = 1) -> None:
+        def advance(done: str, amount: int = 1) -> None:
             nonlocal finished
             finished += amount
             if done and amount:
-                note(f"[{finished}/{total}] {done}")
-
-        yield say
-        return
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(title, total=total)
-
-        def advance(done: str, amount: int = 1) -> None:
-            bar.update(task, advance=amount, description=done or title)
+                view.line(f"[{finished}/{total}] {done}")
+            view.now(finished, total, title)
 
         yield advance
 
