@@ -25,7 +25,7 @@ def load_class(place: str) -> type[Recommender]:
         known = ", ".join(sorted(n for n, found in vars(module).items() if _is_recommender(found))) or "none"
         raise InputError(f"Expected a class '{name}' in '{Path(where).name}', got none; models there: {known}.")
     require_recommender(kind, place)
-    return kind  # type: ignore[no-any-return]
+    return kind
 
 
 @cache

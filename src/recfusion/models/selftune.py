@@ -12,7 +12,7 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import map_batches
 from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.evaluation.topk import top_k
-from recfusion.models.base import Recommender, search_space, setting, settings_of
+from recfusion.models.base import Recommender, search_space, setting, setting_values, settings_of
 from recfusion.search.space import Space
 from recfusion.search.tpe import search
 
@@ -43,7 +43,8 @@ def fewer_trials(model: Recommender, most: int) -> Recommender:
     """Return a model whose own search, where it has one, has no more than `most` trials."""
     if "tune_trials" not in settings_of(type(model)):
         return model
-    return replace(model, tune_trials=min(most, getattr(model, "tune_trials")))  # noqa: B009
+    fewer = {"tune_trials": min(most, setting_values(model)["tune_trials"])}
+    return replace(model, **fewer)
 
 
 def open_settings(model: Recommender) -> dict[str, Any]:
