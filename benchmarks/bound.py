@@ -28,13 +28,13 @@ import recfusion as rf
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.core.files import write_json
 from recfusion.core.rng import stream
-from recfusion.diffusion.bound import Bound, elbo
+from recfusion.diffusion import Bound, elbo
 from recfusion.evaluation.evaluate import batches
 from recfusion.models.base import setting_values
 from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import make_model
-from recfusion.models.thinning.bound import thinning_bound
 from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.models.thinning.deep_bound import thinning_bound
 from recfusion.training.batches import dense
 
 STEPS = 200
@@ -95,7 +95,7 @@ def independent(users: Csr, means: Tensor) -> Tensor:
 @torch.no_grad()
 def every_step(model: RecFusion, users: Csr, means: Tensor, rng: torch.Generator, draws: int) -> Bound:
     """Return the bound of RecFusion's own process and net, the mean of `draws` estimates with all steps each."""
-    process = model._make_process(means)
+    process = model.make_process(means)
     found = [elbo(process, model.net_, dense(users), rng) for _ in range(draws)]
     return Bound(*(torch.stack([getattr(one, name) for one in found]).mean(0) for name in ("L_T", "L_steps", "L_0")))
 

@@ -21,7 +21,6 @@ from scipy.sparse import vstack
 
 import recfusion as rf
 from recfusion.core.files import write_json
-from recfusion.diffusion.schedule import quadratic
 from recfusion.models.recfusion import RecFusion
 from recfusion.nets.mlp import MLP
 
@@ -62,7 +61,7 @@ def plain_epoch(train: Any, steps: int) -> float:
     x = torch.from_numpy(train.toarray())
     net = MLP(x.shape[1])
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.0)
-    betas = quadratic(steps).betas.float()
+    betas = rf.diffusion.make_schedule("quadratic", steps).betas.float()
     seconds = []
     for _ in range(EPOCHS if steps < 30 else 1):
         start = time.perf_counter()

@@ -97,9 +97,9 @@ def ease_and_scoring(python: str, folder: Path) -> dict[str, Any]:
 
 def reading(python: str, folder: Path) -> dict[str, Any]:
     """Read, prepare and split ML-1M, against pandas reading the same rows from a plain CSV."""
-    from recfusion.data.catalog import load
+    from recfusion.data.catalog import read_named
 
-    load("ml-1m").rows.write_csv(folder / "ml-1m.csv")
+    read_named("ml-1m").rows.write_csv(folder / "ml-1m.csv")
     theirs = peer(python, "read", folder / "ml-1m.csv", "--repeat", REPEAT)
     seconds = best_of(lambda: rf.split(rf.load("ml-1m"), seed=0))
     return _ratio(min(theirs["read_seconds"]), seconds, "pandas' C engine reading a plain CSV") | {

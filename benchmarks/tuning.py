@@ -26,7 +26,7 @@ from recfusion.data.load import load
 from recfusion.data.settings import Source
 from recfusion.experiments.train import train
 from recfusion.tuning.local import LocalEngine
-from recfusion.tuning.space import tuning_space
+from recfusion.tuning.space_file import tuning_space
 from recfusion.tuning.tune import Algorithm, Request, run_trials
 
 PARTS = ("parallel", "search", "memory")

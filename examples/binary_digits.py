@@ -19,12 +19,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.bound import Bound, elbo
-from recfusion.diffusion.distributions import Bits
-from recfusion.diffusion.process import Denoiser
-from recfusion.diffusion.sampling import ancestral_steps, inpaint
-from recfusion.diffusion.schedule import cosine
+from recfusion.diffusion import Binomial, Bits, Bound, Denoiser, elbo, inpaint, make_schedule, reverse_steps
 
 SIDE, PIXELS, STEPS = 8, 64, 50
 
@@ -94,7 +89,7 @@ def measure(process: Binomial, network: Denoiser, x: Tensor, rng: torch.Generato
 
 def draw(process: Binomial, network: Denoiser, held_out: Tensor, rng: torch.Generator, path: Path) -> None:
     """Draw held-out digits, samples, the way of some samples, and completions of known top halves."""
-    samples = list(ancestral_steps(process, network, (48, PIXELS), rng))
+    samples = list(reverse_steps(process, network, (48, PIXELS), rng))
     digits = held_out[:12]
     mask = torch.zeros(SIDE, SIDE, dtype=torch.bool)
     mask[: SIDE // 2] = True
@@ -142,7 +137,7 @@ def main() -> None:
     mean = (x_train.sum(0) + 0.5) / (len(x_train) + 1)  # (64,), smoothed
     # Drift to each pixel's mean. Thinning has the lower bound, .38 bits, but a pixel once set is never taken back, and
     # the samples look worse.
-    process = Binomial.drift(cosine(STEPS), mean)
+    process = Binomial.drift(make_schedule("cosine", STEPS), mean)
     network = Network()
     train(process, network, x_train, options.epochs, rng)
     network.eval()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from recfusion.data.movielens import read_ratings_csv
+from recfusion.data.movielens import read_movielens
 
 NAME = "ml-latest-small"
 TARGET = Path(__file__).parents[1] / "src" / "recfusion" / "data" / "embedded"
@@ -17,7 +17,7 @@ TARGET = Path(__file__).parents[1] / "src" / "recfusion" / "data" / "embedded"
 
 def embed(source: Path, target: Path) -> None:
     """Write the ratings, the items and the publisher's README of `source` to `target`."""
-    raw = read_ratings_csv(source, NAME)
+    raw = read_movielens(source, NAME, "ratings.csv")
     assert raw.items is not None
     target.mkdir(parents=True, exist_ok=True)
     write(raw.rows.cast({"user": pl.Int16, "item": pl.Int32, "time": pl.Int32}), target / f"{NAME}-ratings.parquet")

@@ -4,29 +4,28 @@ Usage: python scripts/readme_table.py
 """
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from recfusion.experiments.paper import METRICS, TABLES
-from recfusion.report.document import n_splits, ranked, read_document
+from recfusion.experiments.comparison import Comparison, Model
+from recfusion.experiments.paired import Test
+from recfusion.experiments.paper import METRICS
+from recfusion.experiments.store import read_results
 
 ROOT = Path(__file__).parents[1]
 README, STORE = ROOT / "README.md", ROOT / "results" / "ml1m.jsonl"
-HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | less EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
+HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 
 
 def headline_table() -> str:
     """Return the table: our means, in brackets the paper's values, and what is paired with EASE."""
-    document = read_document(STORE)
-    paper = {**TABLES["ablation"].values, **TABLES["ml1m"].values}
-    tests = {test["a"]: test for test in document["reference_tests"] if test["metric"] == METRICS[-1]}
+    found = Comparison.of(read_results(STORE), table="ml1m")
+    paper = found.paper.models if found.paper else {}
+    tests = {test.a: test for test in found.differences if test.metric == METRICS[-1]}
     lines = []
-    for name in ranked(document["models"]):
-        entry = document["models"][name]
-        theirs = paper.get(name, (None,) * len(METRICS))
-        values = [_value(entry, metric, value) for metric, value in zip(METRICS, theirs, strict=True)]
-        cells = [name, *values, _difference(tests.get(name)), f"{entry['fit_seconds']:.0f} s", str(n_splits(entry))]
+    for label in found.ranked():
+        model = found.models[label]
+        values = [_value(model, metric, paper.get(label, {}).get(metric)) for metric in METRICS]
+        cells = [label, *values, _difference(tests.get(label)), f"{model.fit_seconds:.0f} s", str(len(model.seeds))]
         lines.append(f"| {' | '.join(cells)} |\n")
     return HEAD + "".join(lines)
 
@@ -38,16 +37,16 @@ def with_table(readme: str, table: str) -> str:
     return found.sub(lambda _: table, readme)
 
 
-def _value(entry: Mapping[str, Any], metric: str, paper: float | None) -> str:
-    theirs = f" ({paper:.2f})" if paper is not None else ""
-    return f"{100 * entry[metric]['mean']:.2f}{theirs}"
+def _value(model: Model, metric: str, paper: float | None) -> str:
+    theirs = f" ({100 * paper:.2f})" if paper is not None else ""
+    return f"{100 * model.mean(metric):.2f}{theirs}"
 
 
-def _difference(test: Mapping[str, Any] | None) -> str:
+def _difference(test: Test | None) -> str:
     if test is None:
         return ""
-    sign = "" if test["p_holm"] < 0.05 else " n. s."
-    return f"{100 * test['difference']:+.2f}{sign}".replace("-", "−")
+    sign = "" if test.p_holm < 0.05 else " n. s."
+    return f"{100 * test.difference:+.2f}{sign}".replace("-", "−")
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ def summary(folder: Path) -> dict[str, Any]:
     lines = [json.loads(line) for line in (folder / TRIALS).read_text(encoding="utf-8").splitlines()]
     tried = [
         {
-            **{key: line[key] for key in ("number", "status", "score", "settings")},
-            "epochs": len(line["curve"]["metric"]),
-            "seconds": round(line["seconds"], 1),
+            **{key: trial[key] for key in ("number", "status", "score", "settings")},
+            "epochs": len(trial["curve"]["metric"]),
+            "seconds": round(trial["seconds"], 1),
         }
-        for line in sorted(lines, key=lambda line: int(line["number"]))
+        for trial in sorted((line["trial"] for line in lines), key=lambda trial: int(trial["number"]))
     ]
     kept = ("model", "metric", "seed", "trial", "validation", "default", "test", "space")
     given = lines[0]["search"]["fixed"]

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from recfusion.core.arrays import Csr, binary_csr
 from recfusion.data.interactions import Interactions
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 torch.set_num_threads(1)  # nets this small lose more by waiting for a second thread than they gain
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")  # no test may depend on how busy the machine is
 
 
 def csr(rows: list[list[int]], n_columns: int) -> Csr:

@@ -2,7 +2,9 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -10,13 +12,22 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_example_in_the_readme_runs(
+def test_the_examples_in_the_readme_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """One after another, as a reader would type them."""
+    pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {})
-    assert "somebody new" in capsys.readouterr().out
+    module = ModuleType("typed_in")
+    monkeypatch.setitem(sys.modules, "typed_in", module)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) == 4
+    for code in blocks:
+        exec(compile(code, "README.md", "exec"), vars(module))
+    printed = capsys.readouterr().out
+    assert "somebody new" in printed
+    assert "Recommendations(1 users, 3 places)" in printed
+    assert "Comparison(ml-latest-small, splits 0, 1, ndcg@100: ease" in printed
     assert (tmp_path / "my-model" / "config.json").is_file()
 
 

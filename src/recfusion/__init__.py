@@ -1,5 +1,12 @@
 """Diffusion recommenders for binary feedback, with their baselines, under one explicit protocol.
 
+    import recfusion as rf
+
+    data = rf.load("ml-latest-small")                                  # or a file, or a frame of any library
+    rf.compare(data, {"mine": MyModel(), "ease": rf.EASE()}, splits=3)  # intervals, paired tests
+    bundle = rf.train("thinning-linear", data)                         # a model with its items' names, for use
+    rf.recommend(bundle, {"somebody new": [318, 356, 296]})
+
 The names below are loaded when they are first used, so that `import recfusion` costs nothing.
 """
 
@@ -7,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recfusion import diffusion as diffusion
+    from recfusion import testing as testing
     from recfusion.core.errors import InputError as InputError
     from recfusion.data.interactions import Interactions as Interactions
     from recfusion.data.load import load as load
@@ -21,24 +30,32 @@ if TYPE_CHECKING:
     from recfusion.evaluation.evaluate import evaluate as evaluate
     from recfusion.evaluation.topk import top_k as top_k
     from recfusion.experiments.compare import compare as compare
-    from recfusion.experiments.results import result_document as result_document
+    from recfusion.experiments.comparison import Comparison as Comparison
+    from recfusion.experiments.result import Result as Result
     from recfusion.experiments.run import run_experiment as run_experiment
     from recfusion.experiments.spec import read_experiment as read_experiment
-    from recfusion.experiments.store import read_rows as read_rows
+    from recfusion.experiments.store import read_results as read_results
     from recfusion.experiments.train import train as train
     from recfusion.models.base import Recommender as Recommender
-    from recfusion.models.bundle import Bundle as Bundle
+    from recfusion.models.base import learned as learned
+    from recfusion.models.base import self_tuned as self_tuned
+    from recfusion.models.base import setting as setting
     from recfusion.models.ease import EASE as EASE
     from recfusion.models.popularity import Popularity as Popularity
     from recfusion.models.random import Random as Random
-    from recfusion.models.recommend import recommend as recommend
+    from recfusion.models.recfusion import RecFusion as RecFusion
     from recfusion.models.registry import MODELS as MODELS
     from recfusion.models.registry import make_model as make_model
     from recfusion.models.slim import SLIM as SLIM
     from recfusion.models.thinning.linear import ThinningLinear as ThinningLinear
     from recfusion.models.thinning.mixture import Thinning as Thinning
     from recfusion.report.page import write_page as write_page
+    from recfusion.serving.bundle import Bundle as Bundle
+    from recfusion.serving.recommend import Recommendations as Recommendations
+    from recfusion.serving.recommend import recommend as recommend
+    from recfusion.tuning.tune import tune as tune
 
+_MODULES = ("diffusion", "testing")
 _HOMES = {
     name: module
     for module, names in {
@@ -51,32 +68,42 @@ _HOMES = {
         "recfusion.evaluation.evaluate": "Evaluation evaluate",
         "recfusion.evaluation.topk": "top_k",
         "recfusion.experiments.compare": "compare",
-        "recfusion.experiments.results": "result_document",
+        "recfusion.experiments.comparison": "Comparison",
+        "recfusion.experiments.result": "Result",
         "recfusion.experiments.run": "run_experiment",
         "recfusion.experiments.spec": "read_experiment",
-        "recfusion.experiments.store": "read_rows",
+        "recfusion.experiments.store": "read_results",
         "recfusion.experiments.train": "train",
-        "recfusion.models.base": "Recommender",
-        "recfusion.models.bundle": "Bundle",
+        "recfusion.models.base": "Recommender learned self_tuned setting",
         "recfusion.models.ease": "EASE",
         "recfusion.models.popularity": "Popularity",
         "recfusion.models.random": "Random",
-        "recfusion.models.recommend": "recommend",
+        "recfusion.models.recfusion": "RecFusion",
         "recfusion.models.registry": "MODELS make_model",
         "recfusion.models.slim": "SLIM",
         "recfusion.models.thinning.linear": "ThinningLinear",
         "recfusion.models.thinning.mixture": "Thinning",
         "recfusion.report.page": "write_page",
+        "recfusion.serving.bundle": "Bundle",
+        "recfusion.serving.recommend": "Recommendations recommend",
+        "recfusion.tuning.tune": "tune",
     }.items()
     for name in names.split()
 }
+__all__ = [*sorted(_HOMES), *_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("recfusion")
+    if name in _MODULES:
+        return import_module(f"recfusion.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'recfusion' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return __all__

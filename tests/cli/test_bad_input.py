@@ -11,6 +11,17 @@ import pytest
 from recfusion.cli import main as cli
 
 Fail = Callable[..., str]
+OWN = """
+from dataclasses import dataclass
+import recfusion as rf
+class NoModel: ...
+class Undecorated(rf.Recommender):
+    def fit(self, train, valid=None, *, rng=None): return self
+    def score(self, history): return history.toarray()
+@dataclass
+class Abstract(rf.Recommender):
+    def fit(self, train, valid=None, *, rng=None): return self
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no cache"))
     rows = [f"u{user},{(user + 3 * step) % 15},5\n" for user in range(40) for step in range(8)]
     Path("good.csv").write_text("user,item,rating\n" + "".join(rows))
+    Path("broken.py").write_text("def\n")
+    Path("own.py").write_text(OWN)
     return tmp_path
 
 
@@ -36,7 +49,7 @@ def fail(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     """Run a command that must fail as it should, and return its message."""
 
     def call(*arguments: object) -> str:
-        before = sorted(folder.rglob("*"))
+        before = sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts)
         code = leave(monkeypatch, *arguments)
         printed = capsys.readouterr()
         *progress, message = printed.err.strip().splitlines()
@@ -44,7 +57,7 @@ def fail(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         assert printed.out == ""
         assert message.startswith("Error: ")
         assert not any(line.startswith(("Error", "Traceback", " ")) for line in progress)
-        assert sorted(folder.rglob("*")) == before
+        assert sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts) == before
         return message
 
     return call
@@ -115,7 +128,7 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data good.csv --out .", "is left alone"),
         ("compare --data good.csv --models foo", "Unknown model 'foo'"),
         ("compare --data good.csv --models ,", "at least one model"),
-        ("compare --data good.csv --models ease,ease", "none twice"),
+        ("compare --data good.csv --models ease,ease", "got 'ease' twice"),
         ("compare --data good.csv --metrics ,", "at least one metric"),
         ("compare --data good.csv --out .", "got the folder"),
         ("compare --data good.csv --min-rating nan", "--min-rating"),
@@ -126,6 +139,17 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("compare --data good.csv --metrics ndcg", "a list length"),
         ("compare --data good.csv --set l2=3", "MODEL.NAME=VALUE"),
         ("compare --data good.csv --out good.csv/r.json", "Cannot write to"),
+        ("compare --data good.csv --models a=ease,a=slim", "got 'a' twice"),
+        ("compare --data good.csv --models nosuch.py:Model", "Expected a Python file at"),
+        ("compare --data good.csv --models broken.py:Model", "Cannot import 'broken.py' (SyntaxError"),
+        ("compare --data good.csv --models own.py:Nothing", "models there: Abstract, Undecorated"),
+        ("compare --data good.csv --models own.py:NoModel", "inherits from recfusion.Recommender"),
+        ("compare --data good.csv --models own.py:Undecorated", "write @dataclass above it"),
+        ("compare --data good.csv --models own.py:Abstract", "lacks what every model has: score"),
+        ("compare --data good.csv --models no.such.module:Model", "Cannot import 'no.such.module'"),
+        ("compare --data good.csv --models :Model", "Expected a model as file.py:Class"),
+        ("train own.py:Abstract --data good.csv --out m", "lacks what every model has"),
+        ("models nosuch", "Unknown model 'nosuch'"),
         ("recommend model", "Expected either --history"),
         ("recommend model --history 1 --users good.csv", "Expected either --history"),
         ("recommend model --users good.csv", "Expected --users FILE and --out FILE"),
@@ -177,16 +201,17 @@ def shorten(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, "is damaged"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "is damaged"),
-        (lambda folder: (folder / "items.parquet").unlink(), "is damaged"),
+        (cut, "model.safetensors in the model folder 'damaged' is not the one that was saved"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "is not the one that was saved"),
+        (lambda folder: (folder / "items.parquet").unlink(), "is not the one that was saved"),
         (lambda folder: (folder / "protocol.json").unlink(), "protocol.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "Expected JSON"),
         (lambda folder: (folder / "config.json").write_text("[]"), "Expected a JSON object"),
-        (lambda folder: (folder / "protocol.json").write_text("{}"), "Expected a protocol card"),
-        (shorten, "do not fit together"),
+        (lambda folder: (folder / "protocol.json").write_text("{}"), "protocol.json in the model folder"),
+        (shorten, "items.parquet in the model folder"),
+        (edit("digests", {}), "Expected digests"),
         (edit("format", 9), "has format 9"),
-        (edit("model", "foo"), "Unknown model 'foo'"),
+        (edit("model", "foo"), "hand it over if you trust it"),
         (edit("settings", {"zz": 1}), "Unknown setting of ease 'zz'"),
         (edit("seed", "x"), "Expected 'seed'"),
     ],

@@ -51,9 +51,10 @@ def test_the_demo_compares_saves_recommends_and_reports(run: Run, tmp_path: Path
     page = (tmp_path / "demo" / "report.html").read_text()
     for heading in ("By popularity of the item", "Training", "Examples", "How to run again", "differences and tests"):
         assert heading in page
-    assert json.loads((tmp_path / "demo" / "results.json").read_text())["seeds"] == [0]
-    run("report", tmp_path / "demo" / "results.json", "--out", tmp_path / "again.html")
-    assert (tmp_path / "again.html").read_text() == page
+    kept = (tmp_path / "demo" / "results.jsonl").read_bytes()
+    assert len(kept.splitlines()) == 5
+    run("report", tmp_path / "demo" / "results.jsonl", "--out", tmp_path / "again.html")
+    assert (tmp_path / "again.html").read_text().count("thinning") > 5
     assert "Shawshank" in run("recommend", tmp_path / "demo" / "model", "--history", "296,356", "-k", 5)
 
 
@@ -65,7 +66,7 @@ def test_a_file_of_one_s_own_goes_all_the_way(run: Run, shop: Path, tmp_path: Pa
     assert (read["missing"], read["unparsable"]) == (1, 1)
 
     run("train", "ease", "--data", shop, "--items", products, "--set", "l2=5", "--out", tmp_path / "model")
-    judged = json.loads(run("evaluate", tmp_path / "model", "--json"))
+    judged = json.loads(run("evaluate", tmp_path / "model", "--data", shop, "--json"))
     assert judged["models"]["ease"]["ndcg@100"]["mean"] > 0.5
     assert json.loads((tmp_path / "model" / "metrics.json").read_text())["test"] == judged["models"]["ease"]
 
@@ -95,10 +96,13 @@ def test_lists_for_a_file_of_users_are_written_in_the_asked_form(
 def test_a_comparison_prints_one_json_document(run: Run, tmp_path: Path) -> None:
     printed = run(
         *("compare", "--models", "popularity,ease", "--splits", 2, "--seed", 3, "--set", "ease.l2=300", "--json"),
-        *("--out", tmp_path / "results.json", "--page", tmp_path / "page.html"),
+        *("--out", tmp_path / "results.jsonl", "--page", tmp_path / "page.html", "--workers", 0),
     )
     document = json.loads(printed)
-    assert document == json.loads((tmp_path / "results.json").read_text())
+    assert len((tmp_path / "results.jsonl").read_bytes().splitlines()) == 4
+    (difference,) = (test for test in document["reference_tests"] if test["metric"] == "ndcg@100")
+    assert (difference["a"], difference["b"]) == ("popularity", "ease")
+    assert difference["ci95"][0] < difference["difference"] < difference["ci95"][1] < 0
     assert document["seeds"] == [3, 4]
     assert document["models"]["ease"]["settings"]["l2"] == 300
     for model in ("popularity", "ease"):
@@ -109,22 +113,99 @@ def test_a_comparison_prints_one_json_document(run: Run, tmp_path: Path) -> None
     assert (tmp_path / "page.html").stat().st_size > 1000
 
 
-def test_the_protocol_card_stands_above_the_table(run: Run) -> None:
-    printed = run("compare", "--models", "popularity")
+def test_a_comparison_keeps_its_results_and_is_not_run_again(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = run("compare", "--models", "popularity,random", "--workers", 0)
+    store = tmp_path / "comparisons" / "ml-latest-small.jsonl"
+    kept = store.read_bytes()
+    assert run("compare", "--models", "popularity,random", "--workers", 0) == first
+    assert store.read_bytes() == kept
+    run("compare", "--models", "popularity,same=popularity", "--workers", 0)
+    assert len(store.read_bytes().splitlines()) == 3
+
+
+OWN = """
+from dataclasses import dataclass
+import numpy as np
+import recfusion as rf
+
+@dataclass
+class Cooccurrence(rf.Recommender):
+    \"\"\"Counts of common users.\"\"\"
+
+    power: float = rf.setting(0.5, "power of popularity", at_least=0, search=(0.0, 1.0))
+    weights_: np.ndarray = rf.learned()
+
+    def fit(self, train, valid=None, *, rng=None):
+        g = (train.T @ train).toarray()
+        n = np.maximum(np.diag(g), 1.0)
+        self.weights_ = (g / np.outer(n, n) ** self.power * (1 - np.eye(len(n)))).astype(np.float32)
+        return self
+
+    def score(self, history):
+        return np.asarray(history @ self.weights_, np.float32)
+"""
+
+
+def test_a_model_of_one_s_own_is_compared_tuned_trained_and_trusted(
+    run: Run, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN)
+    models = ("--models", "popularity,mine=own.py:Cooccurrence,own.py:Cooccurrence", "--set", "mine.power=0.2")
+    found = json.loads(run("compare", "--data", shop, *models, "--workers", 1, "--json"))["models"]
+    assert found["mine"]["settings"] == {"power": 0.2}
+    assert found["Cooccurrence"]["settings"] == {"power": 0.5}
+    assert found["mine"]["ndcg@100"]["mean"] > found["popularity"]["ndcg@100"]["mean"]
+    assert found["mine"]["place"] == "own.py:Cooccurrence"
+    assert str(tmp_path) not in Path("comparisons/shop.csv.jsonl").read_text()
+
+    tuned = json.loads(run("tune", "own.py:Cooccurrence", "--data", shop, "--trials", 2, "--out", "t", "--json"))
+    assert tuned["model"] == "Cooccurrence"
+    run("train", "own.py:Cooccurrence", "--data", shop, "--out", "model")
+    monkeypatch.setattr("sys.argv", ["recfusion", "recommend", "model", "--history", "p-1"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert "hand it over if you trust it" in capsys.readouterr().err
+    trust = ("--trust", "own.py:Cooccurrence")
+    lists = json.loads(run("recommend", "model", "--history", "p-1", *trust, "--json"))
+    assert len(lists["recommendations"]) == 10
+    assert json.loads(run("evaluate", "model", *trust, "--json"))["models"]["Cooccurrence"]["ndcg@100"]["mean"] > 0
+    assert "Counts of common users." in run("models", "own.py:Cooccurrence")
+
+
+def test_titles_are_shown_as_they_stand_and_control_nothing(run: Run, shop: Path, tmp_path: Path) -> None:
+    titles = ["Alien [/b]", "Film [director's cut]", "\x1b[2JGone", "Two\nlines"] + ["plain"] * 26
+    pl.DataFrame({"product": [f"p-{n}" for n in range(30)], "title": titles}).write_parquet(tmp_path / "i.parquet")
+    run("train", "popularity", "--data", shop, "--items", tmp_path / "i.parquet", "--out", tmp_path / "m")
+    printed = run("recommend", tmp_path / "m", "--history", "p-9", "-k", 30)
+    assert "Alien [/b]" in printed
+    assert "Film [director's cut]" in printed
+    assert "\\x1b[2JGone" in printed
+    assert "\x1b" not in printed
+
+
+def test_the_protocol_card_stands_above_the_table(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = run("compare", "--models", "popularity", "--workers", 0)
     assert printed.index("Strong generalization") < printed.index("ndcg@100 ") < printed.index("popularity │")
 
 
-def test_other_splits_can_be_asked_for(run: Run) -> None:
+def test_other_splits_can_be_asked_for(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for kind in ("weak", "temporal"):
-        document = json.loads(run("compare", "--models", "popularity", "--split", kind, "--json"))
+        document = json.loads(run("compare", "--models", "popularity", "--split", kind, "--workers", 0, "--json"))
         assert document["protocol"]["plan"]["kind"] == kind
 
 
 def test_every_model_is_listed_with_its_settings(run: Run) -> None:
     assert set(json.loads(run("models", "--json"))) == set(MODELS)
-    printed = run("models")
-    assert "lr = 0.001" in printed
-    assert "l2: chosen by the fit" in printed
+    assert "linear item-item model with a closed form (recfusion)" in run("models")
+    assert "lr = 0.001" in run("models", "recfusion")
+    assert "l2: chosen by the fit" in run("models", "ease")
 
 
 def test_the_catalog_is_listed(run: Run) -> None:

@@ -9,6 +9,11 @@ from rich.console import Console
 
 from recfusion.cli import main as cli
 from recfusion.cli.output import print_results
+from recfusion.data.interactions import Interactions
+from recfusion.experiments.compare import compare
+from recfusion.experiments.comparison import Comparison
+from recfusion.models.ease import EASE
+from recfusion.models.popularity import Popularity
 
 SPEC = """
 name = "tried"
@@ -53,7 +58,7 @@ def test_an_experiment_is_run_shown_and_not_run_again(
     assert "[3/3]" in printed.err
     assert "Models on fewer than 2 splits: ease 1" in printed.err
     store = Path("results/tried.jsonl")
-    assert f"3 fits; results are kept in {store.absolute()}" in printed.err
+    assert f"3 fits; results are kept in {store}" in printed.err
     whole = store.read_bytes()
 
     assert leave(monkeypatch, "../tried.toml", "--json") == 0
@@ -64,33 +69,28 @@ def test_an_experiment_is_run_shown_and_not_run_again(
     assert store.read_bytes() == whole
 
 
-def test_a_narrow_terminal_shows_whole_names_and_means_without_intervals() -> None:
-    models = {
-        f"thinning-{name}": {
-            **{metric: {"mean": 0.4321, "ci95": [0.42, 0.44]} for metric in ("calibrated_recall@20", "ndcg@100")},
-            "coverage@10": {"mean": 0.5, "ci95": None},
-            "fit_seconds": 1234.5,
-            "score_seconds": 1.0,
-        }
-        for name in ("pairs", "kernel [1]")
-    }
-    tests = [
-        {"metric": "ndcg@100", "a": "a", "b": "b", "difference": 0.1, "ci95": [0.0, 0.2], "p_holm": 0.0},
-        {"metric": "coverage@10", "a": "a", "b": "b", "difference": 0.1, "ci95": [0.0, 0.2], "p_holm": 0.5},
-    ]
-    document = {"models": models, "seeds": [0], "tests": tests}
+def test_a_narrow_terminal_shows_whole_names_and_means_without_intervals(groups: Interactions) -> None:
+    metrics = ("calibrated_recall@20", "coverage@10", "ndcg@100")
+    found = compare(groups, {"thinning-pairs": EASE(l2=5.0), "thinning-kernel (1)": Popularity()}, metrics=metrics)
+    mean, low, high = (f"{100 * value:.{digits}f}" for value, digits in _of(found, "thinning-pairs", "ndcg@100"))
     shown = {}
     for width in (200, 90, 70):
         console = Console(width=width, file=io.StringIO(), highlight=False)
-        print_results(console, document)
+        print_results(console, found)
         assert isinstance(console.file, io.StringIO)
         shown[width] = console.file.getvalue()
-        assert "thinning-kernel [1]" in shown[width]
-        assert "p < 0.0001" in shown[width].replace("\n", " ")
-        assert "p = 0.5" not in shown[width]
-        assert shown[width].count("43.21") == 4
-    assert ["42.0–44.0" in text for text in shown.values()] == [True, False, False]
-    assert ["1234.50" in text for text in shown.values()] == [True, True, False]
+        assert "thinning-kernel (1)" in shown[width]
+        assert "thinning-pairs against thinning-kernel (1), ndcg@100: +" in shown[width].replace("\n", " ")
+        assert "coverage@10: " not in shown[width]
+        assert mean in shown[width]
+    assert [f"{low}–{high}" in text for text in shown.values()] == [True, False, False]
+    assert ["fit s" in text for text in shown.values()] == [True, True, False]
+
+
+def _of(found: Comparison, label: str, metric: str) -> list[tuple[float, int]]:
+    summary = found.models[label].metrics[metric]
+    assert summary.ci95 is not None
+    return [(summary.mean, 2), (summary.ci95[0], 1), (summary.ci95[1], 1)]
 
 
 def test_failures_are_listed_and_the_exit_code_is_1(
@@ -110,7 +110,7 @@ def test_failures_are_listed_and_the_exit_code_is_1(
     [
         ("nosuch.toml", "Cannot read the experiment 'nosuch.toml': No such file"),
         ("../shop.csv", "Expected TOML in '../shop.csv'"),
-        ("../tried.toml --workers 0", "--workers"),
+        ("../tried.toml --workers -1", "--workers"),
         ("../tried.toml --out ..", "got the folder"),
         ("../tried.toml --out ../shop.csv", "Expected a result as JSON in '../shop.csv, line 1'"),
         ("../tried.toml --out ../tried.toml", "Expected a result as JSON"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.catalog import CATALOG, cache_folder, data_set, load, locate
+from recfusion.data.catalog import CATALOG, cache_folder, data_set, locate, read_named
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def test_the_catalog_lists_the_sets_by_name() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    for function in (data_set, locate, load):
+    for function in (data_set, locate, read_named):
         with pytest.raises(InputError, match="Unknown data set 'ml-2m': choose one of ml-latest-small, ml-100k, ml-1m"):
             function("ml-2m")
 
 
 def test_the_embedded_set_needs_nothing_else(places: tuple[Path, Path]) -> None:
-    raw = load("ml-latest-small")
+    raw = read_named("ml-latest-small")
     assert (raw.rows.height, raw.rows["user"].n_unique(), raw.rows["item"].n_unique()) == (100_004, 671, 9_066)
     assert raw.rows.columns == ["user", "item", "rating", "time"]
     assert raw.rows.row(0) == (1, 31, 2.5, 1260759144)
@@ -111,7 +111,7 @@ def test_an_unpacked_folder_is_found_by_what_it_holds(places: tuple[Path, Path],
 
 def test_a_missing_set_says_what_to_run_and_what_to_put_where(places: tuple[Path, Path]) -> None:
     with pytest.raises(InputError) as caught:
-        load("ml-1m")
+        read_named("ml-1m")
     message = str(caught.value)
     assert "'ml-1m' is not on this machine" in message
     assert "`recfusion data fetch ml-1m`" in message
@@ -120,13 +120,13 @@ def test_a_missing_set_says_what_to_run_and_what_to_put_where(places: tuple[Path
 
 def test_missing_netflix_is_not_offered_for_download(places: tuple[Path, Path]) -> None:
     with pytest.raises(InputError, match=r"put nf_prize_dataset\.tar\.gz") as caught:
-        load("netflix")
+        read_named("netflix")
     assert "fetch" not in str(caught.value)
 
 
 def test_a_changed_archive_is_read_with_a_note(places: tuple[Path, Path]) -> None:
     write_ml_1m(places[0])
-    raw = load("ml-1m")
+    raw = read_named("ml-1m")
     assert raw.rows.rows() == [(1, 10, 5.0, 978300760)]
     assert raw.licence == CATALOG["ml-1m"].licence
     checksum, count = raw.report.notes

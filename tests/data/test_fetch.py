@@ -104,7 +104,7 @@ def test_a_download_ends_in_the_cache_and_can_be_loaded(server: Server, cache: P
     assert len(steps) > 1
     assert steps == sorted(steps)
     assert steps[-1] == (len(CONTENT), len(CONTENT))
-    assert catalog.load("ml-1m").rows.height == 50_000
+    assert catalog.read_named("ml-1m").rows.height == 50_000
 
 
 def test_what_is_present_is_not_downloaded_again(server: Server, cache: Path) -> None:

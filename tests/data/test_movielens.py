@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.catalog import load
-from recfusion.data.movielens import GENRES, read_ratings_csv, read_ratings_dat, read_u_data
+from recfusion.data.catalog import read_named
+from recfusion.data.movielens import GENRES, read_movielens
 
 needs_data = pytest.mark.skipif(not os.environ.get("RECFUSION_DATA"), reason="needs local copies in RECFUSION_DATA")
 
@@ -36,7 +36,7 @@ def make(tmp_path: Path, kind: str, files: dict[str, bytes]) -> Path:
 @pytest.mark.parametrize("kind", ["folder", "zip"])
 def test_u_data_is_read_with_titles_and_genres(tmp_path: Path, kind: str) -> None:
     files = {"u.data": b"196\t242\t3\t881250949\n186\t302\t4\t891717742\n", "u.item": f"{U_ITEM}\n\n".encode("latin-1")}
-    raw = read_u_data(make(tmp_path, kind, files), "tiny")
+    raw = read_movielens(make(tmp_path, kind, files), "tiny", "u.data")
     assert raw.rows.rows() == [(196, 242, 3.0, 881250949), (186, 302, 4.0, 891717742)]
     assert dict(raw.rows.schema) == TYPES
     assert raw.items is not None
@@ -53,7 +53,7 @@ def test_ratings_dat_is_read_in_both_encodings(tmp_path: Path, kind: str, encodi
         "ratings.dat": f"1::1193::5::978300760{end}2::661::3.5::978302109{end}".encode(),
         "movies.dat": f"661::Léon: The Pro :: Uncut (1994)::Crime|Drama{end}".encode(encoding),
     }
-    raw = read_ratings_dat(make(tmp_path, kind, files), "tiny")
+    raw = read_movielens(make(tmp_path, kind, files), "tiny", "ratings.dat")
     assert raw.rows.rows() == [(1, 1193, 5.0, 978300760), (2, 661, 3.5, 978302109)]
     assert dict(raw.rows.schema) == TYPES
     assert raw.items is not None
@@ -66,7 +66,7 @@ def test_ratings_csv_is_read_with_quoted_titles(tmp_path: Path, kind: str) -> No
         "ratings.csv": b"userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n",
         "movies.csv": 'movieId,title,genres\n31,"""Great"" Cats, The (1998)",Musical\n32,Ü,Drama\n'.encode(),
     }
-    raw = read_ratings_csv(make(tmp_path, kind, files), "tiny")
+    raw = read_movielens(make(tmp_path, kind, files), "tiny", "ratings.csv")
     assert raw.rows.rows() == [(1, 31, 2.5, 1260759144)]
     assert dict(raw.rows.schema) == TYPES
     assert raw.items is not None
@@ -93,33 +93,33 @@ def test_ratings_csv_is_read_with_quoted_titles(tmp_path: Path, kind: str) -> No
 def test_a_malformed_line_of_ratings_is_an_error_and_never_dropped(tmp_path: Path, kind: str, ratings: bytes) -> None:
     source = make(tmp_path, kind, {"ratings.dat": ratings, "movies.dat": b""})
     with pytest.raises(InputError, match=r"Expected lines such as '1::1193::5::978300760' in ratings\.dat") as caught:
-        read_ratings_dat(source, "tiny")
+        read_movielens(source, "tiny", "ratings.dat")
     assert "\n" not in str(caught.value)
 
 
 def test_another_header_is_an_error(tmp_path: Path) -> None:
     source = make(tmp_path, "folder", {"ratings.csv": b"user,item,rating,time\n1,2,3,4\n", "movies.csv": b""})
     with pytest.raises(InputError, match="got 'user,item,rating,time'"):
-        read_ratings_csv(source, "tiny")
+        read_movielens(source, "tiny", "ratings.csv")
 
 
 @pytest.mark.parametrize("movies", [b"", b"id,name\n1,x\n", b"movieId,title,genres\nx,y,z\n"])
 def test_a_malformed_movies_csv_is_an_error(tmp_path: Path, movies: bytes) -> None:
     ratings = b"userId,movieId,rating,timestamp\n1,2,3,4\n"
     with pytest.raises(InputError, match=r"Expected the columns movieId, title, genres in movies\.csv"):
-        read_ratings_csv(make(tmp_path, "zip", {"ratings.csv": ratings, "movies.csv": movies}), "tiny")
+        read_movielens(make(tmp_path, "zip", {"ratings.csv": ratings, "movies.csv": movies}), "tiny", "ratings.csv")
 
 
 @pytest.mark.parametrize("line", ["x|" + U_ITEM, U_ITEM + "|0", U_ITEM[:-1] + "2", "1|Title"])
 def test_a_malformed_item_is_named_by_its_line(tmp_path: Path, line: str) -> None:
     source = make(tmp_path, "zip", {"u.data": b"1\t2\t3\t4\n", "u.item": f"{U_ITEM}\n{line}\n".encode()})
-    with pytest.raises(InputError, match=r"Line 2 of u\.item"):
-        read_u_data(source, "tiny")
+    with pytest.raises(InputError, match=r"in line 2 of u\.item"):
+        read_movielens(source, "tiny", "u.data")
 
 
 def test_a_missing_file_of_titles_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"Expected a file 'movies\.dat'"):
-        read_ratings_dat(make(tmp_path, "zip", {"ratings.dat": b"1::2::3::4\n"}), "tiny")
+        read_movielens(make(tmp_path, "zip", {"ratings.dat": b"1::2::3::4\n"}), "tiny", "ratings.dat")
 
 
 @needs_data
@@ -127,7 +127,7 @@ def test_a_missing_file_of_titles_is_named(tmp_path: Path) -> None:
     ("name", "rows", "users", "items"), [("ml-1m", 1_000_209, 6_040, 3_706), ("ml-100k", 100_000, 943, 1_682)]
 )
 def test_the_published_counts_are_met(name: str, rows: int, users: int, items: int) -> None:
-    raw = load(name)
+    raw = read_named(name)
     assert (raw.rows.height, raw.rows["user"].n_unique(), raw.rows["item"].n_unique()) == (rows, users, items)
     assert raw.items is not None
     assert raw.rows.join(raw.items, on="item", how="anti").is_empty()

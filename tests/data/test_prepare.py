@@ -1,13 +1,16 @@
 """Preparation on tables small enough to check by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import raw
+from conftest import csr, raw
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Features
 from recfusion.data.prepare import id_codes, prepare, resolve_min_rating
 from recfusion.data.settings import Preparation
 
@@ -77,6 +80,61 @@ def test_times_follow_their_entries() -> None:
     data = prepare(raw({"user": [2, 1, 2], "item": [5, 5, 4], "time": [7, 8, 9]}), LOOSE)
     assert data.times is not None
     assert data.times.tolist() == [8, 9, 7]
+
+
+def test_grades_follow_their_entries_and_the_rule_for_duplicates() -> None:
+    # User 1's grade of item 5 is the later one; the row below the threshold is no entry and has no grade.
+    user, item = [2, 1, 2, 1, 1], [5, 5, 4, 5, 4]
+    rows: dict[str, list[object]] = {"user": [*user], "item": [*item], "rating": [9.0, 8.0, 7.0, 3.0, 2.0]}
+    data = prepare(raw({**rows, "time": [0, 1, 0, 2, 0]}), LOOSE.model_copy(update={"min_rating": 3}))
+    assert data.grades is not None
+    assert data.matrix.toarray().tolist() == [[0, 1], [1, 1]]
+    assert data.grades.tolist() == [3.0, 7.0, 9.0]
+    assert data.grades.dtype == np.float32
+    assert data.signals == ("grades", "times")
+
+
+def test_data_without_ratings_has_no_grades() -> None:
+    data = prepare(raw({"user": [1], "item": [1]}), LOOSE)
+    assert data.grades is None
+    assert data.signals == ()
+
+
+def test_grades_and_features_change_nothing_for_the_ones() -> None:
+    rows: dict[str, list[object]] = {"user": [1, 2, 2], "item": ["a", "a", "b"]}
+    plain = prepare(raw(rows), LOOSE)
+    rich = replace(
+        prepare(raw({**rows, "rating": [5.0, 4.0, 4.0]}), LOOSE),
+        item_features=Features(csr([[0], [1]], 2), ("red", "blue")),
+        user_features=Features(csr([[], [0]], 1), ("old",)),
+    )
+    assert rich.signals == ("grades", "item_features", "user_features")
+    assert rich.fingerprint == plain.fingerprint
+    assert (rich.matrix != plain.matrix).nnz == 0
+
+
+def test_signals_that_do_not_fit_the_matrix_are_refused() -> None:
+    data = prepare(raw({"user": [1, 2, 2], "item": ["a", "a", "b"]}), LOOSE)
+    with pytest.raises(InputError, match="Expected 3 grades in 'made up', got 2"):
+        replace(data, grades=np.ones(2, np.float32))
+    with pytest.raises(InputError, match="Expected 2 item_features in 'made up', got 1"):
+        replace(data, item_features=Features(csr([[0]], 1), ("red",)))
+    with pytest.raises(InputError, match="Expected a name for each of 2 features, got 1"):
+        Features(csr([[0]], 2), ("red",))
+
+
+def test_the_digest_of_signals_tells_values_and_names_apart() -> None:
+    rows: dict[str, list[object]] = {"user": [1, 2], "item": ["a", "a"]}
+    one, two = (prepare(raw({**rows, "rating": [5.0, last]}), LOOSE) for last in (5.0, 4.0))
+    features = [
+        Features(csr([columns], 2), names)
+        for columns, names in (([0], ("r", "b")), ([1], ("r", "b")), ([0], ("r", "g")))
+    ]
+    described = [replace(one, item_features=each).digest(["item_features"]) for each in features]
+    assert one.digest([]) == ""
+    assert len({one.digest(["grades"]), two.digest(["grades"]), *described}) == 5
+    with pytest.raises(InputError, match="Expected times in 'made up', which has none"):
+        one.digest(["times"])
 
 
 def test_equal_data_has_one_fingerprint_whatever_the_order_of_rows() -> None:

@@ -1,17 +1,19 @@
 """The protocol card and its hash."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.protocol import Protocol, check_same_protocol, split_counts
+from recfusion.data.protocol import Protocol, Signals, check_same_protocol, split_counts
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 
 METRICS = ("ndcg@100",)
+PINNED = ["a0115382ca0a", "0dbf8a15960c", "e6891c59c995"]  # of committed results: a change here makes them unreadable
 
 
 def test_a_card_survives_json(groups: Interactions) -> None:
@@ -30,9 +32,38 @@ def test_the_hash_changes_with_data_preparation_split_and_metrics() -> None:
     assert len({card.hash for card in cards}) == 4
 
 
+def test_the_hashes_of_published_results_never_change() -> None:
+    data = load()
+    assert data.fingerprint == "6143c59cc785dc91db5dc0063a16ef6e"
+    plans = SplitPlan(kind="strong"), SplitPlan(kind="weak"), SplitPlan(kind="temporal")
+    hashes = [Protocol.of(data, plan, METRICS).hash for plan in plans]
+    assert hashes == PINNED
+
+
 def test_the_hash_does_not_depend_on_how_the_threshold_was_said() -> None:
     said = Protocol.of(load(preparation=Preparation(min_rating=4)), SplitPlan(), METRICS)
     assert said.hash == Protocol.of(load(), SplitPlan(), METRICS).hash
+
+
+def test_a_card_says_which_signals_exist_and_which_were_used() -> None:
+    data = load()
+    plain, graded = Protocol.of(data, SplitPlan(), METRICS), Protocol.of(data, SplitPlan(), METRICS, used=("grades",))
+    assert plain.document()["signals"] == {"exist": ["grades", "times"], "used": [], "digest": ""}
+    assert plain.hash == PINNED[0] != graded.hash
+    assert graded.signals.used == ("grades",)
+    assert Protocol.parse(graded.document(), "here") == graded
+    assert data.grades is not None
+    other = replace(data, grades=data.grades + 1)
+    assert Protocol.of(other, SplitPlan(), METRICS).hash == plain.hash
+    assert Protocol.of(other, SplitPlan(), METRICS, used=("grades",)).hash != graded.hash
+    with pytest.raises(InputError, match="changed by hand"):
+        Protocol.parse(graded.document() | {"signals": {}}, "here")
+
+
+def test_a_card_from_before_there_were_signals_is_read(groups: Interactions) -> None:
+    document = Protocol.of(groups, SplitPlan(), METRICS).document()
+    del document["signals"]
+    assert Protocol.parse(document, "here").signals == Signals()
 
 
 def test_a_split_has_an_id_of_its_own(groups: Interactions) -> None:

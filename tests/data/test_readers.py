@@ -263,6 +263,52 @@ def test_the_ids_of_an_item_file_are_found(tmp_path: Path, header: str) -> None:
     assert read_items(write(tmp_path, f"{header}\n1,Heat\n"), "movieId")["item"].to_list() == ["1"]
 
 
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["3", "-12", "0"], [3, -12, 0]),
+        (["3", "", "NA"], [3, None, None]),
+        ([" 3", "4 ", "nan"], [3, 4, None]),
+        (["9.50", "10", "-0.5"], [9.5, 10.0, -0.5]),
+        (["0.25", "1e-05", "1.5E3"], [0.25, 1e-05, 1500.0]),
+        (["00123", "00456"], ["00123", "00456"]),
+        (["12", "012"], ["12", "012"]),
+        (["1e5", "2e5"], ["1e5", "2e5"]),
+        (["1.5", "inf"], ["1.5", "inf"]),
+        (["+4912", "5"], ["+4912", "5"]),
+        (["0x1F", "1_000"], ["0x1F", "1_000"]),
+        (["1.2.3", "4"], ["1.2.3", "4"]),
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["1234567890123456", "0.5"], ["1234567890123456", "0.5"]),
+        (["true", "false"], ["true", "false"]),
+        (["2024-01-02", "2024-01-03"], ["2024-01-02", "2024-01-03"]),
+        (["", ""], [None, None]),
+        (["NA", "NA"], ["NA", "NA"]),
+    ],
+)
+def test_numbers_of_an_item_file_stay_numbers(tmp_path: Path, cells: list[str], expected: list[object]) -> None:
+    lines = "".join(f"i{place},title {place},{cell}\n" for place, cell in enumerate(cells))
+    found = read_items(write(tmp_path, f"item,title,stock\n{lines}"), "item")["stock"].to_list()
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+def test_a_decimal_comma_of_an_item_file_is_read_where_semicolons_separate(tmp_path: Path) -> None:
+    items = read_items(write(tmp_path, "item;price;sizes\n7;9,50;1,2,3\n8;10;4\n"), "item")
+    assert items.to_dicts() == [
+        {"item": "7", "price": 9.5, "sizes": "1,2,3"},
+        {"item": "8", "price": 10.0, "sizes": "4"},
+    ]
+    items = read_items(write(tmp_path, 'item,price\n7,"9,50"\n8,"10"\n'), "item")
+    assert items["price"].to_list() == ["9,50", "10"]
+
+
+def test_the_types_of_a_typed_item_file_are_kept(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"item": ["a", "b"], "zip": ["10115", "80331"], "price": [1, None]})
+    items = read_items(write(tmp_path, frame, "items.parquet"), "item")
+    assert items.schema == {"item": pl.String, "zip": pl.String, "price": pl.Int64}
+
+
 def test_a_second_column_named_item_is_kept(tmp_path: Path) -> None:
     items = read_items(write(tmp_path, "movieId,item\n1,Heat\n"), "movieId")
     assert items.to_dicts() == [{"item": "1", "item_2": "Heat"}]

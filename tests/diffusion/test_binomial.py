@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recfusion.core.errors import InputError
-from recfusion.diffusion.binomial import Binomial, require_binary
+from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.distributions import Bits, kl
 from recfusion.diffusion.schedule import Schedule, constant, harmonic, linear
 
@@ -192,11 +192,12 @@ def test_rates_that_leave_their_limits_are_refused(bad: float) -> None:
 
 
 def test_data_that_are_not_binary_are_refused() -> None:
-    require_binary(torch.tensor([[0.0, 1.0]]))
+    process = Binomial.paper_kernel(constant(1, 0.5))
+    process.check_data(torch.tensor([[0.0, 1.0]]))
     with pytest.raises(InputError, match=r"got 0\.5 among 2"):
-        require_binary(torch.tensor([[0.0, 0.5, 3.0]]))
+        process.check_data(torch.tensor([[0.0, 0.5, 3.0]]))
     with pytest.raises(InputError, match=r"x\.float"):
-        Binomial.paper_kernel(constant(1, 0.5)).check_data(torch.tensor([[0, 1]]))
+        process.check_data(torch.tensor([[0, 1]]))
 
 
 def test_an_unknown_prediction_lists_the_choices() -> None:

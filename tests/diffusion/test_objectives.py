@@ -57,6 +57,8 @@ def test_the_bce_elbo_ends_in_the_binary_cross_entropy_of_x0() -> None:
     assert bound.L_0.tolist() == pytest.approx([math.log(2) + math.log(4)])
     with pytest.raises(InputError, match="predicts='previous'"):
         bce_elbo(Binomial.thinning(linear(3)), constantly(0, 0), x0, generator())
+    with pytest.raises(InputError, match="got None"):
+        bce_elbo(Gaussian(linear(3)), constantly(0, 0), x0, generator())
     with pytest.raises(InputError, match="predicts x0"):
         simple(process, constantly(0, 0), x0, generator())
 
@@ -84,6 +86,13 @@ def test_the_weight_of_removed_entries_is_one_over_the_share_removed() -> None:
     weight = removal_weight(process, torch.arange(1, 11))
     assert weight.tolist() == pytest.approx([1 / (1 - value) for value in a])
     assert removed(process, constantly(0, 0), all_bits(2), generator(), weighted=False).isfinite().all()
+
+
+def test_removed_entries_ask_for_a_process_that_only_removes_and_for_its_survival() -> None:
+    with pytest.raises(InputError, match="only removes ones"):
+        removed(Binomial.bit_flips(constant(3, 0.5)), constantly(0, 0), all_bits(2).repeat(9, 1), generator())
+    with pytest.raises(InputError, match=r"survival\(t\) = .*, got Gaussian without it"):
+        removal_weight(Gaussian(linear(3)), torch.tensor([1]))
 
 
 def test_the_ranking_gradient_of_the_thinning_bound_is_that_of_the_removed_entries() -> None:
@@ -116,7 +125,7 @@ def test_the_published_gaussian_loss_is_what_its_quirks_say() -> None:
     x0 = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
     chain = generator(7)
     z1 = process.q_step(x0, 1).draw(chain)
-    loss = published_gaussian_loss(process, constantly(0.25, 0.5), x0, generator(7)).item()
+    loss = published_gaussian_loss(process, constantly(0.25, 0.5), x0, generator(7), schedule=process.schedule).item()
     expected = 0.0
     for value, hat, z in zip((1.0, -1.0), (0.25, 0.5), z1[0].tolist(), strict=True):
         expected += (value - hat) ** 2 / 2 + math.log(2 * math.pi) / 2
@@ -124,7 +133,8 @@ def test_the_published_gaussian_loss_is_what_its_quirks_say() -> None:
         expected += (math.log(other / variance) + (variance + apart**2) / other - 1) / 2
     assert loss == pytest.approx(expected)
     predicted = constantly(0.25, 0.5, 0.5, 0.5)  # log-variances of beta's value
-    assert published_gaussian_loss(Gaussian(constant(2, 0.5), "predicted"), predicted, x0, generator(7)).item() == loss
+    again = published_gaussian_loss(process, predicted, x0, generator(7), schedule=process.schedule).item()
+    assert again == loss
 
 
 def test_the_published_binomial_loss_has_no_finite_gradient_unless_clamped() -> None:

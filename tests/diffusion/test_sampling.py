@@ -14,11 +14,12 @@ from recfusion.diffusion.process import Process
 from recfusion.diffusion.sampling import (
     KnownAs,
     ancestral,
-    ancestral_steps,
+    denoise,
     forward_steps,
     inpaint,
     inpaint_steps,
     one_step,
+    reverse_steps,
 )
 from recfusion.diffusion.schedule import harmonic, linear
 
@@ -47,11 +48,11 @@ def test_the_forward_chain_of_thinning_only_removes() -> None:
 def test_one_step_is_the_prediction_where_nothing_was_seen() -> None:
     net, x1 = Single(3, 0), torch.tensor([[1.0, 0.0, 0.0]])
     prediction = torch.sigmoid(net(x1, torch.tensor([1])))
-    mean = one_step(PROCESSES["thinning"], net, x1).mean
+    mean = one_step(PROCESSES["thinning"], net, x1)
     assert torch.allclose(mean[0, 1:], prediction[0, 1:])
     assert mean[0, 0] == 1
     assert not mean.requires_grad
-    assert torch.allclose(one_step(PROCESSES["gaussian"], net, x1).mean, net(x1, torch.tensor([1])))
+    assert torch.allclose(one_step(PROCESSES["gaussian"], net, x1), net(x1, torch.tensor([1])))
 
 
 @pytest.mark.parametrize("name", ["paper kernel", "thinning"])
@@ -79,10 +80,44 @@ def test_a_gaussian_with_the_right_denoiser_samples_the_data() -> None:
 @pytest.mark.parametrize("name", PROCESSES)
 def test_the_steps_run_down_to_0_and_end_in_the_sample(name: str) -> None:
     process, net = PROCESSES[name], Single(3, 0)
-    steps = list(ancestral_steps(process, net, (4, 3), torch.Generator().manual_seed(5)))
+    steps = list(reverse_steps(process, net, (4, 3), torch.Generator().manual_seed(5)))
     assert [step.t for step in steps] == [3, 2, 1, 0]
     assert torch.equal(steps[-1].x, ancestral(process, net, (4, 3), torch.Generator().manual_seed(5)))
     assert steps[0].x.shape == steps[-1].mean.shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_way_back_from_a_given_step_goes_on_as_the_whole_one(name: str) -> None:
+    process, net, rng = PROCESSES[name], Single(3, 0), torch.Generator().manual_seed(5)
+    whole = reverse_steps(process, net, (4, 3), rng)
+    second = [next(whole), next(whole)][1]
+    state = rng.get_state()
+    end = list(whole)[-1].x
+    assert torch.equal(denoise(process, net, second.x, rng.set_state(state), t=2), end)
+    given, *_ = reverse_steps(process, net, second.x, rng, t=2)
+    assert given.t == 2
+    assert given.mean is given.x is second.x
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_without_draws_every_step_is_the_mean_of_the_last_and_no_randomness_is_used(name: str) -> None:
+    process, net, rng = PROCESSES[name], Single(3, 0), torch.Generator().manual_seed(5)
+    before = rng.get_state()
+    states = list(reverse_steps(process, net, (4, 3), rng, draw=False))
+    assert torch.equal(rng.get_state(), before)
+    assert torch.equal(states[0].x, process.prior((4, 3)).mean)
+    for last, state in pairwise(states):
+        t = torch.full((4,), last.t)
+        expected = process.p_reverse(net(last.x, t), last.x, t).mean
+        assert torch.equal(state.x, expected)
+    assert torch.equal(denoise(process, net, states[1].x, None, t=2, draw=False), states[-1].x)
+
+
+def test_a_way_back_that_starts_nowhere_is_refused() -> None:
+    process, net, x = PROCESSES["gaussian"], Single(3, 0), torch.zeros(4, 3)
+    for start, t in ((x, 0), (x, 4), ((4, 3), 2)):
+        with pytest.raises(InputError, match=rf"t in 1\.\.3, .* got t = {t}"):
+            list(reverse_steps(process, net, start, None, t=t))
 
 
 @pytest.mark.parametrize("known_as", ["noised", "clean"])

@@ -34,6 +34,48 @@ def test_small_batches_give_the_same_values(
     for name in ("ndcg@5", "recall@3", "popularity@4"):
         assert whole.per_user[name].tolist() == pieces.per_user[name].tolist()
     assert whole.overall == pieces.overall
+    assert whole.slices == pieces.slices
+
+
+@pytest.mark.parametrize("cells", [80, 1 << 20])
+def test_every_user_is_scored_once_and_the_lists_asked_for_are_kept(
+    groups: Interactions, monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    monkeypatch.setattr(topk, "CELLS_PER_BATCH", cells)
+    rows: list[int] = []
+
+    class Spy(Linear):
+        def score(self, history: Csr) -> FloatArray:
+            rows.append(history.shape[0])
+            return super().score(history)
+
+    parts = split(groups)
+    n_users = len(parts.test.users)
+    shown = [n_users - 1, 0, 3]
+    found = evaluate(Spy(40), parts.test, parts.train, ("recall@2",), shown=shown, length=7)
+    assert sum(rows) == n_users
+    wanted, _ = topk.top_k(Linear(40).score(parts.test.history), parts.test.history, 7)
+    assert found.lists.tolist() == wanted[shown].tolist()
+    short = evaluate(Linear(40), parts.test, parts.train, ("recall@20",), shown=shown, length=7)
+    assert short.lists.tolist() == found.lists.tolist()
+
+
+def test_a_list_that_ends_early_is_kept_with_its_end() -> None:
+    fold = Fold(np.arange(2), random_csr(2, 3, 0.0, 0), random_csr(2, 3, 0.0, 0))
+    found = evaluate(Linear(3), fold, fold.history, ("recall@2",), shown=[1], length=5)
+    assert found.lists.shape == (1, 5)
+    assert sorted(found.lists[0, :2].tolist()) == [0, 2]
+    assert found.lists[0, 2:].tolist() == [-1, -1, -1]
+
+
+def test_an_evaluation_shows_itself_and_becomes_a_frame(groups: Interactions) -> None:
+    parts = split(groups)
+    result = evaluate(Linear(40), parts.test, parts.train, METRICS)
+    frame = result.to_frame()
+    assert frame.columns == ["user", "ndcg@5", "recall@3", "popularity@4"]
+    assert frame["recall@3"].to_list() == result.per_user["recall@3"].tolist()
+    assert repr(result).startswith(f"Evaluation(8 users: ndcg@5 {100 * result.mean()['ndcg@5']:.2f}, recall@3 ")
+    assert f"<td>coverage@2</td><td>{100 * result.overall['coverage@2']:.2f}</td>" in result._repr_html_()
 
 
 def test_coverage_counts_the_items_that_somebody_is_shown() -> None:

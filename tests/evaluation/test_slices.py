@@ -5,7 +5,8 @@ import numpy as np
 from conftest import csr
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.split import Fold
-from recfusion.evaluation.slices import popularity_groups, popularity_slices
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.slices import popularity_groups
 
 
 class ByNumber:
@@ -27,7 +28,7 @@ def test_hits_are_counted_by_group_and_list_length() -> None:
     train = csr([[0, 1, 3], [0, 1, 3], [0, 2, 4]], 6)
     fold = Fold(np.array([0, 1]), csr([[1], [0]], 6), csr([[0, 3, 5], [1, 2]], 6))
     # the lists are 0 2 3 4 5 and 1 2 3 4 5
-    found = popularity_slices(ByNumber(), fold, train, [1, 3, 9])
+    found = evaluate(ByNumber(), fold, train, ("recall@9", "recall@1", "ndcg@3", "recall@3")).slices
     assert found.items == (1, 2, 3)
     assert found.held_out == (1, 2, 2)
     assert found.hits == {1: (1, 1, 0), 3: (1, 2, 1), 9: (1, 2, 2)}
@@ -36,5 +37,6 @@ def test_hits_are_counted_by_group_and_list_length() -> None:
 
 def test_a_group_without_held_out_items_has_no_recall() -> None:
     fold = Fold(np.array([0]), csr([[1]], 6), csr([[3]], 6))
-    found = popularity_slices(ByNumber(), fold, csr([[0, 1, 3], [0, 1, 3], [0, 2, 4]], 6), [2])
+    train = csr([[0, 1, 3], [0, 1, 3], [0, 2, 4]], 6)
+    found = evaluate(ByNumber(), fold, train, ("recall@2",)).slices
     assert found.recall(2) == {"head": None, "middle": 0.0, "tail": None}

@@ -1,182 +1,231 @@
-"""Comparisons and their result document."""
+"""Comparing in one call: our models and anybody's, here and in processes, with and without a store."""
 
-import dataclasses
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
-import numpy as np
 import pytest
+from fitted import METRICS, fits
 
+import foreign
+import recfusion as rf
+from foreign import Mine
+from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.split import split
-from recfusion.experiments.compare import Run, compare
-from recfusion.experiments.examples import LENGTH, USERS
-from recfusion.experiments.results import result_document
-
-METRICS = ("recall@5", "coverage@5", "ndcg@10")
-
-
-@pytest.fixture
-def runs(groups: Interactions) -> list[Run]:
-    return list(compare(groups, {"random": {}, "ease": {"l2": 10}}, [4, 5], metrics=METRICS))
+from recfusion.experiments.compare import compare
+from recfusion.experiments.run import Event
+from recfusion.experiments.store import read_results
+from recfusion.models import places
+from recfusion.models.ease import EASE
 
 
-def test_every_model_is_judged_on_the_same_users_of_every_split(runs: list[Run]) -> None:
-    assert [(run.name, run.seed) for run in runs] == [("random", 4), ("ease", 4), ("random", 5), ("ease", 5)]
-    for random, ease in (runs[:2], runs[2:]):
-        assert random.test.users.tolist() == ease.test.users.tolist()
+def means(comparison: rf.Comparison) -> dict[str, float]:
+    return {label: model.mean("ndcg@10") for label, model in comparison.models.items()}
 
 
-def test_the_document_holds_each_metric_with_its_parts(runs: list[Run]) -> None:
-    document = result_document(runs)
-    entry = document["models"]["ease"]
-    assert entry["settings"]["l2"] == 10
-    assert entry["chosen"] == {}
-    for metric in ("recall@5", "ndcg@10"):
-        values = entry[metric]
-        assert values["splits"] == tuple(run.test.mean()[metric] for run in runs if run.name == "ease")
-        assert values["ci95"][0] <= values["mean"] <= values["ci95"][1]
-        assert values["median"] == pytest.approx(sum(values["splits"]) / 2)
-    assert entry["coverage@5"]["ci95"] is None
-    assert entry["fit_seconds"] > 0
-    assert entry["score_seconds"] > 0
-    assert document["protocol"]["users"] == 80
-    assert document["seeds"] == [4, 5]
+def test_an_instance_of_somebody_s_class_stands_beside_our_models(groups: Interactions) -> None:
+    found = compare(groups, {"mine": Mine(power=1.0), "ease": EASE(l2=10), "popularity": {}}, [4, 5], metrics=METRICS)
+    assert list(found.models) == ["mine", "ease", "popularity"]
+    mine = found.models["mine"]
+    assert (mine.model, mine.title, mine.place) == ("Mine", "popularity with a power, for tests", "foreign:Mine")
+    assert mine.settings == {"power": 1.0, "note": ""}
+    assert means(found)["mine"] == means(found)["popularity"]  # whose order it has
+    assert found.reference == "ease"
+    test = found.test("ndcg@10", "mine", "ease")
+    assert test is not None
+    assert test.of("mine")[0] == pytest.approx(means(found)["mine"] - means(found)["ease"])
 
 
-def test_the_best_model_is_tested_against_the_others(runs: list[Run]) -> None:
-    tests = {test["metric"]: test for test in result_document(runs)["tests"]}
-    assert set(tests) == {"recall@5", "ndcg@10"}
-    assert tests["ndcg@10"]["a"] == "ease"
-    assert tests["ndcg@10"]["p_holm"] < 0.01
+def test_an_instance_gives_the_numbers_of_its_name(groups: Interactions) -> None:
+    by_name = compare(groups, {"ease": {"l2": 10}}, [4, 5], metrics=METRICS)
+    assert means(compare(groups, {"x": EASE(l2=10)}, [4, 5], metrics=METRICS)) == {"x": means(by_name)["ease"]}
+    assert compare(groups, ["ease"], 2, metrics=METRICS).seeds == (0, 1)
 
 
-def scaled(run: Run, factor: float, name: str) -> Run:
-    values = {metric: factor * values for metric, values in run.test.per_user.items()}
-    return dataclasses.replace(run, name=name, test=dataclasses.replace(run.test, per_user=values))
+def test_files_run_in_other_processes_and_a_function_s_class_in_this_one(
+    groups: Interactions, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @dataclass
+    class Local(Mine):
+        """Of a function."""
 
-
-def test_a_model_that_has_an_easy_split_alone_is_not_the_best(runs: list[Run]) -> None:
-    hard, easy = (scaled(run, factor, "ease") for run, factor in ((runs[1], 0.2), (runs[3], 1.0)))
-    lucky, better = (scaled(runs[3], factor, "lucky") for factor in (0.9, 1.1))
-    for other, best in ((lucky, "ease"), (better, "lucky")):
-        document = result_document([hard, easy, other])
-        assert document["models"]["lucky"]["ndcg@10"]["mean"] > document["models"]["ease"]["ndcg@10"]["mean"]
-        assert {test["a"] for test in document["tests"]} == {best}
-        assert all(test["difference"] > 0 for test in document["tests"])
-
-
-def test_the_same_comparison_gives_the_same_numbers(groups: Interactions, runs: list[Run]) -> None:
-    again = list(compare(groups, {"random": {}, "ease": {"l2": 10}}, [4, 5], metrics=METRICS))
-    for one, two in zip(runs, again, strict=True):
-        assert one.test.mean() == two.test.mean()
-    assert result_document(runs)["tests"] == result_document(again)["tests"]
-
-
-def test_a_model_with_fewer_splits_has_means_over_its_own(runs: list[Run]) -> None:
-    whole, document = result_document(runs), result_document(runs[:3])
-    assert document["seeds"] == [4, 5]
-    random, ease = document["models"]["random"], document["models"]["ease"]
-    assert (random["seeds"], random["n_splits"]) == ([4, 5], 2)
-    assert (ease["seeds"], ease["n_splits"]) == ([4], 1)
-    assert random == whole["models"]["random"]
-    assert ease["ndcg@10"]["mean"] == runs[1].test.mean()["ndcg@10"]
-
-
-def test_a_paired_test_is_over_the_splits_that_both_models_have(runs: list[Run]) -> None:
-    alone = [test | {"seeds": [4]} for test in result_document(runs[:2])["tests"]]
-    assert result_document(runs[:3])["tests"] == alone
-    apart = [runs[0], runs[3]]  # random on split 4, ease on split 5
-    assert result_document(apart)["tests"] == []
-    assert all(test["seeds"] == [4, 5] for test in result_document(runs)["tests"])
-
-
-def test_two_results_for_one_place_are_refused(runs: list[Run]) -> None:
-    with pytest.raises(InputError, match="two results of random on split 4"):
-        result_document([*runs, runs[0]])
-    other = dataclasses.replace(runs[3], settings={"l2": 11})
-    with pytest.raises(InputError, match="ease are of different settings"):
-        result_document([*runs[:3], other])
-
-
-def test_settings_that_a_fit_chose_stand_beside_those_asked_for(runs: list[Run]) -> None:
-    one, two = (
-        dataclasses.replace(run, settings={"l2": None, "k": 3}, chosen=chosen)
-        for run, chosen in ((runs[1], {"l2": 7.0}), (runs[3], {"l2": 9.0}))
-    )
-    entry = result_document([one, two])["models"]["ease"]
-    assert entry["settings"] == {"l2": None, "k": 3}
-    assert entry["chosen"] == {"l2": [7.0, 9.0]}
-
-
-def test_a_document_may_have_metrics_without_values_per_user_alone(groups: Interactions) -> None:
-    document = result_document(list(compare(groups, {"random": {}, "ease": {}}, [0], metrics=["coverage@5"])))
-    assert 0 < document["models"]["ease"]["coverage@5"]["mean"] <= 1
-    assert document["tests"] == []
-
-
-def test_a_run_tells_of_validation_users_activity_and_popularity(groups: Interactions, runs: list[Run]) -> None:
-    for run in runs:
-        assert set(run.validation) == set(METRICS)
-        sizes = {int(user): groups.matrix[[int(user)]].nnz for user in run.test.users}
-        assert run.history_size.tolist() == [round(0.8 * sizes[int(user)]) for user in run.test.users]
-        assert sum(run.slices.held_out) == sum(sizes.values()) - run.history_size.sum()
-        n_held_out = [sizes[int(user)] - shown for user, shown in zip(run.test.users, run.history_size, strict=True)]
-        assert sum(run.slices.hits[5]) == pytest.approx(run.test.per_user["recall@5"] @ n_held_out)
-        assert run.epochs == 0
-
-
-def test_results_of_different_protocols_are_refused(runs: list[Run]) -> None:
-    other = dataclasses.replace(runs[1], protocol=runs[1].protocol.model_copy(update={"hash": "other"}))
-    with pytest.raises(InputError, match="cannot stand in one table"):
-        result_document([runs[0], other])
-
-
-def test_no_results_are_refused() -> None:
-    with pytest.raises(InputError, match="no results"):
-        result_document([])
-
-
-def test_examples_show_titles_and_mark_hits(groups: Interactions) -> None:
-    runs = list(compare(groups, {"ease": {}, "popularity": {}}, [0, 1]))
-    shown = result_document(runs)["examples"]
-    assert len(shown) == USERS
-    fold = split(groups, seed=0).test
-    assert shown[0]["user"] == groups.users[int(fold.users[0])]
-    for example in shown:
-        row = int(np.flatnonzero(groups.users[fold.users] == example["user"])[0])
-        history, held_out = ({f"Item {n}" for n in part[[row]].indices} for part in (fold.history, fold.held_out))
-        assert set(example["history"]) <= history
-        assert len(example["history"]) + example["more"] == len(history)
-        assert list(example["lists"]) == ["ease", "popularity"]
-        for places in example["lists"].values():
-            assert len(places) == LENGTH
-            assert all(place["hit"] == (place["title"] in held_out) for place in places)
-            assert not {place["title"] for place in places} & history
-    assert any(place["hit"] for example in shown for place in example["lists"]["ease"])
-
-
-def test_examples_are_of_the_split_that_most_models_have(runs: list[Run]) -> None:
-    without = [dataclasses.replace(run, examples=()) if run is runs[1] else run for run in runs]
-    assert result_document(runs)["examples"][0]["user"] == runs[1].examples[0].user
-    assert result_document(without)["examples"][0]["user"] == runs[3].examples[0].user
-    assert result_document([dataclasses.replace(run, examples=()) for run in runs])["examples"] == []
-
-
-def test_examples_of_different_users_are_not_mixed_up(runs: list[Run]) -> None:
-    fewer = dataclasses.replace(runs[0], examples=runs[0].examples[1:])
-    shown = result_document([fewer, *runs[1:]])["examples"]
-    assert {example["user"]: list(example["lists"]) for example in shown} == {
-        runs[1].examples[1].user: ["random", "ease"],
-        runs[1].examples[2].user: ["random", "ease"],
-        runs[1].examples[0].user: ["ease"],
+    shutil.copy(foreign.__file__, tmp_path / "mine.py")
+    notes = {name: str(tmp_path / name) for name in ("file", "module", "local")}
+    models = {
+        "file": rf.make_model(f"{tmp_path}/mine.py:Mine", {"note": notes["file"]}),
+        "module": Mine(note=notes["module"]),
+        "local": Local(note=notes["local"]),
     }
+    with caplog.at_level(logging.WARNING):
+        found = compare(groups, models, [4], metrics=METRICS, workers=1)
+    assert caplog.messages == ["local is fitted in this process: others cannot import its class."]
+    where = {name: Path(note).read_text().split() for name, note in notes.items()}
+    assert where["local"] == [str(os.getpid())]
+    assert where["file"] == where["module"] != where["local"]
+    assert len(set(means(found).values())) == 1
+    assert means(found)["file"] == fits(groups, {"mine": Mine()}, [4])[0].mean()["ndcg@10"]
+
+
+_NOTEBOOK = """
+import logging, sys
+from dataclasses import dataclass
+import numpy as np
+import recfusion as rf
+
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+
+@dataclass
+class Mine(rf.Recommender):
+    power: float = rf.setting(0.5, "exponent")
+    scores_: np.ndarray = rf.learned()
+
+    def fit(self, train, valid=None, *, rng=None):
+        self.scores_ = (np.bincount(train.indices, minlength=train.shape[1]) ** self.power).astype(np.float32)
+        return self
+
+    def score(self, history):
+        return np.tile(self.scores_, (history.shape[0], 1))
+
+found = rf.compare(rf.load("ml-latest-small"), {"mine": Mine()}, workers=2, store=sys.argv[1])
+print(len(rf.read_results(sys.argv[1])[0].source))
+"""
+
+
+def test_a_class_that_was_typed_in_is_fitted_where_it_was_typed(tmp_path: Path) -> None:
+    """As in a notebook: the class is of __main__, and no file has its source."""
+    run = subprocess.run(
+        [sys.executable, "-", str(tmp_path / "s.jsonl")], input=_NOTEBOOK, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.splitlines() == ["mine is fitted in this process: others cannot import its class.", "16"]
+
+
+def forget() -> None:
+    """Forget what was imported from files, as a new process does."""
+    places.load_class.cache_clear()
+    places.load_file.cache_clear()
+
+
+def test_an_edited_model_is_fitted_again_and_the_old_results_stay(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, store = tmp_path / "mine.py", tmp_path / "s.jsonl"
+    first = Path(foreign.__file__).read_text()
+    edited = first.replace("counts**self.power", "-(counts**self.power)")
+    found = []
+    for text in (first, edited, first):
+        file.write_text(text)
+        forget()
+        found.append(means(compare(groups, {"mine": "mine.py:Mine"}, [4], metrics=METRICS, store=store))["mine"])
+    assert found[0] == found[2] != found[1]
+    one, two = read_results(store)  # the third was not fitted
+    assert (one.settings, one.place) == (two.settings, two.place)
+    assert one.source != two.source
+    with pytest.raises(InputError, match="mine are of different settings"):
+        rf.Comparison.of([one, two.model_copy(update={"seed": 5})])
+
+
+def test_only_what_a_store_lacks_is_fitted(groups: Interactions, tmp_path: Path) -> None:
+    store = tmp_path / "s.jsonl"
+    compare(groups, {"mine": Mine(), "ease": EASE(l2=10)}, [4], metrics=METRICS, store=store)
+    before = store.read_bytes()
+    finished: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event.kind == "finished":
+            finished.append(str(event.task))
+
+    models = {"mine": Mine(), "ease": EASE(l2=11), "other": Mine()}
+    found = compare(groups, models, [4, 5], metrics=METRICS, store=store, on_event=hear)
+    assert finished == ["ease, split 4", "other, split 4", "mine, split 5", "ease, split 5", "other, split 5"]
+    assert store.read_bytes().startswith(before)
+    assert len(found.models) == 3
+
+
+def test_the_same_comparison_gives_the_same_numbers(groups: Interactions) -> None:
+    one, two = (compare(groups, {"random": {}, "ease": {"l2": 10}}, [4, 5], metrics=METRICS) for _ in range(2))
+    assert means(one) == means(two)
+    assert (one.tests, one.differences) == (two.tests, two.differences)
+
+
+def test_nothing_of_a_comparison_depends_on_the_other_models(groups: Interactions) -> None:
+    alone = compare(groups, ["random"], [4], metrics=METRICS)
+    together = compare(groups, {"mine": Mine(), "x": "random", "random": {}}, [4], metrics=METRICS)
+    assert means(together)["random"] == means(together)["x"] == means(alone)["random"]
+
+
+@dataclass
+class Failing(Mine):
+    """A model whose fit raises."""
+
+    kind: str = rf.setting("input", "what is raised")
+
+    def fit(self, train: Csr, valid: rf.Fold | None = None, *, rng: object = None) -> Self:
+        if self.kind == "input":
+            raise InputError("It needs more users.")
+        raise ZeroDivisionError("by nothing")
+
+
+def test_a_fit_that_fails_ends_the_comparison_with_its_sentence(
+    groups: Interactions, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "s.jsonl"
+    with pytest.raises(InputError, match=r"The fit of bad, split 0 failed: It needs more users\."):
+        compare(groups, {"bad": Failing(), "mine": Mine()}, store=store)
+    assert [one.label for one in read_results(store)] == ["mine"]  # what was paid for is kept
+    assert caplog.text == ""
+    with pytest.raises(InputError, match="failed: ZeroDivisionError: by nothing"):
+        compare(groups, {"bad": Failing(kind="other")})
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"splits": 0}, "Expected at least one split, or different seeds from 0, got 0"),
+        ({"splits": []}, "Expected at least one split"),
+        ({"splits": [1, 1]}, "Expected at least one split, or different seeds"),
+        ({"splits": [-1]}, "Expected at least one split, or different seeds"),
+        ({"metrics": ["auc@3"]}, "Unknown metric 'auc@3'"),
+        ({"metrics": []}, "Expected at least one metric"),
+        ({"reference": "slim"}, "Unknown model to test against 'slim': choose one of mine"),
+        ({"workers": -1}, "Expected at least one worker, or 0 for this process alone, got -1"),
+        ({"splits": 2.5}, "Expected at least one split, or different seeds from 0, got 2.5"),
+        ({"splits": "3"}, "Expected at least one split, or different seeds from 0, got '3'"),
+        ({"splits": [1.0]}, "Expected at least one split, or different seeds from 0, got [1.0]"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_fitted(
+    groups: Interactions, tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        compare(groups, {"mine": Mine(note=str(tmp_path / "note"))}, **options)
+    assert words in str(refused.value)
+    assert not (tmp_path / "note").exists()
+
+
+def test_a_store_that_is_none_is_refused_before_anything_is_fitted(groups: Interactions, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    note = tmp_path / "note"
+    for store in (tmp_path, tmp_path / "thesis.txt", tmp_path / "thesis.txt" / "below"):
+        with pytest.raises(InputError):
+            compare(groups, {"mine": Mine(note=str(note))}, store=store)
+    assert not note.exists()
 
 
 @pytest.mark.slow
 def test_the_paper_s_table_comes_out_on_ml_1m(data_folder: object) -> None:
     """Popularity 21.4 and EASE 42.2 in the paper; three splits of ours lie within about a point of them."""
-    from recfusion.data.load import load
-
-    document = result_document(list(compare(load("ml-1m"), {"popularity": {}, "ease": {}}, [0, 1, 2])))
-    assert document["models"]["popularity"]["ndcg@100"]["mean"] == pytest.approx(0.2144, abs=0.012)
-    assert document["models"]["ease"]["ndcg@100"]["mean"] == pytest.approx(0.4224, abs=0.012)
+    found = compare(rf.load("ml-1m"), ["popularity", "ease"], 3)
+    assert found.models["popularity"].mean("ndcg@100") == pytest.approx(0.2144, abs=0.012)
+    assert found.models["ease"].mean("ndcg@100") == pytest.approx(0.4224, abs=0.012)
+    assert found.paper is not None
+    assert json.dumps(found.document()["paper"]["models"]["ease"]["ndcg@100"]) == "0.4224"

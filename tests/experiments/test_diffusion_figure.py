@@ -5,15 +5,13 @@ import pytest
 import torch
 
 from recfusion.data.interactions import Interactions
-from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.schedule import constant
+from recfusion.diffusion import Binomial, make_schedule, one_step
 from recfusion.experiments.diffusion_figure import (
     STEPS,
     DiffusionFigure,
     activity,
     diffusion_figure,
     options,
-    reverse_means,
     with_evidence,
 )
 
@@ -53,6 +51,7 @@ def test_thinning_takes_ones_away_until_nearly_none_is_left(shown: DiffusionFigu
     assert means[-1] < 0.1 * means[0]
     assert (np.diff(thinning.forward, axis=0) <= 0).all()  # a zero never turns to one
     process = options()[2].process(torch.full((30,), 0.2, dtype=torch.float64))
+    assert isinstance(process, Binomial)
     assert float(process.survival(STEPS)) == 0.5**STEPS
 
 
@@ -82,14 +81,13 @@ def test_the_same_seed_gives_the_same_numbers(groups: Interactions, shown: Diffu
 
 def test_evidence_turns_prior_odds_into_the_exact_posterior() -> None:
     """One flip with probability .1 and a prior of .3: p(x^0 = 1 | x^1 = 1) = .27/(.27 + .07)."""
-    process = Binomial.bit_flips(constant(1, 0.1))
+    process = Binomial.bit_flips(make_schedule("constant", 1, high=0.1))
     prior = float(np.log(0.3 / 0.7))
     denoiser = with_evidence(process, lambda x, t: torch.full_like(x, prior))
     x1 = torch.tensor([[0.0, 1.0]])
     found = torch.sigmoid(denoiser(x1, torch.tensor([1])))
     torch.testing.assert_close(found, torch.tensor([[0.03 / (0.03 + 0.63), 0.27 / (0.27 + 0.07)]]))
-    last, _ = reverse_means(process, denoiser, x1, torch.Generator().manual_seed(0))
-    torch.testing.assert_close(last, found)
+    torch.testing.assert_close(one_step(process, denoiser, x1), found)
 
 
 def test_every_epoch_is_told(groups: Interactions) -> None:

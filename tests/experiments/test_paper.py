@@ -7,29 +7,43 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG
-from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.data.protocol import Protocol
+from recfusion.data.raw import ReadReport
+from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.experiments import reproduce
-from recfusion.experiments.paper import COUNTS, METRICS, PARAMETERS, TABLES, with_paper
+from recfusion.experiments.paper import COUNTS, METRICS, PARAMETERS, TABLES, paper_values
 from recfusion.experiments.reproduce import (
     QUICK_SETTINGS,
-    adopt_rows,
+    adopt_results,
     count_rows,
     missing_data,
     packaged_experiment,
     parameter_counts,
 )
-from recfusion.models.registry import MODELS, entry
+from recfusion.models.base import setting_values
+from recfusion.models.registry import MODELS, entry, make_model
+
+NAMES = {"ease": "ease", "mine": "recfusion", "bspm": "bspm"}
 
 
-def paper_document(name: str = "ml-1m", **changes: Any) -> dict[str, Any]:
-    protocol = {
-        "name": name,
-        "preparation": Preparation().model_dump(mode="json") | {"min_rating": 4.0},
-        "plan": SplitPlan().model_dump(mode="json"),
-        "metrics": list(METRICS),
-    }
-    models = {"ease": {"model": "ease"}, "mine": {"model": "recfusion"}, "bspm": {"model": "bspm"}}
-    return {"protocol": protocol | changes, "models": models}
+def card(name: str = "ml-1m", **changes: Any) -> Protocol:
+    """Return a protocol card as ML-1M has it in the paper, but for some changes."""
+    return Protocol(
+        **{
+            "source": Source(data=name),
+            "preparation": Preparation(min_rating=4.0),
+            "plan": SplitPlan(),
+            "metrics": METRICS,
+            "name": name,
+            "fingerprint": "",
+            "users": 0,
+            "items": 0,
+            "interactions": 0,
+            "read": ReadReport(0),
+            "steps": (),
+        }
+        | changes
+    )
 
 
 def test_the_paper_s_models_and_data_have_our_names() -> None:
@@ -40,40 +54,48 @@ def test_the_paper_s_models_and_data_have_our_names() -> None:
     assert set(COUNTS) <= set(CATALOG)
 
 
-def test_a_document_of_the_paper_s_protocol_gets_its_values_by_model() -> None:
-    paper = with_paper(paper_document())["paper"]
-    assert paper["table"] == "ml1m"
-    assert paper["models"]["ease"] == pytest.approx({METRICS[0]: 0.3576, METRICS[1]: 0.4692, METRICS[2]: 0.4224})
-    assert paper["models"]["mine"]["ndcg@100"] == pytest.approx(0.3614)
-    assert "bspm" not in paper["models"]
-    assert with_paper(paper_document(), "ablation")["paper"]["models"]["mine"]["ndcg@100"] == pytest.approx(0.3744)
+def test_results_of_the_paper_s_protocol_get_its_values_by_model() -> None:
+    paper = paper_values(card(), NAMES)
+    assert paper is not None
+    assert paper.title == "ML-1M, medians of ten splits"
+    assert paper.models["ease"] == pytest.approx({METRICS[0]: 0.3576, METRICS[1]: 0.4692, METRICS[2]: 0.4224})
+    assert paper.models["mine"]["ndcg@100"] == pytest.approx(0.3614)
+    assert "bspm" not in paper.models
+    other = paper_values(card(), NAMES, "ablation")
+    assert other is not None
+    assert other.models["mine"]["ndcg@100"] == pytest.approx(0.3744)
+    assert other.models["ease"] == paper.models["ease"]  # which the ablation lacks
+    assert other.title == "ML-1M, medians of ten splits; ML-1M, the variants of RecFusion"
+    assert paper_values(card(), {"bspm": "bspm"}) is None
 
 
 @pytest.mark.parametrize(
-    "document",
+    "changes",
     [
-        paper_document("ml-100k"),
-        paper_document(metrics=["ndcg@100"]),
-        paper_document(plan={"kind": "weak"}),
-        paper_document(preparation=Preparation(min_rating=None).model_dump(mode="json")),
+        {"name": "ml-100k"},
+        {"metrics": ("ndcg@100",)},
+        {"plan": SplitPlan(kind="weak")},
+        {"preparation": Preparation(min_rating=None)},
     ],
 )
-def test_numbers_of_another_protocol_are_not_set_beside_the_paper_s(document: dict[str, Any]) -> None:
-    assert with_paper(document) == document
+def test_numbers_of_another_protocol_are_not_set_beside_the_paper_s(changes: dict[str, Any]) -> None:
+    assert paper_values(card(**changes), NAMES) is None
 
 
 def test_an_unknown_table_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match="'ml9m': choose one of ml1m, ablation, ml25m, netflix"):
-        with_paper(paper_document(), "ml9m")
+        paper_values(card(), NAMES, "ml9m")
     with pytest.raises(InputError, match="Unknown experiment 'ml9m'"):
         packaged_experiment("ml9m")
 
 
 def test_the_main_experiment_runs_every_model_of_the_registry_on_ten_splits() -> None:
     experiment = packaged_experiment("ml1m")
-    assert {plan.label for plan in experiment.models} == set(MODELS)
-    assert all(plan.model == plan.label and plan.settings == {} for plan in experiment.models)
-    fewer = {plan.label for plan in experiment.models if plan.seeds != tuple(range(10))}
+    assert {candidate.label for candidate, _ in experiment.models} == set(MODELS)
+    for candidate, _ in experiment.models:
+        assert candidate.entry.name == candidate.label
+        assert candidate.model == make_model(candidate.label)
+    fewer = {candidate.label for candidate, seeds in experiment.models if seeds != tuple(range(10))}
     assert fewer == {"recfusion-unet1d", "recfusion-unet2d"}  # for their cost
 
 
@@ -82,8 +104,9 @@ def test_the_ablation_has_each_variant_with_our_settings_and_with_the_paper_s() 
     family = {name for name in MODELS if entry(name).load() is entry("recfusion").load()}
     assert family == set(TABLES["ablation"].values)
     for name in family:
-        plans = [plan for plan in experiment.models if plan.model == name]
-        assert {plan.settings.get("preset", "tuned") for plan in plans} == {"paper", "tuned"}
+        models = [candidate.model for candidate, _ in experiment.models if candidate.entry.name == name]
+        assert make_model(name) in models
+        assert any(setting_values(model)["objective"] == "published" for model in models)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -91,7 +114,7 @@ def test_every_experiment_covers_its_table_under_the_paper_s_protocol(name: str)
     experiment = packaged_experiment(name)
     assert experiment.name == name
     assert experiment.data.data == TABLES[name].data
-    assert {plan.model for plan in experiment.models} >= set(TABLES[name].values) | {"ease"}
+    assert {candidate.entry.name for candidate, _ in experiment.models} >= set(TABLES[name].values) | {"ease"}
     assert (experiment.preparation, experiment.split) == (Preparation(), SplitPlan())
     assert experiment.metrics == METRICS
 
@@ -102,21 +125,22 @@ def test_a_quick_version_has_two_splits_few_epochs_and_no_costly_models(name: st
     assert quick.name == f"{name}-quick"
     assert "quick" in quick.title
     assert quick.seeds == (0, 1)
-    costly = {
-        plan.label
-        for plan in whole.models
-        if "members" in plan.values or plan.values.get("net") in ("unet1d", "unet2d")
-    }
-    alike = {plan.label for plan in whole.models if "60 epochs" in plan.label}  # but for the epochs
-    assert {plan.label for plan in quick.models} == {plan.label for plan in whole.models} - costly - alike
+    values = {candidate.label: candidate.values for candidate, _ in whole.models}
+    costly = {label for label, its in values.items() if "members" in its or its.get("net") in ("unet1d", "unet2d")}
+    alike = {label for label in values if "60 epochs" in label}  # but for the epochs
+    assert {candidate.label for candidate, _ in quick.models} == set(values) - costly - alike
     limited = 0
-    for plan in quick.models:
+    for candidate, seeds in quick.models:
+        assert set(seeds) <= {0, 1}
         for setting, most in QUICK_SETTINGS.items():
-            if setting in plan.values:
+            if setting in candidate.values:
                 limited += 1
-                assert plan.values[setting] <= most
-        same = {key: value for key, value in plan.values.items() if key not in QUICK_SETTINGS}
-        assert same == {key: value for key, value in whole.plan(plan.label).values.items() if key not in QUICK_SETTINGS}
+                assert candidate.values[setting] <= most
+        same, before = (
+            {key: value for key, value in its.items() if key not in QUICK_SETTINGS}
+            for its in (candidate.values, values[candidate.label])
+        )
+        assert same == before
     assert limited > 0
 
 
@@ -160,7 +184,7 @@ def test_counts_of_ml_1m_are_the_paper_s_where_the_split_leaves_no_choice(data_f
 def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path: Path) -> None:
     from recfusion.experiments.run import run_experiment
     from recfusion.experiments.spec import parse_experiment
-    from recfusion.experiments.store import read_rows
+    from recfusion.experiments.store import read_results
 
     lines = [f"u{user},{(user % 3) * 8 + (user + step) % 8}\n" for user in range(60) for step in range(6)]
     (tmp_path / "shop.csv").write_text("user,item\n" + "".join(lines))
@@ -171,9 +195,9 @@ def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path
         "models": {"popularity": {}, "ease": {"l2": 5, "seeds": 1}},
     }
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    run_experiment(parse_experiment(document, "one", tmp_path), first, workers=1)
+    run_experiment(parse_experiment(document, "one", tmp_path), first, workers=0)
     other = parse_experiment({**document, "models": {"popularity": {}, "ease": {"l2": 6}}}, "two", tmp_path)
-    assert adopt_rows(other, second, [first]) == 2
-    assert [(row.label, row.seed) for row in read_rows(second)] == [("popularity", 0), ("popularity", 1)]
-    assert adopt_rows(other, second, [first]) == 0
-    assert adopt_rows(other, second, [tmp_path / "nowhere.jsonl"]) == 0
+    assert adopt_results(other, second, [first]) == 2
+    assert [(one.label, one.seed) for one in read_results(second)] == [("popularity", 0), ("popularity", 1)]
+    assert adopt_results(other, second, [first]) == 0
+    assert adopt_results(other, second, [tmp_path / "nowhere.jsonl"]) == 0

@@ -12,10 +12,16 @@ from typing import Any
 import psutil
 import pytest
 
+from foreign import Dying, Mine
 from recfusion.core.errors import InputError
-from recfusion.experiments.run import Event, run_experiment
-from recfusion.experiments.spec import Experiment, Task, read_experiment
-from recfusion.experiments.store import Row, read_rows
+from recfusion.data.interactions import Interactions
+from recfusion.data.settings import SplitPlan
+from recfusion.experiments.candidate import candidates
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.result import Result
+from recfusion.experiments.run import Event, Ran, Task, run_candidates, run_experiment, stored_results
+from recfusion.experiments.spec import Experiment, read_experiment
+from recfusion.experiments.store import read_results
 
 SMALL = """
 name = "small"
@@ -60,37 +66,38 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
 
 @pytest.fixture(scope="module")
 def store(experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The experiment's finished store; tests copy it."""
+    """The experiment's finished store; tests copy it; fitted in this process."""
     path = tmp_path_factory.mktemp("store") / "s.jsonl"
-    run_experiment(experiment, path, workers=1)
+    run_experiment(experiment, path, workers=0)
     return path
 
 
-def values(row: Row) -> Any:
-    """Return what must not depend on when and how a row was computed."""
-    timed = {"fit_seconds", "score_seconds", "finished", "threads", "label"}
-    return row.model_dump(mode="json", exclude=timed)
+def values(result: Result) -> Any:
+    """Return what must not depend on when and how a result was computed."""
+    return result.model_dump(mode="json", exclude={"fit_seconds", "score_seconds", "finished", "threads", "label"})
 
 
-def untimed(document: dict[str, Any]) -> dict[str, Any]:
+def untimed(ran: Ran) -> dict[str, Any]:
+    document = Comparison.of(ran.results).document()
+    del document["finished"]
     for entry in document["models"].values():
         del entry["fit_seconds"], entry["score_seconds"]
     return document
 
 
 def test_numbers_do_not_depend_on_the_number_of_workers(experiment: Experiment, store: Path, tmp_path: Path) -> None:
-    one = run_experiment(experiment, store)
+    here = run_experiment(experiment, store)
     two = run_experiment(experiment, tmp_path / "two.jsonl", workers=2)
     in_order = [("random", 0), ("random", 1), ("ease", 0), ("ease", 1), ("same", 0), ("open", 0)]
-    assert [(row.label, row.seed) for row in one.rows] == in_order
-    assert [values(row) for row in one.rows] == [values(row) for row in two.rows]
-    assert untimed(one.document()) == untimed(two.document())
-    assert (one.computed, two.computed, two.failures) == (0, 6, ())
-    assert one.document()["models"]["same"]["n_splits"] == 1
+    assert [(one.label, one.seed) for one in here.results] == in_order
+    assert [values(one) for one in here.results] == [values(one) for one in two.results]
+    assert untimed(here) == untimed(two)
+    assert (here.computed, two.computed, two.failures) == (0, 6, {})
+    assert untimed(here)["models"]["same"]["n_splits"] == 1
 
 
 def test_a_model_under_another_label_gives_the_same_numbers(experiment: Experiment, store: Path) -> None:
-    by_task = {(row.label, row.seed): values(row) for row in run_experiment(experiment, store).rows}
+    by_task = {(one.label, one.seed): values(one) for one in run_experiment(experiment, store).results}
     assert by_task["same", 0] == by_task["ease", 0]
 
 
@@ -99,7 +106,7 @@ def test_only_what_is_missing_is_run(experiment: Experiment, store: Path, tmp_pa
     part = tmp_path / "part.jsonl"
     part.write_bytes(b"".join(kept))
     events: list[Event] = []
-    outcome = run_experiment(experiment, part, workers=1, on_event=events.append)
+    outcome = run_experiment(experiment, part, workers=0, on_event=events.append)
     assert part.read_bytes().startswith(b"".join(kept))
     assert outcome.computed == 4
     finished = [str(event.task) for event in events if event.kind == "finished"]
@@ -107,20 +114,24 @@ def test_only_what_is_missing_is_run(experiment: Experiment, store: Path, tmp_pa
     assert (events[0].kind, events[0].status.done, events[0].status.total) == ("planned", 2, 6)
     assert events[0].status.seconds_left is None  # nobody knows yet how long ease takes
     last = events[-1].status
-    assert (last.done, last.seconds_left, last.running) == (6, 0, ())
+    assert (last.done, last.seconds_left, last.running) == (6, 0, {})
     whole = part.read_bytes()
     again = run_experiment(experiment, part)
     assert (again.computed, part.read_bytes()) == (0, whole)
-    assert again.document() == outcome.document()
+    assert [one.key for one in again.results] == [one.key for one in outcome.results]
+    assert untimed(again) == untimed(outcome)
 
 
-def test_a_row_of_other_settings_is_not_taken_for_done(store: Path, tmp_path: Path) -> None:
+def test_a_result_of_other_settings_is_not_taken_for_done(store: Path, tmp_path: Path) -> None:
     path, copy = written(tmp_path, models=MODELS.replace("l2 = 5\n", "l2 = 6\n")), tmp_path / "copy.jsonl"
     copy.write_bytes(store.read_bytes())
-    outcome = run_experiment(read_experiment(path), copy, workers=1)
+    outcome = run_experiment(read_experiment(path), copy, workers=0)
     assert outcome.computed == 2
-    assert {row.settings.get("l2") for row in outcome.rows} == {None, 5.0, 6.0}
-    assert len(read_rows(copy)) == 8
+    assert {one.settings.get("l2") for one in outcome.results} == {None, 5.0, 6.0}
+    assert len(read_results(copy)) == 8
+    assert [one.key for one in stored_results(read_experiment(path), read_results(copy))] == [
+        one.key for one in outcome.results
+    ]
 
 
 def test_a_fit_that_fails_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
@@ -128,24 +139,20 @@ def test_a_fit_that_fails_is_reported_and_the_others_go_on(tmp_path: Path) -> No
         "[models.broken]\nmodel = 'ease'\nl2 = 1e-6\n[models.popularity]\n"  # equal columns make the matrix singular
     )
     experiment, store = read_experiment(written(tmp_path, models=models)), tmp_path / "s.jsonl"
-    outcome = run_experiment(experiment, store, workers=1)
-    assert [failure.task for failure in outcome.failures] == [Task("broken", 0), Task("broken", 1)]
-    assert "not positive definite: raise the regularisation" in outcome.failures[0].reason
-    assert [row.label for row in outcome.rows] == ["popularity", "popularity"]
-    assert [row.label for row in read_rows(store)] == ["popularity", "popularity"]
+    outcome = run_experiment(experiment, store, workers=0)
+    assert list(outcome.failures) == [Task("broken", 0), Task("broken", 1)]
+    assert "not positive definite: raise the regularisation" in outcome.failures[Task("broken", 0)].reason
+    assert [one.label for one in outcome.results] == ["popularity", "popularity"]
+    assert [one.label for one in read_results(store)] == ["popularity", "popularity"]
 
 
-def test_the_death_of_a_worker_fails_its_task_alone(experiment: Experiment, tmp_path: Path) -> None:
-    def kill_the_first(event: Event) -> None:
-        if event.kind == "started" and event.task == Task("random", 0):
-            (child,) = multiprocessing.active_children()
-            child.kill()
-
-    outcome = run_experiment(experiment, tmp_path / "s.jsonl", workers=1, on_event=kill_the_first)
-    (failure,) = outcome.failures
-    assert failure.task == Task("random", 0)
-    assert "ended by signal 9" in failure.reason
-    assert len(outcome.rows) == 5
+def test_the_death_of_a_worker_fails_its_task_alone(groups: Interactions, tmp_path: Path) -> None:
+    planned = [(candidate, (0,)) for candidate in candidates({"dying": Dying(), "mine": Mine(), "again": Mine()})]
+    store, metrics = tmp_path / "s.jsonl", ("ndcg@5",)
+    outcome = run_candidates(groups, planned, plan=SplitPlan(), metrics=metrics, store=store, workers=1)
+    assert list(outcome.failures) == [Task("dying", 0)]
+    assert "ended by signal 9" in outcome.failures[Task("dying", 0)].reason
+    assert [one.label for one in outcome.results] == [one.label for one in read_results(store)] == ["mine", "again"]
     assert multiprocessing.active_children() == []
 
 
@@ -157,9 +164,9 @@ def test_data_that_cannot_be_split_is_refused_once(tmp_path: Path) -> None:
     assert not (tmp_path / "s.jsonl").exists()
 
 
-def test_no_workers_are_refused(experiment: Experiment, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least one worker, got 0"):
-        run_experiment(experiment, tmp_path / "s.jsonl", workers=0)
+def test_fewer_than_no_workers_are_refused(experiment: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at least one worker, or 0 for this process alone, got -1"):
+        run_experiment(experiment, tmp_path / "s.jsonl", workers=-1)
 
 
 def started(path: Path, until: str) -> "subprocess.Popen[str]":
@@ -186,18 +193,18 @@ def test_a_killed_run_is_gone_on_with(tmp_path: Path) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    kept = read_rows(tmp_path / "killed.jsonl")
+    kept = read_results(tmp_path / "killed.jsonl")
     assert 3 <= len(kept) < 32
     psutil.wait_procs(children, timeout=10)
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
 
     experiment = read_experiment(path)
-    resumed = run_experiment(experiment, tmp_path / "killed.jsonl", workers=1)
+    resumed = run_experiment(experiment, tmp_path / "killed.jsonl", workers=0)
     assert resumed.computed == 32 - len(kept)
-    stamps = {row.key: row.finished for row in resumed.rows}
-    assert all(stamps[row.key] == row.finished for row in kept)
-    whole = run_experiment(experiment, tmp_path / "whole.jsonl", workers=1)
-    assert untimed(resumed.document()) == untimed(whole.document())
+    stamps = {one.key: one.finished for one in resumed.results}
+    assert all(stamps[one.key] == one.finished for one in kept)
+    whole = run_experiment(experiment, tmp_path / "whole.jsonl", workers=0)
+    assert untimed(resumed) == untimed(whole)
 
 
 @pytest.mark.slow
@@ -209,6 +216,6 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -
     assert time.monotonic() - began < 20
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
-    kept = len(read_rows(tmp_path / "killed.jsonl"))
+    kept = len(read_results(tmp_path / "killed.jsonl"))
     assert 2 <= kept < 32
     assert f"{kept} of 32 fits are kept in killed.jsonl: run the same command to go on." in err

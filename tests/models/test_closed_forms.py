@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.core.errors import InputError
-from recfusion.models import kernel
+from recfusion.models import tangent_kernel as kernel
 from recfusion.models.base import Recommender
 from recfusion.models.bspm import BSPM, ideal_low_pass, item_graph
 from recfusion.models.ials import IALS, frequencies, half_step

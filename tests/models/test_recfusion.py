@@ -1,14 +1,21 @@
 """The RecFusion family: settings that fit together, pictures of users, presets and objectives."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from conftest import random_csr
 from recfusion.core import memory
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
+from recfusion.diffusion import Binomial, Gaussian, Normal, Process, Steps, make_schedule
+from recfusion.evaluation.evaluate import evaluate
 from recfusion.experiments.train import train
+from recfusion.models.random import Random
 from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import MODELS, make_model
 
@@ -40,6 +47,34 @@ def test_the_paper_s_preset_can_be_run(name: str) -> None:
 def test_every_objective_runs_on_every_binary_process(process: str, objective: str) -> None:
     model = make_model("recfusion", {"process": process, "objective": objective, "max_epochs": 2, "width": 8})
     model.fit(random_csr(12, 9, 0.3, 0), rng=0)
+
+
+class Sure(Gaussian):
+    """Gaussian diffusion whose reverse steps have a variance that no setting offers."""
+
+    def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> Normal:
+        found = super().p_reverse(out, xt, t)
+        return Normal(found.mean, found.stddev / 2)
+
+
+class OwnNoise(RecFusion):
+    """A model with processes of its own: that is all it says."""
+
+    def make_process(self, means: Tensor) -> Process:
+        schedule = make_schedule("cosine", self.T)
+        return Sure(schedule) if self.process == "gaussian" else Binomial.drift(schedule, means)
+
+
+@pytest.mark.parametrize("objective", ["simple", "elbo"])
+@pytest.mark.parametrize("process", ["gaussian", "bit-flips"])
+def test_a_subclass_may_bring_a_process_of_its_own(groups: Interactions, process: str, objective: str) -> None:
+    parts = split(groups)
+    settings: dict[str, Any] = {"process": process, "objective": objective, "max_epochs": 30}
+    own, usual = (make(**settings).fit(parts.train, rng=0) for make in (OwnNoise, RecFusion))
+    scores = own.score(parts.test.history)
+    assert not np.allclose(scores, usual.score(parts.test.history), atol=1e-3)
+    found = evaluate(own, parts.test, parts.train, ("ndcg@10",)).mean()["ndcg@10"]
+    assert found > evaluate(Random().fit(parts.train, rng=0), parts.test, parts.train, ("ndcg@10",)).mean()["ndcg@10"]
 
 
 def test_learning_lowers_the_loss(groups: Interactions) -> None:

@@ -1,22 +1,138 @@
-"""Real results of small models, for what is made of a results store."""
+"""Results for reports: hand-made ones whose numbers can be checked, and real ones of small models."""
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from conftest import raw
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, Step
 from recfusion.data.prepare import prepare
 from recfusion.data.protocol import Protocol
-from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.data.raw import ReadReport
+from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import split
-from recfusion.experiments.compare import run_model
-from recfusion.experiments.store import Row, append_row
+from recfusion.evaluation.slices import PopularitySlices
+from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.examples import Example, Place
+from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.result import Result
+from recfusion.training.epoch import Curve
 
-METRICS = ("recall@5", "ndcg@10")
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+METRICS = ("recall@20", "ndcg@100")
+USERS = 40
+EVIL = "<script>alert(1)</script> & \"quoted\" 'text'"
+
+
+def protocol(**others: Any) -> Protocol:
+    """Return a card; nothing checks its hash here."""
+    card: dict[str, Any] = {
+        "source": Source(data="made.csv"),
+        "preparation": Preparation(min_rating=4),
+        "plan": SplitPlan(),
+        "metrics": METRICS,
+        "name": "made up",
+        "fingerprint": "f1f2",
+        "users": 659,
+        "items": 2078,
+        "interactions": 44413,
+        "read": ReadReport(100_010, missing=17, unparsable=3, notes=("A note of the reader.",)),
+        "steps": (Step("rows as read", 671, 9066, 100_004),),
+        "licence": "a licence",
+        "citation": "a citation",
+        "hash": "9acf6762abbd",
+    }
+    return Protocol(**(card | others))
+
+
+def values(mean: float, wobble: float = 0.0) -> list[float]:
+    """Return a value per user with that mean; `wobble` is how far users are from it in turn, beside what all share."""
+    users = np.arange(USERS)
+    shared = 0.04 * (users - users.mean()) / USERS
+    return (mean + shared + np.where(users % 4 < 2, wobble, -wobble)).tolist()
+
+
+def result(label: str, mean: float, wobble: float = 0.0, *, seed: int = 0, **others: Any) -> Result:
+    """Return a result with that mean of ndcg@100, and half of it of recall@20."""
+    made: dict[str, Any] = {
+        "label": label,
+        "model": label,
+        "title": "a title",
+        "seed": seed,
+        "settings": {"l2": 5.0},
+        "chosen": {},
+        "parameters": 1234,
+        "curve": Curve(),
+        "fit_seconds": 0.5,
+        "threads": 1,
+        "validation": {},
+        "score_seconds": 0.1,
+        "users": np.arange(USERS),
+        "history_size": np.arange(USERS) + 4,
+        "test": {"recall@20": np.array(values(mean / 2, wobble)), "ndcg@100": np.array(values(mean, wobble))},
+        "slices": PopularitySlices((3, 40, 1200), (10, 10, 10), {20: (4, 2, 1)}),
+        "versions": {"numpy": "2.1"},
+        "finished": datetime(2025, 3, 9, 12, tzinfo=UTC),
+        "protocol": protocol(),
+    }
+    return Result(**(made | others))
+
+
+def example(number: int, places: Mapping[str, bool], **others: Any) -> Example:
+    """Return a user's list from titles to whether they are hits."""
+    shown = tuple(Place(title, hit) for title, hit in places.items())
+    made: dict[str, Any] = {"number": number, "history": ("Film 1", "Film 2"), "more": 30, "places": shown}
+    return Example(**(made | others))
+
+
+@cache
+def ordinary() -> Comparison:
+    """Return three models on three splits: slim is told apart from EASE, near is not."""
+    made = [("slim", 0.322, 0.004), ("ease", 0.361, 0.0), ("near", 0.36, 0.09)]
+    found = [result(label, mean + seed / 100, wobble, seed=seed) for seed in range(3) for label, mean, wobble in made]
+    return Comparison.of(found, command="recfusion compare")
+
+
+def compared(means: Mapping[str, float], **others: Any) -> Comparison:
+    """Return a comparison of models with those means on one split."""
+    return Comparison.of([result(label, mean, **others) for label, mean in means.items()])
+
+
+def strange() -> Comparison:
+    """Return thirty models with names without end, zeros, odd letters, and different numbers of splits."""
+    labels = [f"model{i}" + "_x" * i * 4 for i in range(27)] + ["unbroken" * 12, "長い" * 30, "$x^$ \x08 {y}"]
+    found = [
+        result(label, i / 40, title="word " * 40 * (i % 2), fit_seconds=0.0 if i < 3 else 1e-5 * 9**i, parameters=i * i)
+        for i, label in enumerate(labels)
+    ]
+    found += [result(labels[3], 0.2, seed=1), result(labels[4], 0.2, seed=1)]
+    shown = (example(1, {}), example(2, {"a" * 300: True, "": False}, history=(), more=0))
+    found[-1] = found[-1].model_copy(update={"examples": shown})
+    card = protocol(name="unbroken" * 20, steps=(), read=ReadReport(0), licence="", citation="")
+    return Comparison.of([one.model_copy(update={"protocol": card}) for one in found], command="x" * 500)
+
+
+def evil() -> Comparison:
+    """Return a comparison in which every text is HTML."""
+    card = protocol(
+        **dict.fromkeys(("name", "hash", "licence", "citation", "fingerprint"), EVIL),
+        read=ReadReport(0, notes=(EVIL,)),
+        steps=(Step(EVIL, 1, 1, 1),),
+    )
+    shown = (example(1, {EVIL: True}, user=EVIL, history=(EVIL,)),)
+    texts: dict[str, Any] = {"title": EVIL, "settings": {EVIL: EVIL}, "chosen": {EVIL: EVIL}, "versions": {EVIL: EVIL}}
+    curve = Curve((1, 2), (0.1, 0.1), (0.1, 0.2), (1.0, 1.0))
+    found = [
+        result(EVIL, 0.3, protocol=card, place=f"{EVIL}:M", examples=shown, curve=curve, **texts),
+        result("other", 0.1, protocol=card),
+    ]
+    return Comparison.of(found, title=EVIL, note=EVIL, command=EVIL, reference=EVIL)
+
+
+MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "popularity": ("popularity", {}),
     "ease": ("ease", {"l2": 10.0}),
     "small": ("recfusion", {"width": 8, "max_epochs": 3}),
@@ -32,21 +148,24 @@ def small_data() -> Interactions:
 
 
 @cache
-def stored_rows() -> tuple[Row, ...]:
+def real_results() -> Sequence[Result]:
     """Return three models, one of them a network, on two splits; EASE is on the second one alone."""
     data = small_data()
-    protocol = Protocol.of(data, SplitPlan(), METRICS)
+    card = Protocol.of(data, SplitPlan(), ("recall@5", "ndcg@10"))
     found = []
     for seed in (0, 1):
         parts = split(data, seed=seed)
         for label, (model, settings) in MODELS.items():
             if (label, seed) != ("ease", 0):
-                found.append(Row.of(run_model(data, protocol, parts, model, settings, name=label), threads=1))
+                candidate = Candidate.of(label, model, settings)
+                found.append(fit_and_judge(candidate, data, card, parts, threads=1).result)
     return tuple(found)
 
 
-def write_store(path: Path) -> Path:
-    """Write a results store with those rows."""
-    for row in stored_rows():
-        append_row(path, row)
-    return path
+@cache
+def real() -> Comparison:
+    """Return the comparison of the real results."""
+    return Comparison.of(real_results())
+
+
+MADE: Mapping[str, Callable[[], Comparison]] = {"ordinary": ordinary, "strange": strange, "evil": evil, "real": real}

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def picture() -> Figure:
 def one_more(monkeypatch: pytest.MonkeyPatch) -> str:
     """A variant that nobody has heard of yet."""
     plain = registry.MODELS["recfusion"]
-    entry = registry.Entry("RecFusion in a hurry", plain.load, {"T": 17, "lr": 0.25})
+    entry = replace(plain, name="recfusion-quick", title="RecFusion in a hurry", settings={"T": 17, "lr": 0.25})
     monkeypatch.setattr(registry, "MODELS", {**registry.MODELS, "recfusion-quick": entry})
     return "recfusion-quick"
 

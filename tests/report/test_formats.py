@@ -5,7 +5,9 @@ import io
 
 import pytest
 
-from recfusion.report.formats import Cell, Column, Table, csv_text, latex, markdown
+from recfusion.evaluation.significance import DRAWS
+from recfusion.experiments.paired import Test as Paired
+from recfusion.report.formats import AtMost, Cell, Column, Table, csv_text, latex, markdown, p_cell, p_text
 
 TABLE = Table(
     "A & B",
@@ -24,8 +26,8 @@ TABLE = Table(
         (Column("x", signed=True), 0, "0"),
         (Column("x", signed=True), (-1.0, 1.0), "−1.00 to +1.00"),
         (Column("x", digits=4), 0.00135, "0.0014"),
-        (Column("p", digits=4, positive=True), 0.00004, "< 0.0001"),
-        (Column("p", digits=4, positive=True), 0.00006, "0.0001"),
+        (Column("p", digits=4), AtMost(0.00004), "≤ 0.0001"),
+        (Column("p", digits=4), AtMost(0.00071), "≤ 0.0008"),
         (Column("p", digits=4), 0.0, "0.0000"),
         (Column("x"), 1_410_218, "1,410,218"),
         (Column("x"), None, "–"),
@@ -57,11 +59,32 @@ def test_csv_keeps_the_numbers_and_divides_intervals() -> None:
     assert lines[3:] == lines[1:3]
 
 
+def test_csv_has_the_number_that_another_is_at_most() -> None:
+    assert csv_text([Table("t", (Column("p"),), ((AtMost(0.25),),))]).splitlines() == ["table,p", "t,0.25"]
+
+
+@pytest.mark.parametrize(
+    ("p", "p_holm", "said"),
+    [
+        (1 / (DRAWS + 1), 23 / (DRAWS + 1), "p at most .001"),
+        (1 / (DRAWS + 1), 1 / (DRAWS + 1), "p at most .001"),
+        (2 / (DRAWS + 1), 2 / (DRAWS + 1), "p < .001"),
+        (0.004, 0.0312, "p = .031"),
+        (0.2, 0.352, "p = .35"),
+        (0.5, 1.0, "p > .99"),
+    ],
+)
+def test_a_p_at_the_floor_of_the_bootstrap_is_said_to_be_at_most_that(p: float, p_holm: float, said: str) -> None:
+    test = Paired("ndcg@100", "a", "b", 0.1, (0.1, 0.2), p, p_holm, (0,))
+    assert p_text(test) == said
+    assert isinstance(p_cell(test), AtMost) == ("at most" in said)
+
+
 def test_latex_escapes_what_it_would_take_for_a_command() -> None:
     text = latex(TABLE)
     assert r"\caption{A \& B. 100 \% of it.}" in text
     assert r"a|b\_c & 1,234 & +0.50 & 1.00 to 2.25 & 0.040 \\" in text
     assert r"d & -- & $-$1.26 & -- & 1.000 \\" in text
     assert r"\begin{tabular}{lrrrr}" in text
-    assert "$<$ 0.01" in latex(Table("p", (Column("p", positive=True),), ((0.0001,),)))
+    assert r"$\le$ 0.01" in latex(Table("p", (Column("p"),), ((AtMost(0.0001),),)))
     assert text.count(r"\begin") == text.count(r"\end") == 2

@@ -3,13 +3,16 @@
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
-from stored import write_store
+from stored import compared, ordinary, protocol, result
 
-from recfusion.report.document import read_document
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.paper import METRICS, TABLES
+from recfusion.experiments.store import read_results
 from recfusion.report.tables import (
+    chosen_text,
     cost_table,
     metric_table,
     paper_table,
@@ -22,98 +25,83 @@ from recfusion.report.tables import (
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-def summary(mean: float, median: float) -> dict[str, Any]:
-    return {"mean": mean, "ci95": [mean - 0.01, mean + 0.02], "median": median, "splits": [median] * 3}
+def beside_the_paper() -> Comparison:
+    card = protocol(name="ml-1m", metrics=METRICS)
+    made = {"ease": (0.41, 0.42, 0.46), "bspm": (0.2, 0.3, 0.4)}
+    found = []
+    for label, means in made.items():
+        for seed, mean in enumerate(means):
+            test = {metric: np.full(40, mean) for metric in METRICS}
+            found.append(result(label, 0.3, seed=seed, protocol=card, test=test))
+    return Comparison.of(found)
 
 
-def compared(a: str, b: str, difference: float) -> dict[str, Any]:
-    ends = [difference - 0.02, difference + 0.01]
-    return {"metric": "ndcg@100", "a": a, "b": b, "difference": difference, "ci95": ends, "p_holm": 0.03}
-
-
-def document() -> dict[str, Any]:
-    ease = {"model": "ease", "n_splits": 10, "parameters": 9, "epochs": 0.0, "fit_seconds": 1.5, "score_seconds": 0.25}
-    other = {**ease, "model": "slim", "n_splits": 3, "epochs": 4.5, "chosen": {"l1": [1.0, 1.0], "l2": [3.0, 2.0]}}
-    return {
-        "protocol": {"name": "ml-1m", "hash": "abc", "users": 6034, "assumptions": ["One.", "Two."]},
-        "seeds": [0, 1],
-        "models": {
-            "slim": {**other, "ndcg@100": summary(0.30, 0.31)},
-            "ease": {**ease, "ndcg@100": summary(0.43, 0.42)},
-        },
-        "tests": [compared("ease", "slim", 0.13)],
-        "reference_tests": [compared("slim", "ease", -0.13)],
-        "paper": {"table": "ml1m", "title": "medians", "models": {"ease": {"ndcg@100": 0.4224}}},
-    }
-
-
-def test_the_pendant_of_the_paper_s_table_compares_medians() -> None:
-    table = paper_table(document())
+def test_the_table_beside_the_paper_s_compares_medians_of_the_models_that_it_has() -> None:
+    table = paper_table(beside_the_paper())
     assert table is not None
-    assert [column.name for column in table.columns] == ["model", "splits", "ndcg@100 paper", "ours", "difference"]
-    assert table.texts() == [["ease", "10", "42.24", "42.00", "−0.24"], ["slim", "3", "–", "31.00", "–"]]
-    assert paper_table({**document(), "paper": None}) is None
+    names = [f"{metric} paper" for metric in METRICS]
+    assert [column.name for column in table.columns][:5] == ["model", "splits", names[0], "ours", "difference"]
+    assert [row[:2] + row[-3:] for row in table.texts()] == [["ease", "3", "42.24", "42.00", "−0.24"]]
+    assert "ours minus the paper's" in table.note
+    assert paper_table(ordinary()) is None
 
 
 def test_a_metric_has_its_interval_and_tests_from_the_model_s_side() -> None:
-    best, other = metric_table(document(), "ndcg@100").texts()
-    assert best == ["ease", "10", "42.00", "43.00", "42.00 to 45.00", *["–"] * 6]
-    less_best = ["−13.00", "−14.00 to −11.00", "0.0300"]  # ease - slim is .11 to .14
-    less_ease = ["−13.00", "−15.00 to −12.00", "0.0300"]  # slim - ease is -.15 to -.12
-    assert other == ["slim", "3", "31.00", "30.00", "29.00 to 32.00", *less_best, *less_ease]
+    best, near, other = metric_table(ordinary(), "ndcg@100").texts()
+    assert best[:4] == ["ease", "3", "37.10", "37.10"]
+    assert best[5:] == ["–"] * 6
+    assert near[7] == near[10]  # to the best and to EASE, which is the best
+    assert other[:4] == ["slim", "3", "33.20", "33.20"]
+    assert other[5] == other[8] == "−3.90"
+    low, high = (float(end.replace("−", "-")) for end in other[6].split(" to "))
+    assert low < -3.9 < high < 0
+    assert other[7] == "≤ 0.0001"
 
 
 def test_columns_of_tests_are_there_only_where_something_was_tested() -> None:
-    table = metric_table({**document(), "tests": [], "reference_tests": []}, "ndcg@100")
-    assert [column.name for column in table.columns] == ["model", "splits", "median", "mean", "95 % interval"]
+    plain = ["model", "splits", "median", "mean", "95 % interval"]
+    assert [column.name for column in metric_table(compared({"a": 0.3}), "ndcg@100").columns] == plain
+    best = ["vs best", "vs best, 95 %", "p vs best"]
+    assert [column.name for column in metric_table(compared({"a": 0.3, "b": 0.2}), "ndcg@100").columns] == plain + best
 
 
 def test_costs_name_the_settings_that_the_fits_chose() -> None:
-    table = cost_table(document())
-    assert "all 13 fits add up to 19.5 seconds" in table.note
-    assert "add up" not in cost_table({"models": {"a": {"ndcg@100": summary(0.3, 0.3)}}}).note
-    assert table.texts() == [
-        ["ease", "9", "–", "1.50", "0.25", ""],
-        ["slim", "9", "4.5", "1.50", "0.25", "l1 = 1; l2 = 2 to 3"],
-    ]
+    found = [result("a", 0.3, seed=seed, chosen={"l2": 3.0 - seed, "kind": "x"}, fit_seconds=1.5) for seed in (0, 1)]
+    table = cost_table(Comparison.of(found))
+    assert table.texts() == [["a", "1,234", "–", "1.50", "0.10", "kind = x; l2 = 2 to 3"]]
+    assert "all 2 fits add up to 3.0 seconds" in table.note
+    nested = {"weights": [{"ease": 0.25, "other": "x"}, {"ease": 0.5}]}
+    assert chosen_text(nested) == "ease 0.25 to 0.5"
 
 
 def test_the_documents_hold_every_table() -> None:
-    text = results_markdown({**document(), "title": "My title", "note": "Quick."})
+    found = beside_the_paper()
+    text = results_markdown(found)
     assert text.startswith(
-        "# My title\n\n**Quick.**\n\nData: ml-1m (6,034 users); protocol abc; seeds 0, 1.\n\n- One.\n"
+        "# Results on ml-1m\n\nData: ml-1m (659 users, 2,078 items, 44,413 interactions); protocol 9acf6762abbd; "
+        "seeds 0, 1, 2.\n\n- Top-K"
     )
-    for table in result_tables(document()):
+    for table in result_tables(found):
         assert f"## {table.title}\n" in text
-    assert results_latex(document()).count(r"\begin{tabular}") == len(result_tables(document())) == 3
-    lines = list(csv.DictReader(io.StringIO(results_csv(document()))))
-    assert [(line["model"], line["paper"]) for line in lines] == [("ease", "42.24"), ("slim", "")]
-    assert float(lines[1]["less ease"]) == pytest.approx(-13)
+    assert results_latex(found).count(r"\begin{tabular}") == len(result_tables(found)) == 5
+    lines = [line for line in csv.DictReader(io.StringIO(results_csv(found))) if line["table"] == "ndcg@100"]
+    assert [(line["model"], line["paper"]) for line in lines] == [("ease", "42.24"), ("bspm", "")]
+    assert float(lines[1]["vs ease"]) == pytest.approx(-13, abs=1e-4)
+    assert lines[1]["p vs ease"][0].isdigit()
 
 
-def committed() -> list[tuple[Path, Path]]:
+def test_a_title_and_a_note_stand_above_the_tables() -> None:
+    found = Comparison.of([result("a", 0.3)], title="My title", note="Quick.")
+    assert results_markdown(found).startswith("# My title\n\n**Quick.**\n\nData: ")
+
+
+def committed() -> list[Path]:
     """Return the stores that are committed with a table beside them."""
-    stores = sorted(RESULTS.glob("*.jsonl"))
-    return [(store, table) for store in stores if (table := store.with_suffix(".md")).is_file()]
+    return [store for store in sorted(RESULTS.glob("*.jsonl")) if store.with_suffix(".md").is_file()]
 
 
-def check(store: Path, table: Path) -> None:
-    again = results_markdown(read_document(store))
-    assert table.read_text(encoding="utf-8") == again, f"write it again: recfusion report {store} --out {table}"
-
-
-@pytest.mark.parametrize(("store", "table"), committed(), ids=lambda path: path.name)
-def test_a_committed_table_is_what_its_results_give(store: Path, table: Path) -> None:
-    check(store, table)
-
-
-def test_a_table_that_differs_from_its_results_is_found(tmp_path: Path) -> None:
-    store, table = write_store(tmp_path / "tried.jsonl"), tmp_path / "tried.md"
-    text = results_markdown(read_document(store))
-    for wanted in ("## ndcg@10", "## recall@5", "## Cost", "| small | 2 |", "| ease | 1 |", "less ease"):
-        assert wanted in text
-    table.write_text(text, encoding="utf-8")
-    check(store, table)
-    table.write_text(text.replace("| ease | 1 |", "| ease | 2 |"), encoding="utf-8")
-    with pytest.raises(AssertionError, match="write it again"):
-        check(store, table)
+@pytest.mark.parametrize("store", committed(), ids=lambda path: path.stem)
+def test_a_committed_table_is_what_its_results_give(store: Path) -> None:
+    found = Comparison.of(read_results(store), table=store.stem if store.stem in TABLES else None)
+    told = f"write it again: recfusion report {store} --out {store.with_suffix('.md')}"
+    assert store.with_suffix(".md").read_text(encoding="utf-8") == results_markdown(found), told

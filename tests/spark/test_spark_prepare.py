@@ -28,9 +28,9 @@ def assert_same(found: Interactions, local: Interactions) -> None:
     assert found.users.equals(local.users, check_dtypes=True)
     assert found.items.equals(local.items, check_dtypes=True)
     assert found.item_table.equals(local.item_table)
-    assert (found.times is None) == (local.times is None)
-    if found.times is not None and local.times is not None:
-        assert (found.times == local.times).all()
+    assert found.signals == local.signals
+    for signal in ("times", "grades"):
+        assert np.array_equal(getattr(found, signal), getattr(local, signal))
     assert (found.preparation, found.steps, found.report) == (local.preparation, local.steps, local.report)
 
 

@@ -22,7 +22,7 @@ def request(trials: int) -> Request:
 def test_a_search_begun_here_goes_on_on_spark_and_is_the_same_search(
     session: "SparkSession", groups: Interactions, tmp_path: Path
 ) -> None:
-    from recfusion.spark.trials import SparkEngine
+    from recfusion.spark.engine import SparkEngine
 
     here = run_trials(groups, request(4), LocalEngine(threads=1), tmp_path / "here")
     run_trials(groups, request(2), LocalEngine(threads=1), tmp_path / "both")
@@ -38,7 +38,7 @@ def test_a_search_begun_here_goes_on_on_spark_and_is_the_same_search(
 def test_a_failed_trial_on_spark_has_its_reason_and_the_others_count(
     session: "SparkSession", groups: Interactions, tmp_path: Path
 ) -> None:
-    from recfusion.spark.trials import SparkEngine
+    from recfusion.spark.engine import SparkEngine
 
     # Half of the space cannot be: a predicted variance needs a Gaussian process.
     space: Space = {"variance": Choice(("predicted",)), "lr": Interval(1e-3, 1e-2)}

@@ -10,7 +10,7 @@ from recfusion.core.errors import InputError
 from recfusion.models.base import search_space, setting
 from recfusion.models.popularity import Popularity
 from recfusion.search.space import Choice, Interval, Space
-from recfusion.tuning.space import holds, space_document, tuning_space
+from recfusion.tuning.space_file import holds, space_document, tuning_space
 
 
 @dataclass

@@ -15,42 +15,41 @@ def demo(
     splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 3,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
-    from recfusion.cli.compare import run_comparison
-    from recfusion.cli.output import note, out, print_protocol, print_results
-    from recfusion.core.files import check_writable_file, write_json
+    from recfusion.cli.output import note, out, print_protocol, print_results, shown
+    from recfusion.cli.run import leave_on_failures, run_shown
+    from recfusion.core.files import check_writable_file
     from recfusion.data.load import load
     from recfusion.data.settings import SplitPlan
     from recfusion.evaluation.metrics import DEFAULT_METRICS
-    from recfusion.experiments.results import result_document
-    from recfusion.experiments.store import package_versions
+    from recfusion.experiments.candidate import candidates
+    from recfusion.experiments.comparison import Comparison
     from recfusion.experiments.train import train
-    from recfusion.report.document import REFERENCE
     from recfusion.report.page import write_page
 
-    check_writable_file(folder / "report.html")
+    store = folder / "results.jsonl"
+    check_writable_file(store)
     data = load()
-    runs = run_comparison(data, {name: {} for name in _MODELS}, range(splits), SplitPlan(), DEFAULT_METRICS)
-    document = result_document(runs, reference=REFERENCE)
-    document |= {"command": "recfusion demo", "versions": package_versions()}
+    planned = [(candidate, tuple(range(splits))) for candidate in candidates(_MODELS)]
+    ran = run_shown(data, planned, plan=SplitPlan(), metrics=DEFAULT_METRICS, store=store, workers=None)
+    leave_on_failures(ran)
+    comparison = Comparison.of(ran.results, command="recfusion demo")
 
     console = out()
-    print_protocol(console, runs[0].protocol)
-    print_results(console, document)
-    best = max(_MODELS, key=lambda name: sum(run.validation[DEFAULT_METRICS[-1]] for run in runs if run.name == name))
+    print_protocol(console, ran.protocol)
+    print_results(console, comparison)
+    metric = DEFAULT_METRICS[-1]
+    best = max(_MODELS, key=lambda name: sum(one.validation[metric] for one in ran.results if one.label == name))
     console.print(f"\nWhat {best}, the best on validation, recommends to test users, whom it has never seen:")
-    for example in document["examples"]:
-        console.print(
-            f"\n  [bold]User {example['user']}[/bold] liked {', '.join(example['history'][:4])}, ...", soft_wrap=True
-        )
-        for place in example["lists"][best][:5]:
-            mark = "[green]✓[/green]" if place["hit"] else " "
-            console.print(f"   {mark} {place['title']}")
+    for example in comparison.examples:
+        liked = shown(", ".join(example.history[:4]))
+        console.print(f"\n  [bold]User {example.number}[/bold] liked {liked}, ...", soft_wrap=True)
+        for place in example.lists[best][:5]:
+            console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {shown(place.title)}")
     console.print("  (✓: the user did like it; the model was not told)\n")
 
     bundle = train(best, data)
     model_folder = bundle.save(folder / "model")
-    write_json(folder / "results.json", document)
-    page = write_page(document, folder / "report.html")
+    page = write_page(comparison, folder / "report.html")
     liked = ",".join(str(item) for item in bundle.items.sort("train_count", descending=True)["item"][:3].to_list())
-    note(f"Report:  {page}\nResults: {folder / 'results.json'}\nModel:   {model_folder}")
+    note(f"Report:  {page}\nResults: {store}\nModel:   {model_folder}")
     note(f"Next:    recfusion recommend {model_folder} --history {liked}")

@@ -1,25 +1,27 @@
 """`recfusion evaluate`: judge a saved model on the test users of its own split."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from recfusion.cli.options import JsonOption
+from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 
 
 def evaluate(
     folder: Annotated[Path, typer.Argument(help="A model folder.")],
     data: Annotated[str | None, typer.Option(help="Where the same data lies now, if it has moved.")] = None,
+    trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the model's own split from its protocol and judge it on the test users; other data is refused."""
     from recfusion.cli.output import note, out, print_json, print_protocol, working
     from recfusion.core.errors import InputError
     from recfusion.experiments.train import evaluate_bundle
-    from recfusion.models.bundle import Bundle
+    from recfusion.serving.bundle import Bundle
 
-    bundle = Bundle.load(folder)
+    bundle = Bundle.load(folder, trust=trusted_classes(trust))
     source = None if data is None else bundle.protocol.source.moved_to(data)
     with working(f"Evaluating {bundle.name} on the test users of split {bundle.protocol.split_id(bundle.seed)}"):
         metrics = evaluate_bundle(bundle, source)
@@ -38,6 +40,6 @@ def evaluate(
             interval = f" ({100 * value['ci95'][0]:.2f} to {100 * value['ci95'][1]:.2f})" if "ci95" in value else ""
             console.print(f"test {metric}: {100 * value['mean']:.2f}{interval}")
     try:
-        bundle.write_metrics(folder, bundle.metrics | {"test": metrics})
+        replace(bundle, metrics=bundle.metrics | {"test": metrics}).save(folder)
     except InputError as error:
         note(f"The results were not added to the model folder: {error}")

@@ -98,5 +98,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> int:
-    typer.echo(f"Error: {message}", err=True)
+    from recfusion.cli.output import note
+
+    note(f"Error: {message}")
     return BAD_INPUT

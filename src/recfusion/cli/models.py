@@ -1,42 +1,62 @@
-"""`recfusion models`: every model with its settings."""
+"""`recfusion models`: every model, or one of them with its settings."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from recfusion.cli.options import JsonOption
 
+if TYPE_CHECKING:
+    from recfusion.models.registry import Entry
 
-def models(as_json: JsonOption = False) -> None:
-    """List every model with its settings, their defaults and what they mean."""
-    import dataclasses
 
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="One model, to see its settings: a name, or file.py:Class.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List every model and where it comes from, or show the settings of one: defaults, and what they mean."""
     from recfusion.cli.output import out, print_json
-    from recfusion.models.base import setting_values, settings_of
-    from recfusion.models.registry import MODELS, make_model
+    from recfusion.models.registry import find, known_models
 
-    document: dict[str, Any] = {}
-    for name, entry in MODELS.items():
-        declared = settings_of(entry.load())
-        document[name] = {
-            "title": entry.title,
-            "presets": {preset: dict(values) for preset, values in entry.presets.items()},
-            "settings": {
-                key: {"default": value, **dataclasses.asdict(declared[key])}
-                for key, value in setting_values(make_model(name)).items()
-            },
-        }
+    shown = known_models() if name is None else {name: find(name)}
     if as_json:
-        print_json(document)
+        print_json({label: _document(entry) for label, entry in shown.items()})
         return
     console = out()
-    shown: dict[type, str] = {}  # the first model of each class: the others say only where they differ from it
-    for name, about in document.items():
-        presets = f" (presets: {', '.join(about['presets'])})" if about["presets"] else ""
-        console.print(f"[bold]{name}[/bold]: {about['title']}{presets}")
-        first = shown.setdefault(MODELS[name].load(), name)
-        settings = about["settings"]
-        if first != name:
-            console.print(f"    settings as {first}, but for:", markup=False)
-            settings = {key: value for key, value in settings.items() if value != document[first]["settings"][key]}
-        for key, value in settings.items():
-            default = ": chosen by the fit" if value["default"] is None else f" = {value['default']}"
-            console.print(f"    {key}{default}  {value['doc']}", markup=False)
+    if name is None:
+        width = max(len(label) for label in shown)
+        for label, entry in shown.items():
+            console.print(f"[bold]{label:<{width}}[/bold]  ", end="", highlight=False)
+            console.print(f"{entry.title}{_presets(entry)} ({entry.origin})", markup=False)
+        console.print("\nThe settings of one: recfusion models NAME", style="dim")
+        return
+    about = _document(shown[name])
+    console.print(f"{name}: {about['title']}{_presets(shown[name])}", markup=False, style="bold")
+    console.print(f"    {about['place']}, from {about['origin']}", markup=False, style="dim")
+    for key, value in about["settings"].items():
+        default = ": chosen by the fit" if value["default"] is None else f" = {value['default']}"
+        console.print(f"    {key}{default}  {value['doc']}", markup=False)
+
+
+def _presets(entry: "Entry") -> str:
+    return f" (presets: {', '.join(entry.presets)})" if entry.presets else ""
+
+
+def _document(entry: "Entry") -> dict[str, Any]:
+    import dataclasses
+
+    from recfusion.models.base import setting_values, settings_of
+
+    declared = settings_of(entry.load())
+    return {
+        "title": entry.title,
+        "place": entry.place,
+        "origin": entry.origin,
+        "presets": {preset: dict(values) for preset, values in entry.presets.items()},
+        "settings": {
+            key: {"default": value, **dataclasses.asdict(declared[key])}
+            for key, value in setting_values(entry.make()).items()
+        },
+    }

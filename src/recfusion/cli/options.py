@@ -19,13 +19,27 @@ _PANELS: Mapping[type[BaseModel], str] = {Source: "Data", Preparation: "Preparat
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Set a setting (compare: MODEL.NAME=VALUE); may be repeated."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a setting (compare: LABEL.NAME=VALUE); may be repeated."),
 ]
 TuneOption = Annotated[
     int | None,
     typer.Option("--tune-trials", help="Trials of the models' own search for settings; 0: none.", min=0),
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the model.", min=0)]
+TrustOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        metavar="FILE.py:CLASS",
+        help="A class of your own that the folder's model may be of (file.py:Class or package.module:Class).",
+    ),
+]
+UserIdsOption = Annotated[
+    bool, typer.Option("--show-user-ids", help="Name the users of examples by their ids instead of numbers.")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(help="Processes side by side; else one per core; 0: none, all in this one.", min=0)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -95,11 +109,8 @@ def _build(record: type[BaseModel], values: dict[str, Any]) -> Any:
         ) from None
 
 
-def with_tune_trials(name: str, settings: dict[str, str], trials: int | None) -> dict[str, str]:
-    """Return a model's settings with the length of its own search, if it has one and a length is given."""
-    from recfusion.models.base import settings_of
-    from recfusion.models.registry import entry
+def trusted_classes(places: list[str] | None) -> list[Any]:
+    """Return the classes of `--trust` options."""
+    from recfusion.models.registry import find
 
-    if trials is None or "tune_trials" not in settings_of(entry(name).load()):
-        return settings
-    return {"tune_trials": str(trials), **settings}
+    return [find(place).load() for place in places or []]

@@ -1,10 +1,11 @@
 """What people see: notes and progress on standard error, tables and JSON on standard output."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 from rich.console import Console
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as ProgressBar
     from rich.progress import TaskID
 
+    from recfusion.evaluation.significance import Summary
+    from recfusion.experiments.comparison import Comparison
     from recfusion.training.epoch import Epoch
 
 WIDE = 200  # columns assumed where the output is no terminal, so that tables in files are not folded
@@ -46,7 +49,20 @@ def out() -> Console:
 
 def note(text: str) -> None:
     """Tell the user something on standard error."""
-    typer.echo(text, err=True)
+    typer.echo(plain(text), err=True)
+
+
+def plain(text: str) -> str:
+    """Return text that comes from data as a terminal may have it: signs that control it stand as their codes."""
+    return "".join(
+        sign if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf") else f"\\x{ord(sign):02x}"
+        for sign in text
+    )
+
+
+def shown(text: str) -> str:
+    """Return text that comes from data for a rich console, which takes no word of it for markup."""
+    return escape(plain(text)).replace("\n", " ")
 
 
 def counted(number: int, noun: str) -> str:
@@ -56,7 +72,7 @@ def counted(number: int, noun: str) -> str:
 
 def print_json(document: object) -> None:
     """Print one JSON document on standard output."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
@@ -186,7 +202,7 @@ def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
 def print_protocol(console: Console, protocol: ProtocolCard) -> None:
     """Print the protocol card."""
     console.print(
-        f"[bold]{escape(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
+        f"[bold]{shown(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
     )
     for sentence in protocol.assumptions():
@@ -196,55 +212,53 @@ def print_protocol(console: Console, protocol: ProtocolCard) -> None:
         bad = f"{read.missing:,} lacked a value and {read.unparsable:,} could not be parsed"
         console.print(f"  Of {read.rows:,} rows read, {bad}.")
     for remark in read.notes:
-        console.print(f"  {remark[:1].upper()}{remark[1:]}.", style="dim", markup=False)
+        console.print(f"  {plain(remark[:1].upper() + remark[1:])}.", style="dim", markup=False)
 
 
-def print_results(console: Console, document: Mapping[str, Any]) -> None:
-    """Print the table of a result document, as much of it as the terminal has room for, and the tests."""
-    from recfusion.report.document import main_metric
+def print_results(console: Console, comparison: "Comparison") -> None:
+    """Print the table of a comparison, and how sure the best model's lead is; what has no room is left out."""
     from recfusion.report.formats import p_text
 
     tables = [
-        _result_table(document, intervals=intervals, times=times)
+        _result_table(comparison, intervals=intervals, times=times)
         for intervals, times in ((True, True), (False, True), (False, False))
     ]
     unbounded = console.options.update(max_width=1000)
     fitting = (table for table in tables if console.measure(table, options=unbounded).maximum <= console.width)
     console.print(next(fitting, tables[-1]))
-    for test in (test for test in document["tests"] if test["metric"] == main_metric(document["models"])):
-        low, high = (100 * bound for bound in test["ci95"])
+    for test in (test for test in comparison.tests if test.metric == comparison.main_metric):
+        low, high = (100 * bound for bound in test.ci95)
         console.print(
-            f"{test['a']} against {test['b']}, {test['metric']}: {100 * test['difference']:+.2f} "
-            f"({low:+.2f} to {high:+.2f}), {p_text(test['p_holm'])} with Holm's correction",
+            f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f} "
+            f"({low:+.2f} to {high:+.2f}), {p_text(test)} with Holm's correction",
             markup=False,
         )
+    total = len(comparison.seeds)
+    fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
+    if fewer:
+        note(f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits two models share.")
 
 
-def _result_table(document: Mapping[str, Any], *, intervals: bool, times: bool) -> Table:
+def _result_table(comparison: "Comparison", *, intervals: bool, times: bool) -> Table:
     """Return the means in percent, the best in bold."""
-    models: Mapping[str, Any] = document["models"]
-    metrics = [key for key, value in next(iter(models.values())).items() if isinstance(value, dict) and "mean" in value]
-    n_splits = len(document["seeds"])
+    metrics, n_splits = comparison.metrics, len(comparison.seeds)
     told = " with 95 % intervals over users" if intervals else ""
     table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{told}", title_justify="left")
     table.add_column("model", no_wrap=times, overflow="fold")  # where there is little room, long names are folded
     heads = metrics if intervals else [metric.replace("_", "_\n") for metric in metrics]
     for head in (*heads, *(("fit s", "score s") if times else ())):
         table.add_column(head, justify="right", no_wrap=True)
-    best = {metric: max(models, key=lambda name: models[name][metric]["mean"]) for metric in metrics}
-    best |= {test["metric"]: test["a"] for test in document["tests"]}
-    for name, entry in models.items():
-        cells = [
-            _cell(entry[metric], bold=best[metric] == name and len(models) > 1, interval=intervals)
-            for metric in metrics
-        ]
-        seconds = (f"{entry['fit_seconds']:.2f}", f"{entry['score_seconds']:.2f}") if times else ()
-        table.add_row(escape(name), *cells, *seconds)
+    best = {metric: comparison.best(metric) if len(comparison.models) > 1 else None for metric in metrics}
+    for label, model in comparison.models.items():
+        cells = [_cell(model.metrics[m], bold=best[m] == label, interval=intervals) for m in metrics]
+        seconds = (f"{model.fit_seconds:.2f}", f"{model.score_seconds:.2f}") if times else ()
+        table.add_row(shown(label), *cells, *seconds)
     return table
 
 
-def _cell(value: Mapping[str, Any], *, bold: bool, interval: bool) -> str:
-    mean = f"{100 * value['mean']:.2f}"
-    ends = value.get("ci95") if interval else None
+def _cell(value: "Summary", *, bold: bool, interval: bool) -> str:
+    mean = f"{100 * value.mean:.2f}"
     shown = f"[bold]{mean}[/bold]" if bold else mean
-    return f"{shown} [dim]{100 * ends[0]:.1f}–{100 * ends[1]:.1f}[/dim]" if ends else shown
+    if value.ci95 is None or not interval:
+        return shown
+    return f"{shown} [dim]{100 * value.ci95[0]:.1f}–{100 * value.ci95[1]:.1f}[/dim]"

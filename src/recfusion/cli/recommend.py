@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recfusion.cli.options import JsonOption, parse_settings
+from recfusion.cli.options import JsonOption, TrustOption, parse_settings, trusted_classes
 
 if TYPE_CHECKING:
     import polars as pl
 
     from recfusion.data.raw import RawData
-    from recfusion.models.bundle import Bundle
-    from recfusion.models.recommend import Histories
+    from recfusion.serving.bundle import Bundle
+    from recfusion.serving.recommend import Histories
 
 _FOR_LISTS = ("steps", "temperature", "draw")  # settings of a fitted model that change its lists and nothing else
 
@@ -39,6 +39,7 @@ def recommend(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="How `thinning` draws lists: steps, temperature or draw."),
     ] = None,
+    trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recommend items to users, who need not have been seen in training.
@@ -53,7 +54,7 @@ def recommend(
     if (users is None) != (file is None):
         raise InputError("Expected --users FILE and --out FILE (csv, parquet or jsonl) together.")
     if users is None or file is None:
-        _for_history(_loaded(folder, settings), history or "", k, as_json=as_json)
+        _for_history(_loaded(folder, settings, trust), history or "", k, as_json=as_json)
         return
 
     def read() -> "RawData":
@@ -70,29 +71,29 @@ def recommend(
             lone_users=True,
         )
 
-    _for_file(_loaded(folder, settings), read, file, k)
+    _for_file(_loaded(folder, settings, trust), read, file, k)
 
 
-def _loaded(folder: Path, settings: list[str] | None) -> "Bundle":
+def _loaded(folder: Path, settings: list[str] | None, trust: list[str] | None) -> "Bundle":
     """Return the model of a folder, with the settings that may differ from list to list."""
     from recfusion.core.errors import choices
-    from recfusion.models.bundle import Bundle
-    from recfusion.models.registry import make_model
+    from recfusion.models.base import checked
+    from recfusion.serving.bundle import Bundle
 
-    bundle = Bundle.load(folder)
+    bundle = Bundle.load(folder, trust=trusted_classes(trust))
     allowed = [name for name in _FOR_LISTS if hasattr(bundle.model, name)]
     for name, value in parse_settings(settings).items():
         if name not in allowed:
             raise choices(f"setting for lists of {bundle.name}", name, allowed or ["(it has none)"])
-        setattr(bundle.model, name, getattr(make_model(bundle.name, {name: value}), name))
+        setattr(bundle.model, name, checked(type(bundle.model), name, value, called=bundle.name, text=True))
     return bundle
 
 
 def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> None:
     import polars as pl
 
-    from recfusion.cli.output import out, print_json
-    from recfusion.models.recommend import read_histories, recommend_batches
+    from recfusion.cli.output import out, print_json, shown
+    from recfusion.serving.recommend import read_histories, recommend_batches
 
     ids = [text.strip() for text in history.split(",") if text.strip()]
     rows = pl.DataFrame({"user": ["you"] * max(1, len(ids)), "item": pl.Series(ids or [None], dtype=pl.String)})
@@ -104,12 +105,15 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
         return
     from rich.table import Table
 
-    table = Table(title=f"{bundle.name} on {bundle.protocol.name}", title_justify="left")
+    table = Table(title=shown(f"{bundle.name} on {bundle.protocol.name}"), title_justify="left")
     for name in found.columns:
-        table.add_column(name, justify="right" if found[name].dtype.is_numeric() else "left")
+        table.add_column(shown(name), justify="right" if found[name].dtype.is_numeric() else "left")
     for row in found.iter_rows():
         table.add_row(
-            *("" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value) for value in row)
+            *(
+                "" if value is None else f"{value:.4f}" if isinstance(value, float) else shown(str(value))
+                for value in row
+            )
         )
     out().print(table)
 
@@ -117,7 +121,7 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
 def _for_file(bundle: "Bundle", read: Callable[[], "RawData"], file: Path, k: int) -> None:
     from recfusion.cli.output import counted, note, progress, working
     from recfusion.data.writers import table_writer
-    from recfusion.models.recommend import read_histories, recommend_batches
+    from recfusion.serving.recommend import read_histories, recommend_batches
 
     threshold = bundle.protocol.preparation.min_rating
     with table_writer(file) as write:

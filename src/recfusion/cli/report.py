@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from recfusion.report.document import Document
+    from recfusion.experiments.comparison import Comparison
 
 SUFFIXES = (".html", ".md", ".csv", ".tex", ".svg", ".png")
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="A results store (.jsonl) or the JSON of `compare --out`.")],
+    results: Annotated[Path, typer.Argument(help="A results store, as `run` and `compare` write it.")],
     out: Annotated[
         Path | None,
         typer.Option(help=f"File to write ({', '.join(SUFFIXES)}); else the results' name with .html."),
@@ -21,6 +21,9 @@ def report(
     experiment: Annotated[
         Path | None,
         typer.Option(help="TOML file of an experiment: show its results alone, where a store holds others too."),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Label of the model that the others are tested against; else ease.")
     ] = None,
 ) -> None:
     """Write a page from results: table, box plots, costs, slices, training curves, protocol, how to run it again.
@@ -30,38 +33,42 @@ def report(
     from recfusion.cli.output import note
     from recfusion.core.errors import InputError, choices
     from recfusion.core.files import check_writable_file
-    from recfusion.experiments.run import stored_rows
+    from recfusion.experiments.comparison import Comparison
+    from recfusion.experiments.paper import TABLES
+    from recfusion.experiments.run import stored_results
     from recfusion.experiments.spec import read_experiment
-    from recfusion.experiments.store import is_store
-    from recfusion.report.document import read_document, store_document
+    from recfusion.experiments.store import is_store, read_results
 
     path = out or results.with_suffix(".html")
     if path.suffix.lower() not in SUFFIXES:
         raise choices("file type of a report", path.suffix or path.name, SUFFIXES)
     check_writable_file(path)
-    if experiment is None:
-        document = read_document(results)
-    else:
+    if not is_store(results):
+        found = "something else" if results.is_file() else "no such file"
+        raise InputError(
+            f"Expected a results store at '{results}', as `recfusion run` and `recfusion compare` write it, got "
+            f"{found}: name another file."
+        )
+    stored, name, title = read_results(results), results.stem, ""
+    if experiment is not None:
         wanted = read_experiment(experiment)
-        if not is_store(results):
-            raise InputError(f"Expected a results store (.jsonl) at '{results}' for --experiment, got something else.")
-        rows = stored_rows(wanted, results)
-        if not rows:
-            raise InputError(f"The store '{results}' holds no results of '{experiment}': run that first.")
-        document = store_document(rows, str(results), wanted.name)
-    write_as(document, path)
+        stored, name, title = stored_results(wanted, stored), wanted.name, wanted.title
+    if not stored:
+        of = f" of '{experiment}'" if experiment is not None else ""
+        raise InputError(f"The store '{results}' holds no results{of} yet: run that first.")
+    write_as(Comparison.of(stored, reference=reference, table=name if name in TABLES else None, title=title), path)
     note(f"Report: {path}")
 
 
-def write_as(document: "Document", path: Path) -> None:
-    """Write a result document in the form that the suffix of `path` names."""
+def write_as(comparison: "Comparison", path: Path) -> None:
+    """Write a comparison in the form that the suffix of `path` names."""
     from recfusion.core.files import replacing
     from recfusion.report.figure_boxes import draw_boxes
     from recfusion.report.figures import save_figure
     from recfusion.report.page import render
     from recfusion.report.tables import results_csv, results_latex, results_markdown
 
-    texts: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    texts: Mapping[str, Callable[[Comparison], str]] = {
         ".html": render,
         ".md": results_markdown,
         ".csv": results_csv,
@@ -69,8 +76,8 @@ def write_as(document: "Document", path: Path) -> None:
     }
     suffix = path.suffix.lower()
     if suffix in texts:
-        text = texts[suffix](document)
+        text = texts[suffix](comparison)
         with replacing(path) as beside:
             beside.write_text(text, encoding="utf-8")
     else:
-        save_figure(draw_boxes(document), path)
+        save_figure(draw_boxes(comparison), path)

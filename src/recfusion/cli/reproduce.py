@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from recfusion.cli.options import WorkersOption
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -24,7 +26,7 @@ def reproduce(
         Path | None, typer.Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes side by side; else one per core.", min=1)] = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Make a table or figure of the paper again: paper, ours and the difference.
 
@@ -99,38 +101,36 @@ def _missing(name: str) -> str | None:
 def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> None:
     from recfusion.cli.output import note, out, print_protocol
     from recfusion.cli.report import SUFFIXES, write_as
-    from recfusion.cli.run import leave_on_failures, run_what_is_missing
-    from recfusion.core.files import write_json
-    from recfusion.experiments.reproduce import QUICK_NOTE, adopt_rows, packaged_experiment
+    from recfusion.cli.run import leave_on_failures, run_experiment_shown
+    from recfusion.experiments.comparison import Comparison
+    from recfusion.experiments.reproduce import QUICK_NOTE, adopt_results, packaged_experiment
     from recfusion.experiments.store import is_store
-    from recfusion.report.document import store_document
     from recfusion.report.tables import result_tables
 
     experiment = packaged_experiment(name, quick=quick)
     store = folder / STORE
     beside = sorted(folder.absolute().parent.glob(f"*/{STORE}"))
     others = [other for other in beside if other != store.absolute() and is_store(other)]
-    if adopted := adopt_rows(experiment, store, others):
-        note(f"{adopted} fits were taken over from other reproductions in {folder.absolute().parent}")
-    outcome = run_what_is_missing(experiment, store, workers)
-    if outcome.rows:
-        document = store_document(list(outcome.rows), str(store), name)
-        document |= {
-            "experiment": experiment.name,
-            "title": experiment.title,
-            "command": f"recfusion reproduce {name}{' --quick' if quick else ''}",
-            **({"note": QUICK_NOTE} if quick else {}),
-        }
-        print_protocol(out(), outcome.protocol)
-        for table in result_tables(document):
+    if adopted := adopt_results(experiment, store, others):
+        note(f"{adopted} fits were taken over from other reproductions in {folder.parent}")
+    ran = run_experiment_shown(experiment, store, workers)
+    if ran.results:
+        comparison = Comparison.of(
+            ran.results,
+            table=name,
+            title=experiment.title,
+            note=QUICK_NOTE if quick else "",
+            command=f"recfusion reproduce {name}{' --quick' if quick else ''}",
+        )
+        print_protocol(out(), ran.protocol)
+        for table in result_tables(comparison):
             _print_table(table)
         if quick:
             note(QUICK_NOTE)
-        write_json(folder / "results.json", document)
         for suffix in SUFFIXES:
-            write_as(document, folder / f"{name}{suffix}")
+            write_as(comparison, folder / f"{name}{suffix}")
         note(f"Page:   {folder / f'{name}.html'}\nTables: {folder / name}.md, .csv, .tex; box plot: .svg, .png")
-    leave_on_failures(outcome)
+    leave_on_failures(ran)
 
 
 def _counts(folder: Path, quick: bool) -> None:

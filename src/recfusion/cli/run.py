@@ -1,16 +1,19 @@
 """`recfusion run`: an experiment of a TOML file, in parallel; what is already there is not run again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recfusion.cli.options import JsonOption
+from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
 
 if TYPE_CHECKING:
-    from recfusion.experiments.run import Event, Outcome, Status
+    from recfusion.data.interactions import Interactions
+    from recfusion.data.settings import SplitPlan
+    from recfusion.experiments.candidate import Candidate
+    from recfusion.experiments.run import Event, Ran, Status
     from recfusion.experiments.spec import Experiment
 
 _FAILED = 1
@@ -22,32 +25,64 @@ def run(
         Path | None,
         typer.Option(help="File that keeps the results, a JSON line each; else results/NAME.jsonl in this folder."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes side by side; else one per core.", min=1)] = None,
+    workers: WorkersOption = None,
+    user_ids: UserIdsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run what an experiment still lacks, keep each result as soon as it is there, and show the table."""
     from recfusion.cli.output import out as console_out
     from recfusion.cli.output import print_json, print_protocol, print_results
+    from recfusion.experiments.comparison import Comparison
     from recfusion.experiments.spec import read_experiment
 
     experiment = read_experiment(file)
-    outcome = run_what_is_missing(experiment, out or Path("results") / f"{experiment.name}.jsonl", workers)
-    if outcome.rows:
-        document = outcome.document() | {"experiment": experiment.name, "title": experiment.title}
+    store = out or Path("results") / f"{experiment.name}.jsonl"
+    ran = run_experiment_shown(experiment, store, workers, user_ids=user_ids)
+    if ran.results:
+        comparison = Comparison.of(ran.results, title=experiment.title)
         if as_json:
-            print_json(document)
+            print_json(comparison.document() | {"experiment": experiment.name})
         else:
             console = console_out()
-            print_protocol(console, outcome.protocol)
-            print_results(console, document)
-            _note_fewer_splits(document)
-    leave_on_failures(outcome)
+            print_protocol(console, ran.protocol)
+            print_results(console, comparison)
+    leave_on_failures(ran)
 
 
-def run_what_is_missing(experiment: "Experiment", store: Path, workers: int | None) -> "Outcome":
-    """Run what `store` lacks of an experiment and show how it goes; an interruption says what is kept."""
+def run_experiment_shown(
+    experiment: "Experiment", store: Path, workers: int | None, *, user_ids: bool = False
+) -> "Ran":
+    """Run what `store` lacks of an experiment and show how it goes."""
+    from recfusion.core.files import check_writable_file
+    from recfusion.data.load import load
+
+    check_writable_file(store)
+    return run_shown(
+        load(experiment.data, experiment.preparation),
+        experiment.models,
+        plan=experiment.split,
+        metrics=experiment.metrics,
+        store=store,
+        workers=workers,
+        user_ids=user_ids,
+        title=f"Running {experiment.name}",
+    )
+
+
+def run_shown(
+    data: "Interactions",
+    candidates: "Sequence[tuple[Candidate, Sequence[int]]]",
+    *,
+    plan: "SplitPlan",
+    metrics: Sequence[str],
+    store: Path | None,
+    workers: int | None,
+    user_ids: bool = False,
+    title: str = "Comparing",
+) -> "Ran":
+    """Run what `store` lacks and show how it goes; an interruption says what is kept."""
     from recfusion.cli.output import note
-    from recfusion.experiments.run import run_experiment
+    from recfusion.experiments.run import run_candidates
 
     status: Status | None = None
 
@@ -57,41 +92,35 @@ def run_what_is_missing(experiment: "Experiment", store: Path, workers: int | No
         show(event)
 
     try:
-        with _progress(f"Running {experiment.name}", store, experiment.metrics[-1]) as show:
-            return run_experiment(experiment, store, workers=workers, on_event=watch)
+        with _progress(title, store, metrics[-1]) as show:
+            return run_candidates(
+                *(data, candidates),
+                plan=plan,
+                metrics=metrics,
+                store=store,
+                workers=workers,
+                user_ids=user_ids,
+                on_event=watch,
+            )
     except KeyboardInterrupt:
-        if status is not None:
+        if status is not None and store is not None:
             note(f"{status.done} of {status.total} fits are kept in {store}: run the same command to go on.")
         raise
 
 
-def leave_on_failures(outcome: "Outcome") -> None:
+def leave_on_failures(ran: "Ran") -> None:
     """List the fits that failed and leave with an exit code; go on where there are none."""
-    if outcome.failures:
-        _report_failures(outcome)
+    from recfusion.cli.output import counted, note
+
+    if ran.failures:
+        note(f"{counted(len(ran.failures), 'fit')} failed and will be tried again by the next run:")
+        for task, failure in ran.failures.items():
+            note(f"  {task}: {failure.reason}")
         raise typer.Exit(_FAILED)
 
 
-def _note_fewer_splits(document: dict[str, Any]) -> None:
-    from recfusion.cli.output import note
-
-    total = len(document["seeds"])
-    fewer = [f"{name} {entry['n_splits']}" for name, entry in document["models"].items() if entry["n_splits"] < total]
-    if fewer:
-        note(f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits two models share.")
-
-
-def _report_failures(outcome: "Outcome") -> None:
-    from recfusion.cli.output import note
-
-    count = len(outcome.failures)
-    note(f"{count} fit{'s' * (count > 1)} failed and will be tried again by the next run:")
-    for failure in outcome.failures:
-        note(f"  {failure.task}: {failure.reason}")
-
-
 @contextmanager
-def _progress(title: str, store: Path, metric: str) -> "Iterator[Callable[[Event], None]]":
+def _progress(title: str, store: Path | None, metric: str) -> "Iterator[Callable[[Event], None]]":
     """Show a line for each fit that has ended, and the fits that are going on."""
     from recfusion.cli.output import live
 
@@ -101,28 +130,29 @@ def _progress(title: str, store: Path, metric: str) -> "Iterator[Callable[[Event
             if text := _told(event, store, metric):
                 view.line(text)
             fits = ", ".join(
-                f"{fit.task.label}/{fit.task.seed}" + (f" epoch {fit.epoch.number}/{fit.epoch.of}" if fit.epoch else "")
-                for fit in event.status.running
+                f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
+                for task, epoch in event.status.running.items()
             )
             view.now(event.status.done, event.status.total, f"{_left(event.status)}{fits}".removesuffix(", "))
 
         yield show
 
 
-def _told(event: "Event", store: Path, metric: str) -> str:
+def _told(event: "Event", store: Path | None, metric: str) -> str:
     """Return the line of an event; started fits and epochs have none."""
     from recfusion.cli.output import clock
 
     status = event.status
     if event.kind == "planned":
-        kept = f", {status.done} of them are there already" if status.done else ""
-        return f"{status.total} fit{'s' * (status.total != 1)}{kept}; results are kept in {store.absolute()}"
+        there = f", {status.done} of them are there already" if status.done else ""
+        kept = f"; results are kept in {store}" if store is not None else ""
+        return f"{status.total} fit{'s' * (status.total != 1)}{there}{kept}"
     place = f"[{status.done + status.failed}/{status.total}] {event.task}"
     if event.failure is not None:
         return f"{place} failed: {event.failure.reason}"
-    if event.row is not None:
-        value = 100 * event.row.run().test.mean()[metric]
-        times = f"fitted in {event.row.fit_seconds:.1f} s; {_left(status)}{clock(status.seconds)} gone"
+    if event.result is not None:
+        value = 100 * event.result.mean()[metric]
+        times = f"fitted in {event.result.fit_seconds:.1f} s; {_left(status)}{clock(status.seconds)} gone"
         return f"{place}: {metric} {value:.2f}, {times}"
     return ""
 

@@ -11,7 +11,7 @@ from recfusion.cli.options import DataChoice, data_options, parse_settings
 from recfusion.cli.tune import ConfOption, MasterOption
 
 if TYPE_CHECKING:
-    from recfusion.data.interactions import Step
+    from recfusion.data.interactions import PreparationStep
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data and recommend on a Spark cluster.")
 
@@ -42,7 +42,7 @@ def prepare(
         raise InputError("Data is split when it is used: leave out the options of the split here.")
     _check_paths(choice.source.data, folder)
 
-    def tell(step: "Step") -> None:
+    def tell(step: "PreparationStep") -> None:
         note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
 
     with working("Starting Spark"):
@@ -75,7 +75,7 @@ def recommend(
     from recfusion.cli.output import counted, note, progress, working
     from recfusion.cli.recommend import note_left_out, note_unknown
     from recfusion.data.settings import Source
-    from recfusion.models.bundle import Bundle
+    from recfusion.serving.bundle import Bundle
     from recfusion.spark.session import spark_session
 
     _check_paths(str(users), folder)
@@ -91,10 +91,10 @@ def recommend(
     )
     with working("Starting Spark"):
         session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    from recfusion.spark.recommend import Counts, spark_recommend
+    from recfusion.spark.recommend import ListCounts, spark_recommend
 
     with _kept(), session, progress("Recommending", chunks) as advance:
-        found, before = Counts(), 0
+        found, before = ListCounts(), 0
         for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
             advance(f"{found.users:,} users", done - before)
             before = done

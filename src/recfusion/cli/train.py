@@ -12,7 +12,6 @@ from recfusion.cli.options import (
     TuneOption,
     data_options,
     parse_settings,
-    with_tune_trials,
 )
 
 
@@ -20,7 +19,7 @@ from recfusion.cli.options import (
 def train(
     choice: DataChoice,
     folder: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
-    model: Annotated[str, typer.Argument(help="Name of the model; see `recfusion models`.")] = "thinning",
+    model: Annotated[str, typer.Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
@@ -33,24 +32,22 @@ def train(
     from recfusion.core.errors import InputError
     from recfusion.core.files import check_replaceable
     from recfusion.data.load import load
+    from recfusion.experiments.candidate import make_one
     from recfusion.experiments.train import train as run
-    from recfusion.models.bundle import CONFIG
-    from recfusion.models.registry import make_model
+    from recfusion.serving.bundle import CONFIG
 
-    given = with_tune_trials(model, parse_settings(settings), tune_trials)
-    make_model(model, given)  # a wrong name or setting should not wait for the data
+    candidate = make_one(model, parse_settings(settings), tune_trials)  # a wrong one should not wait for the data
     check_replaceable(folder, CONFIG)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     if (kept := _kept(checkpoint)) and not resume:
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
-    with training(f"Training {model} on {data.n_users:,} users and {data.n_items:,} items") as on_epoch:
+    with training(f"Training {candidate.label} on {data.n_users:,} users and {data.n_items:,} items") as on_epoch:
         try:
             bundle = run(
-                model,
+                candidate,
                 data,
-                given,
                 plan=choice.plan,
                 seed=seed,
                 all_users=all_users,

@@ -11,8 +11,8 @@ import typer
 from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption, data_options, parse_settings
 
 if TYPE_CHECKING:
-    from recfusion.tuning.trial import Engine, Outcome
-    from recfusion.tuning.tune import Progress, Request, Tuned
+    from recfusion.search.trial import Trial
+    from recfusion.tuning.tune import Engine, Progress, Request, Tuned
 
 MasterOption = Annotated[
     str | None,
@@ -26,7 +26,7 @@ ConfOption = Annotated[
 
 @data_options
 def tune(
-    model: Annotated[str, typer.Argument(help="A model (see: recfusion models).")],
+    model: Annotated[str, typer.Argument(help="A model (see `recfusion models`), or file.py:Class.")],
     choice: DataChoice,
     trials: Annotated[int, typer.Option(help="Trials in all, those of earlier runs too.", min=1)] = 50,
     out: Annotated[
@@ -63,19 +63,20 @@ def tune(
     from recfusion.core.errors import InputError
     from recfusion.core.files import check_replaceable, check_writable_file
     from recfusion.data.load import load
-    from recfusion.models.bundle import CONFIG
-    from recfusion.models.registry import typed_settings
-    from recfusion.tuning.space import tuning_space
+    from recfusion.models.registry import find, typed_settings
+    from recfusion.serving.bundle import CONFIG
+    from recfusion.tuning.space_file import tuning_space
     from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, known_best, refit_best, run_trials
 
     if engine == "local" and (master or conf):
         raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
     if engine == "spark" and threads is not None:
         raise InputError("The threads of a trial on Spark are its cores: say --conf spark.task.cpus=N, not --threads.")
-    given = typed_settings(model, parse_settings(settings))
+    entry = find(model)
+    given = typed_settings(entry, parse_settings(settings))
     request = Request(
-        model=model,
-        space=tuning_space(model, given, space),
+        entry=entry,
+        space=tuning_space(entry, given, space),
         given=given,
         trials=trials,
         metric=metric,
@@ -87,11 +88,11 @@ def tune(
     )
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
-    folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{model}-{data.name}")
+    folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{entry.name}-{data.name}")
     for file in (TRIALS, BEST):
         check_writable_file(folder / file)
     check_replaceable(folder / MODEL, CONFIG)
-    note(f"Searching {', '.join(request.space)}; trials are kept in {(folder / TRIALS).absolute()}")
+    note(f"Searching {', '.join(request.space)}; trials are kept in {folder / TRIALS}")
     try:
         with _engine(engine, parallel, threads, master, conf) as found, _shown(request) as show:
             ended = run_trials(data, request, found, folder, on_progress=show)
@@ -102,7 +103,7 @@ def tune(
         note(f"{missing} of {trials} trials are missing: run the same command to go on with them.")
     tuned = known_best(data, request, ended, folder)
     if tuned is None:
-        with training(f"Refitting the best {model} of {counted(len(ended), 'trial')}") as on_epoch:
+        with training(f"Refitting the best {entry.name} of {counted(len(ended), 'trial')}") as on_epoch:
             tuned = refit_best(data, request, ended, folder, on_epoch=on_epoch)
     if as_json:
         print_json(tuned.document | {"folder": str(folder)})
@@ -114,29 +115,29 @@ def tune(
 def _engine(
     name: str, parallel: int | None, threads: int | None, master: str | None, conf: list[str] | None
 ) -> "Iterator[Engine]":
-    from recfusion.tuning.local import LocalEngine
+    from recfusion.tuning.tune import local_engine
 
     if name == "local":
-        yield LocalEngine(parallel or 1, threads)
+        yield local_engine(parallel or 1, threads)
         return
     from recfusion.cli.output import working
+    from recfusion.spark.engine import spark_engine
     from recfusion.spark.session import spark_session
-    from recfusion.spark.trials import SparkEngine
 
     with working("Starting Spark"):
         session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
     with session:
-        yield SparkEngine(session, parallel)
+        yield spark_engine(session, parallel)
 
 
 @contextmanager
 def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
     """Show a line for each trial that has ended, the best so far, and the trials that are going on."""
     from recfusion.cli.output import clock, counted, live
-    from recfusion.tuning.trial import Outcome as Ended
+    from recfusion.search.trial import Trial as Ended
 
     going: dict[int, str] = {}
-    with live(f"Tuning {request.model}") as view:
+    with live(f"Tuning {request.entry.name}") as view:
 
         def show(now: "Progress") -> None:
             best = f"best {_percent(now.best.score)} in trial {now.best.number}" if now.best else "no best yet"
@@ -149,14 +150,14 @@ def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
                 told = f"[{now.done}/{now.total}] {_told(now.event, request.metric)}; {best}"
                 view.line(", ".join([told, *left]))
             else:
-                epoch = now.event.epoch
-                going[now.event.number] = f"trial {now.event.number} in epoch {epoch.number}/{epoch.of}"
+                number, epoch = now.event
+                going[number] = f"trial {number} in epoch {epoch.number}/{epoch.of}"
             view.now(now.done, now.total, ", ".join([*left, best, *going.values()]))
 
         yield show
 
 
-def _told(trial: "Outcome", metric: str) -> str:
+def _told(trial: "Trial", metric: str) -> str:
     tried = ", ".join(f"{name}={_brief(value)}" for name, value in {**trial.settings, **trial.chosen}.items())
     values = f"trial {trial.number} ({tried or 'the defaults'})"
     if trial.status == "failed":

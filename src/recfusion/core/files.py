@@ -1,15 +1,23 @@
 """Files and folders that appear whole under their final name, or not at all."""
 
+import ctypes
+import glob
 import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from recfusion.core.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # a system without it
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -17,15 +25,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it into place when the block ends well, remove it otherwise."""
     path = Path(path)
     check_writable_file(path)
-    folder = _temporary_folder(path)
-    try:
-        beside = folder / path.name
-        yield beside
-        beside.replace(path)
-    except Exception as error:
-        raise _write_error(path, error) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with _working_folder(path) as folder:
+        try:
+            beside = folder / path.name
+            yield beside
+            beside.replace(path)
+        except Exception as error:
+            raise _write_error(path, error) from None
 
 
 @contextmanager
@@ -33,31 +39,35 @@ def replacing_folder(path: Path, marker: str) -> Iterator[Path]:
     """Yield an empty folder that takes the place of `path` when the block ends well.
 
     An existing folder is replaced only when it is empty or holds a file named `marker`, so that nothing but our own
-    earlier work is ever overwritten.
+    earlier work is ever overwritten. The working folder itself keeps its place: its files arrive one by one, the
+    marker last.
     """
-    path = Path(path)
+    path = Path(path).absolute()
     check_replaceable(path, marker)
-    parent = _temporary_folder(path)
-    try:
-        fresh, old = parent / "new", parent / "old"
-        fresh.mkdir()
-        yield fresh
-        if path.exists():
-            path.replace(old)
-        fresh.replace(path)
-    except Exception as error:
-        raise _write_error(path, error) from None
-    finally:
-        shutil.rmtree(parent, ignore_errors=True)
+    with _working_folder(path) as folder:
+        try:
+            fresh = folder / "new"
+            fresh.mkdir()
+            yield fresh
+            if _is_here(path):
+                for file in sorted(fresh.iterdir(), key=lambda file: file.name == marker):
+                    file.replace(path / file.name)
+            elif not path.exists():
+                fresh.replace(path)
+            elif not _exchanged(fresh, path):
+                path.replace(folder / _OLD)  # killed right here, the next run puts it back
+                fresh.replace(path)
+        except Exception as error:
+            raise _write_error(path, error) from None
 
 
 def check_replaceable(path: Path, marker: str) -> None:
     """Raise unless `path` is free, an empty folder, or a folder that holds a file named `marker`."""
     if path.is_dir():
-        if any(path.iterdir()) and not (path / marker).is_file():
+        if any(path.iterdir()) and (_is_here(path) or not (path / marker).is_file()):
+            here = "you are in it" if _is_here(path) else f"no {marker} among them"
             raise InputError(
-                f"The folder '{path}' holds other files (no {marker} among them) and is left alone: "
-                "name a new folder or an empty one."
+                f"The folder '{path}' holds other files ({here}) and is left alone: name a new folder or an empty one."
             )
     elif path.exists():
         raise InputError(f"Expected a folder to write to, got the file '{path}': name another.")
@@ -113,10 +123,49 @@ def _write_error(path: Path, error: Exception) -> Exception:
     return InputError(f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged.")
 
 
-def _temporary_folder(path: Path) -> Path:
+_OLD = "old"
+_LOCK = "lock"
+
+
+@contextmanager
+def _working_folder(path: Path) -> Iterator[Path]:
+    """Yield a hidden folder beside `path` for what is not finished; what killed runs have left there is removed."""
     check_writable(path)
+    parent, prefix = path.absolute().parent, f".{path.absolute().name}.tmp-"
     try:
-        path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+        parent.mkdir(parents=True, exist_ok=True)
+        for left in parent.glob(f"{glob.escape(prefix)}*"):
+            _clear_up(left, path)
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        lock = (folder / _LOCK).open("wb")
     except OSError as error:
         raise InputError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held as long as this process lives
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
+
+def _clear_up(left: Path, path: Path) -> None:
+    """Remove the hidden folder of a run that was killed; a folder that it had already moved away is put back."""
+    if fcntl is None:
+        return  # nobody can tell whether that run is still at work
+    with suppress(OSError), (left / _LOCK).open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (left / _OLD).is_dir() and not path.exists():
+            (left / _OLD).replace(path)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_here(path: Path) -> bool:
+    return path.is_dir() and path.samefile(Path.cwd())
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two folders change places in one step, where the system can."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0

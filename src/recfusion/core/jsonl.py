@@ -4,7 +4,6 @@ A line is written by a single call under a lock and then forced to the disk. A l
 the last one: readers leave it out and say so, and the next writer removes it.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -42,10 +41,7 @@ class Lines:
         """Return the lines of a file; no file has none, and a torn last line is left out."""
         if not path.exists():
             return []
-        with (
-            _locked(path, os.O_RDONLY, fcntl.LOCK_SH, self.what) as descriptor,
-            os.fdopen(os.dup(descriptor), "rb") as file,
-        ):
+        with _locked(path, os.O_RDONLY, self.what) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
             lines = file.read().splitlines(keepends=True)
         if lines and self._is_torn(lines[-1]):
             log.warning("The last line of '%s' was cut short and is left out: %s.", path, self.lost)
@@ -70,7 +66,7 @@ class Lines:
         check_writable_file(path)
         try:
             path.absolute().parent.mkdir(parents=True, exist_ok=True)
-            with _locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, fcntl.LOCK_EX, self.what) as descriptor:
+            with _locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, self.what) as descriptor:
                 self._mend(descriptor, path, check)
                 _write_whole(descriptor, line)
         except OSError as error:
@@ -104,17 +100,32 @@ def json_line(document: object) -> bytes:
 
 
 @contextmanager
-def _locked(path: Path, flags: int, kind: int, what: str) -> Iterator[int]:
+def _locked(path: Path, flags: int, what: str) -> Iterator[int]:
     """Yield a descriptor of the file, locked against other processes of ours until the block ends."""
     try:
-        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(
+            path, flags | getattr(os, "O_BINARY", 0), 0o666
+        )  # Windows would turn newlines into two bytes
     except OSError as error:
         raise InputError(f"Cannot open the {what}s '{path}': {error.strerror or error}; name another file.") from None
     try:
-        fcntl.flock(descriptor, kind)
+        _lock(descriptor, shared=flags == os.O_RDONLY)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, *, shared: bool) -> None:
+    """Wait until no other process writes to the file or, unless shared, reads it; closing it ends the lock.
+
+    Windows locks bytes against everybody's reading and not files among those who ask: there a file has no lock, and
+    two commands must not write to one at the same time.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def _write_whole(descriptor: int, line: bytes) -> None:
@@ -132,7 +143,8 @@ def _last_line(descriptor: int, size: int) -> tuple[int, bytes]:
     while start > 0:
         step = min(_TAIL, start)
         start -= step
-        found = os.pread(descriptor, step, start) + found
+        os.lseek(descriptor, start, os.SEEK_SET)  # what is written is appended, wherever this leaves the position
+        found = os.read(descriptor, step) + found
         cut = found.rfind(b"\n", 0, len(found) - 1)
         if cut >= 0:
             return start + cut + 1, found[cut + 1 :]

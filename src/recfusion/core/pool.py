@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from recfusion.core.errors import InputError
 from recfusion.core.processes import end_with_parent, how_it_ended, start_process
@@ -75,8 +75,7 @@ class Pool(Generic[T]):
                 self._hire(task)
             while self._crew and (left := self._deadline - time.monotonic()) > 0:
                 for line in connection.wait(list(self._crew), None if left == float("inf") else left):
-                    assert isinstance(line, Connection)
-                    self._hear(line)
+                    self._hear(cast("Connection", line))  # by another class on Windows
             if not self.workers:
                 self._next()
         finally:

@@ -7,13 +7,15 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
 from recfusion.core.errors import InputError
+
+T = TypeVar("T")
 
 FOLDER_DEPTH = 3  # levels of a folder that are looked at
 
@@ -35,9 +37,7 @@ class Archive:
         for full in self.names():
             if full == name or full.endswith("/" + name):
                 return full
-        raise InputError(
-            f"Expected a file '{name}' in '{self.path}', found none: use an unchanged copy of the data set."
-        )
+        raise changed_copy(f"Expected a file '{name}' in '{self.path}', found none")
 
     def read(self, name: str) -> bytes:
         """Return the content of one file."""
@@ -64,6 +64,23 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"The archive '{path}' is damaged or incomplete ({error}): get a fresh copy.") from None
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from None
+
+
+def changed_copy(what: str) -> InputError:
+    """Return the error for a file that is not as its publisher made it."""
+    return InputError(f"{what}: use an unchanged copy of the data set.")
+
+
+def parse_lines(text: str, parse: Callable[[str], T], expected: str, where: str) -> list[T]:
+    """Return what `parse` makes of each line that is not blank; where it raises a ValueError, the line is named."""
+    table = []
+    # Not splitlines: in Latin-1 it would also split at bytes that stand within titles.
+    for number, line in enumerate(text.split("\n"), start=1):
+        try:
+            table += [parse(line.rstrip("\r"))] if line.strip() else []
+        except ValueError:
+            raise changed_copy(f"Expected {expected} in line {number} of {where}, got '{line[:80]}'") from None
+    return table
 
 
 def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:

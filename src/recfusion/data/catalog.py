@@ -1,7 +1,7 @@
 """The data sets known by name: where they come from, under which terms, where they lie on this machine, how to load."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -11,18 +11,11 @@ import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.archive import Archive, md5_of
-from recfusion.data.movielens import read_ratings_csv, read_ratings_dat, read_u_data
+from recfusion.data.movielens import MovieLensLayout, read_movielens
 from recfusion.data.netflix import is_netflix_folder, read_netflix
 from recfusion.data.raw import RawData, ReadReport
 
-Layout = Literal["embedded", "u.data", "ratings.dat", "ratings.csv", "netflix"]
-
-_READERS: Mapping[Layout, Callable[[Path, str], RawData]] = {
-    "u.data": read_u_data,
-    "ratings.dat": read_ratings_dat,
-    "ratings.csv": read_ratings_csv,
-    "netflix": read_netflix,
-}
+Layout = MovieLensLayout | Literal["embedded", "netflix"]
 
 _PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
 _RESEARCH = (
@@ -53,7 +46,9 @@ class DataSet:
     folders: tuple[str, ...] = ()  # names under which the unpacked archive may lie
 
 
-def _movielens(name: str, title: str, md5: str, layout: Layout, size: str, ratings: int, inner: str = "") -> DataSet:
+def _movielens(
+    name: str, title: str, md5: str | None, layout: Layout, size: str, ratings: int, inner: str = ""
+) -> DataSet:
     return DataSet(
         name=name,
         title=title,
@@ -69,22 +64,13 @@ def _movielens(name: str, title: str, md5: str, layout: Layout, size: str, ratin
     )
 
 
+_SMALL = "MovieLens latest small, edition of October 2016 (embedded)"
 _SETS = (
-    DataSet(
-        name="ml-latest-small",
-        title="MovieLens latest small, edition of October 2016 (embedded)",
+    replace(
+        _movielens("ml-latest-small", _SMALL, None, "embedded", "0.6 MB", 100_004),
         url=None,
-        md5=None,
-        archive="ml-latest-small.zip",
-        layout="embedded",
-        licence=(
-            "Research use with acknowledgement; may be redistributed under the same conditions; no commercial use "
-            "without permission of GroupLens, University of Minnesota."
-        ),
-        citation=_HARPER,
-        size="0.6 MB",
-        ratings=100_004,
-        folders=("ml-latest-small",),
+        licence="Research use with acknowledgement; may be redistributed under the same conditions; no commercial use "
+        "without permission of GroupLens, University of Minnesota.",
     ),
     _movielens("ml-100k", "MovieLens 100K", "0e33842e24a9c977be4e0107933c0723", "u.data", "5 MB", 100_000),
     _movielens("ml-1m", "MovieLens 1M", "c4d9eecfca2ab87c1945afe126590906", "ratings.dat", "6 MB", 1_000_209),
@@ -150,7 +136,7 @@ def locate(name: str) -> Path | None:
     return None
 
 
-def load(name: str) -> RawData:
+def read_named(name: str) -> RawData:
     """Read a data set from the package or from this machine; nothing is downloaded."""
     entry = data_set(name)
     if entry.layout == "embedded":
@@ -159,7 +145,7 @@ def load(name: str) -> RawData:
         path = locate(name)
         if path is None:
             raise InputError(f"The data set '{name}' is not on this machine: {how_to_get(entry)}")
-        raw = _READERS[entry.layout](path, name)
+        raw = read_netflix(path, name) if entry.layout == "netflix" else read_movielens(path, name, entry.layout)
         notes = _doubts(entry, path, raw.rows.height)
     report = replace(raw.report, notes=(*raw.report.notes, *notes))
     return replace(raw, report=report, licence=entry.licence, citation=entry.citation)

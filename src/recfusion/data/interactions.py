@@ -1,20 +1,41 @@
-"""The one data structure that preparation makes and everything else reads: a binary matrix with names on it."""
+"""The one data structure that preparation makes and everything else reads: a binary matrix with names on it.
+
+Beside the ones it can carry more signal; what a model does not ask for changes nothing.
+"""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, IntArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.errors import InputError
+from recfusion.data.parsing import parse_ids
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source
 
+Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
+
 
 @dataclass(frozen=True)
-class Step:
+class Features:
+    """What is known of users or items, as a sparse matrix (users or items, features)."""
+
+    matrix: Csr
+    names: tuple[str, ...]  # of the columns
+
+    def __post_init__(self) -> None:
+        if len(self.names) != self.matrix.shape[1]:
+            raise InputError(f"Expected a name for each of {self.matrix.shape[1]:,} features, got {len(self.names):,}.")
+
+
+@dataclass(frozen=True)
+class PreparationStep:
     """What one step of the preparation left."""
 
     step: str
@@ -33,12 +54,29 @@ class Interactions:
     items: pl.Series  # id of each column
     item_table: pl.DataFrame  # one row per column of the matrix, in order: `item` and any others (title, genres, ...)
     times: NDArray[np.int64] | None = None  # seconds since 1970 of each stored entry, in the matrix's order
+    grades: FloatArray | None = None  # rating or count of each stored entry, in the matrix's order
+    item_features: Features | None = None  # a row per column of the matrix
+    user_features: Features | None = None  # a row per row of the matrix
     source: Source = field(default_factory=Source)
     preparation: Preparation = field(default_factory=Preparation)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PreparationStep, ...] = ()
     report: ReadReport = field(default_factory=lambda: ReadReport(rows=0))
     licence: str = ""
     citation: str = ""
+
+    def __post_init__(self) -> None:
+        entries, (users, items) = self.matrix.nnz, self.matrix.shape
+        sizes = {"grades": entries, "times": entries, "item_features": items, "user_features": users}
+        for name in self.signals:
+            value = getattr(self, name)
+            size = value.matrix.shape[0] if isinstance(value, Features) else len(value)
+            if size != sizes[name]:
+                raise InputError(f"Expected {sizes[name]:,} {name} in '{self.name}', got {size:,}.")
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """What there is beside the ones."""
+        return tuple(name for name in get_args(Signal) if getattr(self, name) is not None)
 
     @property
     def n_users(self) -> int:
@@ -54,7 +92,10 @@ class Interactions:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of ids, ones and times: equal for equal data, whatever file or engine it came from."""
+        """A digest of ids, ones and times: equal for equal data, whatever file or engine it came from.
+
+        Signals that came later are not in it, so that the fingerprints of published results hold.
+        """
         digest = hashlib.blake2b(digest_size=16)
         for ids in (self.users, self.items):
             digest.update(str(ids.dtype.is_integer()).encode())
@@ -63,14 +104,35 @@ class Interactions:
             digest.update(b"|" if numbers is None else np.ascontiguousarray(numbers, np.int64).tobytes())
         return digest.hexdigest()
 
+    def digest(self, signals: Iterable[Signal]) -> str:
+        """Return a digest of these signals, empty for none: what the fingerprint says of the ones."""
+        digest, found = hashlib.blake2b(digest_size=16), sorted(signals)
+        for name in found:
+            value = getattr(self, name)
+            if value is None:
+                raise InputError(f"Expected {name} in '{self.name}', which has none: bring data that has them.")
+            digest.update(name.encode())
+            if isinstance(value, Features):
+                digest.update("\n".join(value.names).encode())
+                matrix = value.matrix.sorted_indices()
+                value = np.concatenate([matrix.indptr, matrix.indices, matrix.data], dtype=np.float64)
+            digest.update(np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest() if found else ""
+
     def __repr__(self) -> str:
         size = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} ones"
         return f"Interactions({self.name!r}: {size})"
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:
-    """Return the position in `ids` of each wanted id, -1 where there is none (also where the types cannot match)."""
-    same_kind = wanted.cast(ids.dtype, strict=False) if wanted.dtype != ids.dtype else wanted
+    """Return the position in `ids` of each wanted id, -1 where there is none.
+
+    An id of another type means what the reader of files makes of it (see `parse_ids`).
+    """
+    if wanted.dtype == pl.String and ids.dtype == pl.String:
+        wanted = wanted.zip_with(wanted.is_in(ids.implode()), parse_ids(wanted, ids.dtype))
+    elif wanted.dtype != ids.dtype:
+        wanted = parse_ids(wanted, ids.dtype)
     place = pl.DataFrame({"id": ids, "place": np.arange(len(ids), dtype=np.int64)})
-    found = pl.DataFrame({"id": same_kind}).join(place, on="id", how="left", maintain_order="left")
+    found = pl.DataFrame({"id": wanted}).join(place, on="id", how="left", maintain_order="left")
     return found["place"].fill_null(-1).to_numpy()

@@ -1,130 +1,78 @@
-"""Readers for the layouts of the MovieLens sets: u.data (100K), ratings.dat (1M, 10M) and ratings.csv (20M, 25M)."""
+"""The layouts of the MovieLens sets: u.data (100K), ratings.dat (1M, 10M) and ratings.csv (20M, 25M)."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
 from recfusion.core.errors import InputError
-from recfusion.data.archive import Archive, reading
+from recfusion.data.archive import Archive, changed_copy, parse_lines, reading
 from recfusion.data.raw import RawData, ReadReport
 
-GENRES = (
-    *(
-        "unknown",
-        "Action",
-        "Adventure",
-        "Animation",
-        "Children's",
-        "Comedy",
-        "Crime",
-        "Documentary",
-        "Drama",
-        "Fantasy",
-    ),
-    *("Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
+MovieLensLayout = Literal["u.data", "ratings.dat", "ratings.csv"]
+
+_GENRES = (
+    "unknown|Action|Adventure|Animation|Children's|Comedy|Crime|Documentary|Drama|Fantasy|Film-Noir|Horror|Musical|"
+    "Mystery|Romance|Sci-Fi|Thriller|War|Western"
 )
-ROLES = ("user", "item", "rating", "time")
+GENRES = tuple(_GENRES.split("|"))
+_HEADER = "userId,movieId,rating,timestamp"
+_RATINGS: Mapping[str, type[pl.DataType]] = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float32, "time": pl.Int64}
+_ITEMS = {"item": pl.Int64, "title": pl.String, "genres": pl.String}
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """How the file of ratings is written; columns whose name begins with '_' must be empty."""
+class _Form:
+    """How the file of ratings is written, and which file has the titles."""
 
-    file: str
     first_line: str  # an example, for errors
     pattern: str  # what the first line must match
-    separator: str
-    has_header: bool
-    schema: Mapping[str, type[pl.DataType]]
+    titles: str
+    parse: Callable[[str], tuple[int, str, str]] | None = None  # a line of titles; None: they are CSV
+    header: tuple[str, ...] = ()
+    separator: str = ","
+    columns: tuple[str, ...] = tuple(_RATINGS)  # those whose name begins with '_' must be empty
 
 
-_U_DATA = _Layout(
-    file="u.data",
-    first_line=r"196\t242\t3\t881250949",
-    pattern=r"\d+\t\d+\t[\d.]+\t\d+",
-    separator="\t",
-    has_header=False,
-    schema={"column 1": pl.Int64, "column 2": pl.Int64, "column 3": pl.Float32, "column 4": pl.Int64},
-)
-
-# Split at every single ':' into columns with empty ones between: twice as fast as replacing '::' first.
-_RATINGS_DAT = _Layout(
-    file="ratings.dat",
-    first_line="1::1193::5::978300760",
-    pattern=r"\d+::\d+::[\d.]+::\d+",
-    separator=":",
-    has_header=False,
-    schema={
-        "column 1": pl.Int64,
-        "_1": pl.Int8,
-        "column 2": pl.Int64,
-        "_2": pl.Int8,
-        "column 3": pl.Float32,
-        "_3": pl.Int8,
-        "column 4": pl.Int64,
-    },
-)
-
-_RATINGS_CSV = _Layout(
-    file="ratings.csv",
-    first_line="userId,movieId,rating,timestamp",
-    pattern=r"userId,movieId,rating,timestamp",
-    separator=",",
-    has_header=True,
-    schema={"userId": pl.Int64, "movieId": pl.Int64, "rating": pl.Float32, "timestamp": pl.Int64},
-)
+def read_movielens(path: Path, name: str, layout: MovieLensLayout) -> RawData:
+    """Read the ratings and titles of one layout from a folder or zip archive at `path`."""
+    source, form = Archive(path), _FORMS[layout]
+    rows = _ratings(source, layout, form)
+    items = _movies_csv(source) if form.parse is None else _items(source, form.titles, form.parse)
+    names = form.header or [f"column {place}" for place in range(1, 5)]
+    return RawData(name, rows, items, ReadReport(rows.height, dict(zip(_RATINGS, names, strict=True))))
 
 
-def read_u_data(path: Path, name: str) -> RawData:
-    """Read u.data and u.item from a folder or zip archive at `path`."""
-    source = Archive(path)
-    return _raw(name, _ratings(source, _U_DATA), _items(source, "u.item", _u_item), _U_DATA)
+def _ratings(source: Archive, file: str, form: _Form) -> pl.DataFrame:
+    def unexpected(what: str) -> InputError:
+        return changed_copy(f"Expected lines such as '{form.first_line}' in {file} of '{source.path}', {what}")
 
-
-def read_ratings_dat(path: Path, name: str) -> RawData:
-    """Read ratings.dat and movies.dat from a folder or zip archive at `path`."""
-    source = Archive(path)
-    return _raw(name, _ratings(source, _RATINGS_DAT), _items(source, "movies.dat", _movies_dat), _RATINGS_DAT)
-
-
-def read_ratings_csv(path: Path, name: str) -> RawData:
-    """Read ratings.csv and movies.csv from a folder or zip archive at `path`."""
-    source = Archive(path)
-    return _raw(name, _ratings(source, _RATINGS_CSV), _movies_csv(source), _RATINGS_CSV)
-
-
-def _raw(name: str, rows: pl.DataFrame, items: pl.DataFrame, layout: _Layout) -> RawData:
-    kept = [column for column in layout.schema if not column.startswith("_")]
-    return RawData(name, rows, items, ReadReport(rows.height, dict(zip(ROLES, kept, strict=True))))
-
-
-def _ratings(source: Archive, layout: _Layout) -> pl.DataFrame:
-    data = source.open(layout.file)
+    data = source.open(file)
     first = _first_line(data)
-    if not re.fullmatch(layout.pattern, first):
-        raise _unexpected(source, layout, f"got '{first[:80]}'")
+    if not re.fullmatch(form.pattern, first):
+        raise unexpected(f"got '{first[:80]}'")
     try:
         rows = pl.read_csv(
             data,
-            separator=layout.separator,
-            has_header=layout.has_header,
-            schema=layout.schema,
+            separator=form.separator,
+            has_header=False,
+            skip_lines=int(bool(form.header)),
+            schema={column: _RATINGS.get(column, pl.Int8) for column in form.columns},
             quote_char=None,
             glob=False,
         )
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unexpected(source, layout, str(error).partition("\n")[0]) from None
-    gaps = [column for column in layout.schema if column.startswith("_")]
+        raise unexpected(str(error).partition("\n")[0]) from None
+    gaps = [column for column in form.columns if column.startswith("_")]
     if any(rows[gap].null_count() < rows.height for gap in gaps):
-        raise _unexpected(source, layout, "some lines have single colons")
+        raise unexpected("some lines have single colons")
     rows = rows.drop(gaps)
-    rows.columns = list(ROLES)
     if any(rows.null_count().row(0)) or not rows["rating"].is_finite().all():
         broken = rows.filter(pl.any_horizontal(pl.all().is_null()) | ~pl.col("rating").is_finite()).height
-        raise _unexpected(source, layout, f"{broken:,} of {rows.height:,} lines lack a field")
+        raise unexpected(f"{broken:,} of {rows.height:,} lines lack a field")
     return rows
 
 
@@ -135,35 +83,25 @@ def _first_line(data: Path | bytes) -> str:
     return data[:200].partition(b"\n")[0].rstrip(b"\r").decode("latin-1")
 
 
-def _unexpected(source: Archive, layout: _Layout, what: str) -> InputError:
-    return InputError(
-        f"Expected lines such as '{layout.first_line}' in {layout.file} of '{source.path}', {what}: "
-        "use an unchanged copy of the data set."
-    )
-
-
 def _items(source: Archive, file: str, parse: Callable[[str], tuple[int, str, str]]) -> pl.DataFrame:
-    """Return item, title and genres from a file with one item a line."""
-    table = []
-    # Not splitlines: in Latin-1 it would also split at bytes that stand within titles.
-    for number, line in enumerate(_decode(source.read(file)).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            table.append(parse(line.rstrip("\r")))
-        except ValueError:
-            raise InputError(
-                f"Line {number} of {file} in '{source.path}' is not an item with its title and genres: '{line[:80]}'; "
-                "use an unchanged copy of the data set."
-            ) from None
-    return pl.DataFrame(table, schema={"item": pl.Int64, "title": pl.String, "genres": pl.String}, orient="row")
-
-
-def _decode(text: bytes) -> str:
+    text = source.read(file)
     try:
-        return text.decode("utf-8")
+        lines = text.decode("utf-8")
     except UnicodeDecodeError:
-        return text.decode("latin-1")  # the older sets
+        lines = text.decode("latin-1")  # the older sets
+    table = parse_lines(lines, parse, "an item with its title and genres", f"{file} of '{source.path}'")
+    return pl.DataFrame(table, schema=_ITEMS, orient="row")
+
+
+def _movies_csv(source: Archive) -> pl.DataFrame:
+    schema = {"movieId": pl.Int64, "title": pl.String, "genres": pl.String}
+    try:
+        return pl.read_csv(source.open("movies.csv"), schema=schema, glob=False).rename({"movieId": "item"})
+    except (pl.exceptions.PolarsError, OSError) as error:
+        what = str(error).partition("\n")[0]
+        raise changed_copy(
+            f"Expected the columns {', '.join(schema)} in movies.csv of '{source.path}', {what}"
+        ) from None
 
 
 def _u_item(line: str) -> tuple[int, str, str]:
@@ -179,13 +117,13 @@ def _movies_dat(line: str) -> tuple[int, str, str]:
     return int(item), title, genres
 
 
-def _movies_csv(source: Archive) -> pl.DataFrame:
-    schema = {"movieId": pl.Int64, "title": pl.String, "genres": pl.String}
-    try:
-        items = pl.read_csv(source.open("movies.csv"), schema=schema, glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(
-            f"Expected the columns {', '.join(schema)} in movies.csv of '{source.path}', "
-            f"{str(error).partition(chr(10))[0]}: use an unchanged copy of the data set."
-        ) from None
-    return items.rename({"movieId": "item"})
+_FORMS: Mapping[MovieLensLayout, _Form] = {
+    "u.data": _Form(r"196\t242\t3\t881250949", r"\d+\t\d+\t[\d.]+\t\d+", "u.item", _u_item, separator="\t"),
+    # Split at every single ':' into columns with empty ones between: twice as fast as replacing '::' first.
+    "ratings.dat": _Form(
+        *("1::1193::5::978300760", r"\d+::\d+::[\d.]+::\d+", "movies.dat", _movies_dat),
+        separator=":",
+        columns=("user", "_1", "item", "_2", "rating", "_3", "time"),
+    ),
+    "ratings.csv": _Form(_HEADER, _HEADER, "movies.csv", header=tuple(_HEADER.split(","))),
+}

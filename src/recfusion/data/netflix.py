@@ -10,16 +10,17 @@ import numpy as np
 import polars as pl
 
 from recfusion.core.errors import InputError
-from recfusion.data.archive import Archive, reading, tar_files
+from recfusion.data.archive import Archive, changed_copy, parse_lines, reading, tar_files
 from recfusion.data.raw import RawData, ReadReport
 
 BLOCK_BYTES = 64 << 20  # text parsed at a time: large enough for speed, small beside the table that results
 SECONDS_A_DAY = 86_400
 
-_MOVIE = re.compile(r"mv_\d+\.txt")
-_COMBINED = re.compile(r"combined_data_\d+\.txt")
-_TAR = re.compile(r"training_set\.tar")
-_TITLES = re.compile(r"movie_titles\.(txt|csv)")
+# The last part of a file's name.
+_MOVIE, _COMBINED, _TAR, _TITLES = (
+    re.compile(rf"(^|/){name}$")
+    for name in (r"mv_\d+\.txt", r"combined_data_\d+\.txt", r"training_set\.tar", r"movie_titles\.(txt|csv)")
+)
 
 
 def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> RawData:
@@ -27,16 +28,18 @@ def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> Ra
     ratings, titles = _Ratings(path, block_bytes), None
     with reading(path):
         for file_name, stream in _archive_files(path) if path.is_file() else _folder_files(path):
-            if _TITLES.fullmatch(file_name):
+            if _TITLES.search(file_name):
                 titles = stream.read()
             else:
                 ratings.feed(stream)
     rows = ratings.finish()
     if titles is None or rows.is_empty():
         missing = "movie_titles.txt" if titles is None else "training_set.tar, training_set/ or combined_data_1.txt"
-        raise InputError(f"Expected {missing} in '{path}', found none: use a complete copy of the Netflix Prize data.")
+        raise changed_copy(f"Expected {missing} in '{path}', found none")
     columns = {"user": "column 1", "item": "line 'ITEM:'", "rating": "column 2", "time": "column 3"}
-    return RawData(name, rows, _items(titles, path), ReadReport(rows.height, columns))
+    items = parse_lines(titles.decode("latin-1"), _item, "'id,year,title'", f"the movie titles in '{path}'")
+    schema = {"item": pl.Int32, "title": pl.String, "year": pl.Int32}
+    return RawData(name, rows, pl.DataFrame(items, schema=schema, orient="row"), ReadReport(rows.height, columns))
 
 
 def is_netflix_folder(folder: Path) -> bool:
@@ -48,41 +51,33 @@ def _archive_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the files of titles and ratings, also those in a tar archive within the archive."""
     with gzip.open(path) as stream:
         for name, content in tar_files(cast(IO[bytes], stream), path):
-            last = name.rpartition("/")[2]
-            if _TAR.fullmatch(last):
+            if _TAR.search(name):
                 yield from _movies(content, path)
-            elif _TITLES.fullmatch(last) or _MOVIE.fullmatch(last):
-                yield last, content
+            elif _TITLES.search(name) or _MOVIE.search(name):
+                yield name, content
         while stream.read(1 << 20):  # gzip compares its checksum only at the very end
             pass
 
 
 def _folder_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     names = Archive(path).names()
-    titles = [name for name in names if _TITLES.fullmatch(name.rpartition("/")[2])]
+    titles = [name for name in names if _TITLES.search(name)]
     for name in titles[:1] + _rating_files(names):
-        last = name.rpartition("/")[2]
         with (path / name).open("rb") as stream:
-            if _TAR.fullmatch(last):
+            if _TAR.search(name):
                 yield from _movies(stream, path / name)
             else:
-                yield last, stream
+                yield name, stream
 
 
 def _movies(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    for name, content in tar_files(stream, path):
-        last = name.rpartition("/")[2]
-        if _MOVIE.fullmatch(last):
-            yield last, content
+    yield from ((name, content) for name, content in tar_files(stream, path) if _MOVIE.search(name))
 
 
 def _rating_files(names: list[str]) -> list[str]:
     """Return the files of ratings in one form only, so that a folder with several does not count ratings twice."""
-    for form in (_MOVIE, _TAR, _COMBINED):
-        files = [name for name in names if form.fullmatch(name.rpartition("/")[2])]
-        if files:
-            return sorted(files)
-    return []
+    forms = ([name for name in names if form.search(name)] for form in (_MOVIE, _TAR, _COMBINED))
+    return sorted(next(filter(None, forms), []))
 
 
 class _Ratings:
@@ -160,28 +155,14 @@ class _Ratings:
         return int(header)
 
     def _unexpected(self, what: str) -> InputError:
-        return InputError(
-            f"Expected lines 'ITEM:' and 'user,rating,YYYY-MM-DD' in '{self.path}', {what}: "
-            "use an unchanged copy of the Netflix Prize data."
-        )
+        return changed_copy(f"Expected lines 'ITEM:' and 'user,rating,YYYY-MM-DD' in '{self.path}', {what}")
 
 
 def _start(text: bytes) -> str:
     return text.partition(b"\n")[0][:80].decode("latin-1")
 
 
-def _items(titles: bytes, path: Path) -> pl.DataFrame:
-    """Return item, title and year from lines 'id,year,title'; titles may hold commas, and a year may be NULL."""
-    table = []
-    for number, line in enumerate(titles.decode("latin-1").split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            item, year, title = line.rstrip("\r").split(",", maxsplit=2)
-            table.append((int(item), title, None if year == "NULL" else int(year)))
-        except ValueError:
-            raise InputError(
-                f"Expected 'id,year,title' in line {number} of the movie titles in '{path}', got '{line[:80]}': "
-                "use an unchanged copy of the Netflix Prize data."
-            ) from None
-    return pl.DataFrame(table, schema={"item": pl.Int32, "title": pl.String, "year": pl.Int32}, orient="row")
+def _item(line: str) -> tuple[int, str, int | None]:
+    """Return item, title and year of a line 'id,year,title'; titles may hold commas, and a year may be NULL."""
+    item, year, title = line.split(",", maxsplit=2)
+    return int(item), title, None if year == "NULL" else int(year)

@@ -1,12 +1,17 @@
 """How cells become ids, ratings and times: expressions that the rows of any engine can be put through."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 
 import polars as pl
+
+from recfusion.core.errors import InputError
 
 EXTRA = "\x00extra"  # a column that only rows with too many fields fill
 _ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+# 15 digits are exact as floats. An exponent must have a sign or follow a fraction, as programs write it: 1e5 is a code.
+_NUMBER = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
 _EXACT = 2**53  # beyond it, floats skip whole numbers
 _DATES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
@@ -75,6 +80,53 @@ def _identifier(role: str, dtype: pl.DataType) -> pl.Expr:
     if _is_typed(role, dtype):
         return given.cast(pl.Int64)
     return pl.when(~given.str.contains("\ufffd", literal=True)).then(given)
+
+
+def parse_ids(values: pl.Series | Iterable[object], like: pl.DataType) -> pl.Series:
+    """Return ids as the reader of a file makes them of the same cells, in the type `like`; null where none can be made.
+
+    Among whole numbers the text "318.0" means 318, as the number 318.0 does: programs write numbers with gaps so.
+    """
+    if not isinstance(values, pl.Series):
+        values = pl.Series([_id_text(value) for value in values], dtype=pl.String)
+    kind = values.dtype
+    if kind.is_nested() or kind in (pl.Boolean, pl.Binary, pl.Object, pl.Time, pl.Duration):
+        raise _no_id(kind)
+    given, kinds = _with_given(values.alias("item").to_frame().lazy())
+    ids = given.select(_identifier("item", kinds["item"])).collect().to_series()
+    if like.is_integer() and ids.dtype == pl.String:
+        texts = ids.str.replace(r"\.0+$", "")
+        ids = texts.set(~texts.str.contains(_INTEGER), None)
+    return ids.cast(like, strict=False).alias(values.name)
+
+
+def _id_text(value: object) -> str | None:
+    """Return what a text file would hold of an id."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Integral | Real):
+        raise _no_id(type(value).__name__)
+    if isinstance(value, Integral):
+        return str(int(value))
+    number = float(value)
+    return str(int(number)) if number.is_integer() and abs(number) < _EXACT else None
+
+
+def _no_id(kind: object) -> InputError:
+    return InputError(f"Expected ids that are whole numbers or texts, got {kind}: convert them first.")
+
+
+def number_column(column: pl.Series, *, decimal_comma: bool) -> pl.Series:
+    """Return a column of texts as whole numbers or as numbers where all of them are, else as it is."""
+    cells = column.alias("item").to_frame().select(given_cell("item", column.dtype)).to_series()
+    if decimal_comma:
+        cells = cells.str.replace(",", ".", literal=True)
+    if cells.null_count() == len(cells):
+        return column
+    for pattern, kind in ((_INTEGER, pl.Int64), (_NUMBER, pl.Float64)):
+        if cells.str.contains(pattern).all():
+            return cells.cast(kind).alias(column.name)
+    return column
 
 
 def _seconds(frame: pl.LazyFrame, dtype: pl.DataType) -> pl.Expr:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, Step
+from recfusion.data.interactions import Interactions, PreparationStep
+from recfusion.data.parsing import parse_ids
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
@@ -31,8 +32,8 @@ class _Rows:
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
 
-    def step(self, name: str) -> Step:
-        return Step(name, _distinct(self.user), _distinct(self.item), len(self.user))
+    def step(self, name: str) -> PreparationStep:
+        return PreparationStep(name, _distinct(self.user), _distinct(self.item), len(self.user))
 
 
 def prepare(raw: RawData, preparation: Preparation | None = None) -> Interactions:
@@ -43,7 +44,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     user, user_ids = id_codes(raw.rows["user"])
     item, item_ids = id_codes(raw.rows["item"])
     rows = _Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64))
-    steps = [Step("rows as read", len(user_ids), len(item_ids), len(user))]
+    steps = [PreparationStep("rows as read", len(user_ids), len(item_ids), len(user))]
 
     _drop_duplicates(rows, len(item_ids))
     steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
@@ -64,7 +65,6 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
             "lower the rating threshold, the minimum items per user or the minimum users per item."
         )
 
-    rows.rating = None
     rows.keep(np.argsort(_pair_key(rows, len(item_ids))))
     user_kept, user_row = _compact(rows.user, len(user_ids))
     item_kept, item_column = _compact(rows.item, len(item_ids))
@@ -75,12 +75,13 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         matrix=binary_csr(indptr, item_column, len(item_kept)),
         users=user_ids[user_kept].alias("user"),
         items=items,
-        item_table=(described := _item_table(items, raw.items)),
+        item_table=_item_table(items, raw.items),
         times=rows.time,
+        grades=rows.rating,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
-        report=_with_described(raw, described),
+        report=_with_described(raw, items),
         licence=raw.licence,
         citation=raw.citation,
     )
@@ -140,9 +141,9 @@ def _pair_key(rows: _Rows, n_items: int) -> IntArray:
     return rows.user.astype(np.int64) * n_items + rows.item
 
 
-def _filter_rare(rows: _Rows, choices: Preparation) -> list[Step]:
+def _filter_rare(rows: _Rows, choices: Preparation) -> list[PreparationStep]:
     """Drop rare users, then rare items; once, or until nothing changes."""
-    steps: list[Step] = []
+    steps: list[PreparationStep] = []
     for round_number in itertools.count(1):
         before = len(rows.user)
         again = f" (round {round_number})" if round_number > 1 else ""
@@ -174,22 +175,20 @@ def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
 
 
-def _with_described(raw: RawData, table: pl.DataFrame) -> ReadReport:
-    """Return the reader's report with how many items the item file describes, where one was given."""
-    if raw.items is None:
-        return raw.report
-    known = len(
-        table.join(raw.items.select(pl.col("item").cast(table["item"].dtype, strict=False)), on="item", how="semi")
-    )
-    if known == len(table):
-        return raw.report
-    return replace(raw.report, notes=(*raw.report.notes, f"the item file describes {known:,} of {len(table):,} items"))
-
-
 def _item_table(items: pl.Series, described: pl.DataFrame | None) -> pl.DataFrame:
     """Return one row per item, in order, with what the item file says of it (null where it says nothing)."""
     table = items.to_frame()
     if described is None:
         return table
-    known = described.with_columns(pl.col("item").cast(items.dtype, strict=False)).unique("item", keep="first")
+    known = described.with_columns(parse_ids(described["item"], items.dtype)).unique("item", keep="first")
     return table.join(known, on="item", how="left", maintain_order="left")
+
+
+def _with_described(raw: RawData, items: pl.Series) -> ReadReport:
+    """Return the reader's report with how many items the item file describes, where one was given."""
+    if raw.items is None:
+        return raw.report
+    known = items.is_in(parse_ids(raw.items["item"], items.dtype).implode()).sum()
+    if known == len(items):
+        return raw.report
+    return replace(raw.report, notes=(*raw.report.notes, f"the item file describes {known:,} of {len(items):,} items"))

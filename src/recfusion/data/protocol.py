@@ -7,10 +7,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, Step
+from recfusion.data.interactions import Interactions, PreparationStep, Signal
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
+
+
+class Signals(BaseModel):
+    """What the data has beside its ones, and what of it was learned from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    exist: tuple[Signal, ...] = ()
+    used: tuple[Signal, ...] = ()
+    digest: str = ""  # of those used
 
 
 class Protocol(BaseModel):
@@ -28,14 +38,18 @@ class Protocol(BaseModel):
     items: int
     interactions: int
     read: ReadReport
-    steps: tuple[Step, ...]
+    steps: tuple[PreparationStep, ...]
     licence: str = ""
     citation: str = ""
+    signals: Signals = Signals()
     hash: str = ""
 
     @classmethod
-    def of(cls, data: Interactions, plan: SplitPlan, metrics: tuple[str, ...]) -> "Protocol":
-        """Return the card of prepared data; its hash covers data, preparation, ratios and metrics."""
+    def of(
+        cls, data: Interactions, plan: SplitPlan, metrics: tuple[str, ...], used: tuple[Signal, ...] = ()
+    ) -> "Protocol":
+        """Return the card of prepared data; its hash covers data, preparation, ratios, metrics and signals `used`."""
+        signals = Signals(exist=data.signals, used=used, digest=data.digest(used))
         return cls(
             source=data.source,
             preparation=data.preparation,
@@ -50,7 +64,8 @@ class Protocol(BaseModel):
             steps=data.steps,
             licence=data.licence,
             citation=data.citation,
-            hash=_digest(data.fingerprint, data.preparation, plan, metrics),
+            signals=signals,
+            hash=_digest(data.fingerprint, data.preparation, plan, metrics, signals),
         )
 
     @classmethod
@@ -62,7 +77,7 @@ class Protocol(BaseModel):
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise InputError(f"Expected a protocol card in '{where}': {place or 'document'}: {first['msg']}.") from None
-        if card.hash != _digest(card.fingerprint, card.preparation, card.plan, card.metrics):
+        if card.hash != _digest(card.fingerprint, card.preparation, card.plan, card.metrics, card.signals):
             raise InputError(
                 f"The protocol card in '{where}' does not fit its hash {card.hash}: it was changed by hand; "
                 "make the result again."
@@ -121,13 +136,17 @@ def split_counts(split: Split) -> dict[str, dict[str, int]]:
     }
 
 
-def _digest(fingerprint: str, preparation: Preparation, plan: SplitPlan, metrics: tuple[str, ...]) -> str:
-    covered = {
+def _digest(
+    fingerprint: str, preparation: Preparation, plan: SplitPlan, metrics: tuple[str, ...], signals: Signals
+) -> str:
+    covered: dict[str, Any] = {
         "data": fingerprint,
         "preparation": preparation.model_dump(mode="json"),
         "split": plan.model_dump(mode="json"),
         "metrics": sorted(metrics),
     }
+    if signals.used:  # else the hash is that of results from before there were any
+        covered["signals"] = [*sorted(signals.used), signals.digest]
     return hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 

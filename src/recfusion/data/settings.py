@@ -1,5 +1,7 @@
 """What a user may choose about the data (source, preparation, split), as records that every protocol card holds."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +23,29 @@ class Source(BaseModel):
     max_bad_share: float = Field(0.05, ge=0, le=1, description="largest share of unusable rows that is accepted")
 
     def moved_to(self, data: str) -> "Source":
-        """Return the source of the same data elsewhere: a file keeps its columns, a catalog name has none to keep."""
-        return self.model_copy(update={"data": data}) if Path(data).exists() else Source(data=data)
+        """Return the source of the same data elsewhere: a file keeps its columns, a catalog name has none to keep.
+
+        What described the items is left behind: it plays no part in the data's identity.
+        """
+        return self.model_copy(update={"data": data, "items": None}) if Path(data).exists() else Source(data=data)
 
     def absolute(self) -> "Source":
-        """Return the same file with absolute paths, so that it can be read from any folder."""
-        items = None if self.items is None else str(Path(self.items).absolute())
-        return self.model_copy(update={"data": str(Path(self.data).absolute()), "items": items})
+        """Return the same files with absolute paths, so that they can be read from any folder."""
+        return self._with_paths(lambda path: str(Path(path).absolute()))
+
+    def shown(self) -> "Source":
+        """Return the same files as cards name them: by their path in the working folder, elsewhere by name alone."""
+        return self._with_paths(_shown_path)
+
+    def _with_paths(self, change: Callable[[str], str]) -> "Source":
+        items = None if self.items is None else change(self.items)
+        return self.model_copy(update={"data": change(self.data), "items": items})
+
+
+def _shown_path(path: str) -> str:
+    """Return a path without what it says of the machine."""
+    whole, here = Path(os.path.normpath(Path(path).absolute())), Path.cwd()
+    return whole.relative_to(here).as_posix() if whole.is_relative_to(here) else whole.name
 
 
 class Preparation(BaseModel):

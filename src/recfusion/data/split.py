@@ -1,6 +1,6 @@
 """Splitting users and their histories into training, validation and test."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,12 @@ def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0) -
         raise InputError(f"Expected valid + test below 1, got {plan.valid} + {plan.test}: leave users to train on.")
     rng = stream(seed, "split")
     return _split_weak(data, plan, rng, seed) if plan.kind == "weak" else _split_users(data, plan, rng, seed)
+
+
+def without_test(parts: Split) -> Split:
+    """Return a split whose test users are gone: what may be sent to whoever chooses settings."""
+    nobody = Fold(parts.test.users[:0], parts.test.history[:0], parts.test.held_out[:0])
+    return replace(parts, test=nobody)
 
 
 def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:

@@ -1,1 +1,27 @@
-"""Diffusion of real and binary data: schedules, two processes, their bound, objectives and samplers."""
+"""Diffusion of rows of real numbers or of zeros and ones; it knows nothing of recommendation.
+
+A **schedule** holds the noise rates beta_1..beta_T. A **process** is the forward chain x^0, ..., x^T that they drive,
+and the form of the way back: `Gaussian`, `Binomial`, or any class with the methods of `Process`. Its methods return
+distributions of independent entries (`Normal`, `Bits`). A **denoiser** is any function of x^t and t, both tensors,
+whose output `Process.p_reverse` reads; the two processes here take it for a prediction of x^0. The **bound** `elbo`
+is an upper bound of -log p(x^0) in nats, and the **objectives** are other losses, all with one value for each row. The
+samplers go forward (`forward_steps`) or back: from the prior (`ancestral`), from a given x^t (`denoise`), or with
+some entries known (`inpaint`). t runs 1..T everywhere, and randomness is a `torch.Generator` (None: torch's own).
+"""
+
+from .binomial import Binomial
+from .bound import Bound, elbo, learned_elbo
+from .distributions import Bits, Entries, Normal, Rng, kl
+from .gaussian import Gaussian
+from .objectives import bce_elbo, multinomial_removed, removed, simple
+from .process import Denoiser, HasSurvival, Process
+from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, inpaint_steps, one_step, reverse_steps
+from .schedule import LearnedSchedule, NoiseSchedule, Schedule, ScheduleName, Steps, from_survival, make_schedule
+
+__all__ = ["LearnedSchedule", "NoiseSchedule", "Schedule", "ScheduleName", "Steps", "from_survival", "make_schedule"]
+__all__ += ["Binomial", "Denoiser", "Gaussian", "HasSurvival", "Process"]
+__all__ += ["Bits", "Entries", "Normal", "Rng", "kl"]
+__all__ += ["Bound", "elbo", "learned_elbo"]
+__all__ += ["bce_elbo", "multinomial_removed", "removed", "simple"]
+__all__ += ["ReverseState", "forward_steps", "inpaint_steps", "reverse_steps"]
+__all__ += ["ancestral", "denoise", "inpaint", "one_step"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError, choices
-from recfusion.diffusion.distributions import Bits, draw_bits
-from recfusion.diffusion.process import beside
+from recfusion.diffusion.distributions import Bits, Rng, draw_bits
+from recfusion.diffusion.process import Process, beside
 from recfusion.diffusion.schedule import NoiseSchedule, Steps, at_step, from_survival
 
 Prediction = Literal["x0", "previous"]
@@ -19,17 +19,7 @@ Mean = float | Tensor  # the share of ones: one number, or one for each entry, (
 _LEAST = sys.float_info.min  # stands for probability 0, so that its logarithm, -708, and all gradients stay finite
 
 
-def require_binary(x: Tensor) -> None:
-    """Raise unless x holds zeros and ones only."""
-    wrong = (x != 0) & (x != 1)
-    if bool(wrong.any()):
-        raise InputError(
-            f"Expected binary data (0 or 1) for a binomial process, got {x[wrong][0].item():g} among "
-            f"{int(wrong.sum())} other values: binarise it first."
-        )
-
-
-class Binomial:
+class Binomial(Process):
     """Two-state chains with rates u_t = q(x^t = 1 | x^{t-1} = 0) and d_t = q(x^t = 0 | x^{t-1} = 1).
 
     The paper's kernel and its options (a), (b), (c) are all of this kind (see the constructors). t steps in a row are
@@ -107,15 +97,19 @@ class Binomial:
 
     def check_data(self, x0: Tensor) -> None:
         """Raise unless x^0 holds zeros and ones, as floats."""
-        if not x0.is_floating_point() or x0.ndim < 2:
-            raise InputError(f"Expected floats (batch, ...), got {x0.dtype} {tuple(x0.shape)}: convert with x.float().")
-        require_binary(x0)
+        super().check_data(x0)
+        wrong = (x0 != 0) & (x0 != 1)
+        if bool(wrong.any()):
+            raise InputError(
+                f"Expected binary data (0 or 1) for a binomial process, got {x0[wrong][0].item():g} among "
+                f"{int(wrong.sum())} other values: binarise it first."
+            )
 
     def survival(self, t: Steps) -> Tensor:
         """a_t = q(x^t = 1 | x^0 = 1), float64."""
         return 1 - _at(self._D, t)
 
-    def q_sample(self, x0: Tensor, t: Steps, rng: torch.Generator | None) -> Tensor:
+    def q_sample(self, x0: Tensor, t: Steps, rng: Rng) -> Tensor:
         """Sample q(x^t | x^0)."""
         one, zero = self.survival(t).detach(), _at(self._U, t).detach()
         return draw_bits(_choose(x0, zero, one), rng)

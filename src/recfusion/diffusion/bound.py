@@ -3,17 +3,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError
-from recfusion.diffusion.distributions import kl
+from recfusion.diffusion.distributions import Rng, kl
 from recfusion.diffusion.process import Denoiser, Process, per_example, same_step
 
 WhichSteps: TypeAlias = Literal["all"] | int
-Term: TypeAlias = Callable[[Process, Denoiser, Tensor, Tensor, torch.Generator | None], Tensor]
+Term: TypeAlias = Callable[[Process, Denoiser, Tensor, Tensor, Rng], Tensor]
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,7 @@ class Bound:
 
 
 def elbo(
-    process: Process,
-    denoiser: Denoiser,
-    x0: Tensor,
-    rng: torch.Generator | None,
-    t: WhichSteps = "all",
-    weights: Tensor | None = None,
+    process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps = "all", weights: Tensor | None = None
 ) -> Bound:
     """Estimate the bound of -log p(x^0), unbiased in either way.
 
@@ -55,7 +51,7 @@ def learned_elbo(
     process: Process,
     denoiser: Denoiser,
     x0: Tensor,
-    rng: torch.Generator | None,
+    rng: Rng,
     t: WhichSteps = "all",
     weights: Tensor | None = None,
     draws: int = 2,
@@ -76,11 +72,7 @@ def learned_elbo(
         return elbo(process, denoiser, x0, rng, t, weights)
     if draws < 2:
         raise InputError(f"Expected at least 2 draws for a leave-one-out baseline, got {draws}: choose draws >= 2.")
-
-    def with_score(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: torch.Generator | None) -> Tensor:
-        return scored_draws(process, denoiser, x0, t, rng, draws)
-
-    return _estimate(with_score, process, denoiser, x0, rng, t, weights)
+    return _estimate(partial(scored_draws, draws=draws), process, denoiser, x0, rng, t, weights)
 
 
 def bound_term(process: Process, denoiser: Denoiser, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
@@ -88,14 +80,12 @@ def bound_term(process: Process, denoiser: Denoiser, x0: Tensor, xt: Tensor, t: 
     return _term(process, denoiser(xt, t), x0, xt, t)
 
 
-def one_draw(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: torch.Generator | None) -> Tensor:
+def one_draw(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: Rng) -> Tensor:
     """The bound's term at one x^t ~ q(x^t | x^0), (batch,)."""
     return bound_term(process, denoiser, x0, process.q_sample(x0, t, rng), t)
 
 
-def scored_draws(
-    process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: torch.Generator | None, draws: int
-) -> Tensor:
+def scored_draws(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: Rng, draws: int) -> Tensor:
     """The bound's term averaged over draws of x^t, with the score-function gradient of q(x^t | x^0), (batch,)."""
     x0 = x0.repeat_interleave(draws, dim=0)  # (batch * draws, ...)
     t = t.repeat_interleave(draws)
@@ -107,19 +97,13 @@ def scored_draws(
     return (term + gradient_only).mean(1)
 
 
-def draw_steps(n: int, T: int, rng: torch.Generator | None, device: torch.device) -> Tensor:
+def draw_steps(n: int, T: int, rng: Rng, device: torch.device) -> Tensor:
     """Draw n steps t uniformly from 1..T."""
     return torch.randint(1, T + 1, (n,), generator=rng, device=device)
 
 
 def _estimate(
-    term: Term,
-    process: Process,
-    denoiser: Denoiser,
-    x0: Tensor,
-    rng: torch.Generator | None,
-    t: WhichSteps,
-    weights: Tensor | None,
+    term: Term, process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps, weights: Tensor | None
 ) -> Bound:
     process.check_data(x0)
     prior = process.prior(x0.shape, x0.dtype, x0.device)
@@ -149,13 +133,7 @@ def _term(process: Process, out: Tensor, x0: Tensor, xt: Tensor, t: Tensor) -> T
     return torch.cat(terms)[torch.argsort(torch.cat(groups))]
 
 
-def _choose_steps(
-    n: int,
-    T: int,
-    weights: Tensor | None,
-    rng: torch.Generator | None,
-    device: torch.device,
-) -> tuple[Tensor, Tensor]:
+def _choose_steps(n: int, T: int, weights: Tensor | None, rng: Rng, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return steps (n,) and the probability with which each was drawn, (n,)."""
     if weights is None:
         return draw_steps(n, T, rng, device), torch.full((n,), 1 / T, device=device)

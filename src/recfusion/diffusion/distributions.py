@@ -1,13 +1,28 @@
-"""The two distributions of independent entries that processes return: drawn with an `rng`, scored entry by entry."""
+"""The distributions of independent entries that processes return: drawn with an `rng`, scored entry by entry."""
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli
+from torch.distributions import Bernoulli, Distribution
 from torch.distributions import Normal as TorchNormal
 from torch.distributions.kl import kl_divergence, register_kl
 from torch.nn.functional import logsigmoid
+
+Rng: TypeAlias = torch.Generator | None  # None: torch's own generator
+
+
+class Entries(Protocol):
+    """What the bound and the samplers ask of a distribution.
+
+    One of another kind than `Bits` and `Normal` is a torch Distribution with `draw`; `kl` finds its divergence where
+    `torch.distributions.kl.register_kl` has put it.
+    """
+
+    @property
+    def mean(self) -> Tensor: ...
+    def log_prob(self, value: Tensor) -> Tensor: ...
+    def draw(self, rng: Rng) -> Tensor: ...
 
 
 class Bits(Bernoulli):
@@ -24,7 +39,7 @@ class Bits(Bernoulli):
         """Return x log p + (1 - x) log(1 - p) for each entry."""
         return value * logsigmoid(self.logits) + (1 - value) * logsigmoid(-self.logits)
 
-    def draw(self, rng: torch.Generator | None) -> Tensor:
+    def draw(self, rng: Rng) -> Tensor:
         """Sample zeros and ones of the logits' type."""
         return draw_bits(self.probs, rng)
 
@@ -40,16 +55,13 @@ class Normal(TorchNormal):
         density: Tensor = super().log_prob(value)  # type: ignore[no-untyped-call]
         return density
 
-    def draw(self, rng: torch.Generator | None) -> Tensor:
+    def draw(self, rng: Rng) -> Tensor:
         """Sample mean + std * noise, differentiable in both."""
         noise = torch.randn(self.loc.shape, generator=rng, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + self.scale * noise
 
 
-Entries: TypeAlias = Bits | Normal
-
-
-def draw_bits(probability: Tensor, rng: torch.Generator | None) -> Tensor:
+def draw_bits(probability: Tensor, rng: Rng) -> Tensor:
     """Sample Bernoulli(probability) for each entry."""
     uniform = torch.rand(probability.shape, generator=rng, dtype=probability.dtype, device=probability.device)
     return (1 - uniform <= probability).to(probability.dtype)  # 1 - uniform is never 0, so probability 0 is never drawn
@@ -57,7 +69,7 @@ def draw_bits(probability: Tensor, rng: torch.Generator | None) -> Tensor:
 
 def kl(q: Entries, p: Entries) -> Tensor:
     """Return KL(q || p) for each entry."""
-    return kl_divergence(q, p)
+    return kl_divergence(cast(Distribution, q), cast(Distribution, p))
 
 
 def _kl_bits(q: Bits, p: Bits) -> Tensor:

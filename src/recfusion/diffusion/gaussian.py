@@ -8,16 +8,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from recfusion.core.errors import InputError, choices
+from recfusion.core.errors import choices
 from recfusion.diffusion.distributions import Normal
-from recfusion.diffusion.process import beside
+from recfusion.diffusion.process import Process, beside
 from recfusion.diffusion.schedule import NoiseSchedule, Steps
 
 Variance = Literal["posterior", "beta", "predicted"]
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Process):
     """Gaussian diffusion (Ho et al., 2020) whose denoiser predicts x^0.
 
     `variance` of the reverse step: "posterior" and "beta" are the two fixed choices of that paper; "predicted" reads
@@ -35,15 +35,6 @@ class Gaussian:
     @property
     def T(self) -> int:
         return self.schedule.T
-
-    def check_data(self, x0: Tensor) -> None:
-        """Raise unless x^0 can be diffused: floating-point numbers, one row for each example."""
-        if not x0.is_floating_point() or x0.ndim < 2:
-            raise InputError(f"Expected floats (batch, ...), got {x0.dtype} {tuple(x0.shape)}: convert with x.float().")
-
-    def q_sample(self, x0: Tensor, t: Steps, rng: torch.Generator | None) -> Tensor:
-        """Sample q(x^t | x^0), differentiable in the schedule."""
-        return self.q_marginal(x0, t).draw(rng)
 
     def q_marginal(self, x0: Tensor, t: Steps) -> Normal:
         """q(x^t | x^0) = N(sqrt(alpha_bar_t) x^0, 1 - alpha_bar_t)."""
@@ -95,13 +86,13 @@ class Gaussian:
         return x0_hat, v
 
     def _posterior_mean(self, x0: Tensor, xt: Tensor, t: Steps) -> Tensor:
-        before, now, beta = self.schedule.alpha_bar(_previous(t)), self.schedule.alpha_bar(t), self.schedule.beta(t)
+        before, now, beta = self.schedule.alpha_bar(t - 1), self.schedule.alpha_bar(t), self.schedule.beta(t)
         of_x0 = before.sqrt() * beta / (1 - now)
         of_xt = (1 - beta).sqrt() * (1 - before) / (1 - now)
         return beside(of_x0, x0) * x0 + beside(of_xt, xt) * xt
 
     def _posterior_variance(self, t: Steps) -> Tensor:
-        before, now = self.schedule.alpha_bar(_previous(t)), self.schedule.alpha_bar(t)
+        before, now = self.schedule.alpha_bar(t - 1), self.schedule.alpha_bar(t)
         return self.schedule.beta(t) * (1 - before) / (1 - now)
 
     def _positive_posterior_variance(self, t: Steps) -> Tensor:
@@ -110,10 +101,6 @@ class Gaussian:
         if self.T == 1:
             return self.schedule.beta(t)
         return self._posterior_variance(max(t, 2) if isinstance(t, int) else t.clamp(min=2))
-
-
-def _previous(t: Steps) -> Steps:
-    return t - 1
 
 
 def _normal(mean: Tensor, variance: Tensor) -> Normal:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError
-from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.bound import Bound, WhichSteps, draw_steps, elbo
-from recfusion.diffusion.process import Denoiser, Process, per_example
+from recfusion.diffusion.distributions import Rng
+from recfusion.diffusion.process import Denoiser, HasSurvival, Process, per_example
 
 
-def simple(process: Process, denoiser: Denoiser, x0: Tensor, rng: torch.Generator | None) -> Tensor:
+def simple(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng) -> Tensor:
     """The error of the predicted x^0 at one uniform t: squared (Gaussian) or binary cross-entropy (binomial).
 
     L_simple of Ho et al. (2020, eq. 14) for a denoiser that predicts x^0: the bound's terms, all weighted alike.
@@ -23,24 +23,21 @@ def simple(process: Process, denoiser: Denoiser, x0: Tensor, rng: torch.Generato
     return per_example(process.x0_error(denoiser(process.q_sample(x0, t, rng), t), x0))
 
 
-def bce_elbo(
-    process: Binomial, denoiser: Denoiser, x0: Tensor, rng: torch.Generator | None, t: WhichSteps = "all"
-) -> Bound:
+def bce_elbo(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps = "all") -> Bound:
     """The paper's BCE-ELBO (eqs. 4 and 8) as its text means it.
 
     The denoiser's sigmoid is pi_theta = p(x^{t-1} = 1 | x^t), L_{t-1} is the KL between Bernoullis, and L_0 is the
     binary cross-entropy -[x^0 log pi + (1 - x^0) log(1 - pi)]. That is the exact bound, so this only insists on the
     parametrisation.
     """
-    if process.predicts != "previous":
-        raise InputError("Expected a process with predicts='previous' for the paper's BCE-ELBO, got 'x0': pass it so.")
+    found = getattr(process, "predicts", None)
+    if found != "previous":
+        raise InputError(f"Expected a process with predicts='previous' for the BCE-ELBO, got {found!r}: pass it so.")
     return elbo(process, denoiser, x0, rng, t)
 
 
-def removed(
-    process: Binomial, denoiser: Denoiser, x0: Tensor, rng: torch.Generator | None, weighted: bool = True
-) -> Tensor:
-    """Multinomial cross-entropy on the entries that thinning removed, at one uniform t.
+def removed(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, weighted: bool = True) -> Tensor:
+    """Multinomial cross-entropy on the entries that a process such as thinning removed, at one uniform t.
 
     `weighted` multiplies it by T rho_t, rho_t = (a_{t-1} - a_t)/(1 - a_t), so that its mean over t is the ranking part
     of the thinning bound, sum_t rho_t CE_t. Where a_t falls in a straight line to 0, T rho_t = 1/(1 - a_t).
@@ -48,6 +45,8 @@ def removed(
     process.check_data(x0)
     t = draw_steps(len(x0), process.T, rng, x0.device)
     xt = process.q_sample(x0, t, rng)
+    if bool((xt > x0).any()):
+        raise InputError("Expected a process that only removes ones, got new ones in x^t: use thinning, or its bound.")
     return multinomial_removed(denoiser(xt, t), x0, xt, removal_weight(process, t) if weighted else 1.0)
 
 
@@ -64,7 +63,12 @@ def multinomial_removed(logits: Tensor, x0: Tensor, xt: Tensor, weight: Tensor |
     return weight * (gone.sum(1) * open_logits.logsumexp(1) - (gone * logits).sum(1))
 
 
-def removal_weight(process: Binomial, t: Tensor) -> Tensor:
+def removal_weight(process: Process, t: Tensor) -> Tensor:
     """T rho_t, rho_t = (a_{t-1} - a_t)/(1 - a_t): the share of removed ones that came off in step t; (batch,)."""
+    if not isinstance(process, HasSurvival):
+        raise InputError(
+            f"Expected a process with survival(t) = q(x^t = 1 | x^0 = 1), got {type(process).__name__} without it: "
+            "write it, or take the removed entries with weighted=False."
+        )
     before, now = process.survival(t - 1), process.survival(t)
     return (process.T * (before - now) / (1 - now)).float()

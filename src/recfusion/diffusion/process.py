@@ -2,12 +2,13 @@
 # ruff: noqa: N802  (T is the paper's name for the number of steps)
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from recfusion.diffusion.distributions import Entries
+from recfusion.core.errors import InputError
+from recfusion.diffusion.distributions import Entries, Rng
 from recfusion.diffusion.schedule import Steps
 
 Denoiser: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (x^t, t as (batch,)) -> what p_reverse reads
@@ -16,23 +17,38 @@ Denoiser: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (x^t, t as (batch,))
 class Process(Protocol):
     """A forward Markov chain q and the reverse p_theta that a denoiser's output parametrises; t runs 1..T.
 
-    x has the shape (batch, ...); t is (batch,), or one number for all.
+    x has the shape (batch, ...); t is (batch,), or one number for all. Any class with these methods is a process; one
+    that subclasses this has `check_data` and `q_sample` already.
     """
-
-    reparametrised: bool  # whether q_sample is differentiable in the schedule
 
     @property
     def T(self) -> int: ...
-    def check_data(self, x0: Tensor) -> None: ...
-    def q_sample(self, x0: Tensor, t: Steps, rng: torch.Generator | None) -> Tensor: ...
-    def q_marginal(self, x0: Tensor, t: Steps) -> Entries: ...
-    def q_step(self, x_prev: Tensor, t: Steps) -> Entries: ...
-    def q_posterior(self, x0: Tensor, xt: Tensor, t: Steps) -> Entries: ...
-    def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> Entries: ...
+    @property
+    def reparametrised(self) -> bool: ...  # whether q_sample is differentiable in the schedule
+    def q_marginal(self, x0: Tensor, t: Steps) -> Entries: ...  # q(x^t | x^0)
+    def q_step(self, x_prev: Tensor, t: Steps) -> Entries: ...  # q(x^t | x^{t-1})
+    def q_posterior(self, x0: Tensor, xt: Tensor, t: Steps) -> Entries: ...  # q(x^{t-1} | x^t, x^0)
+    def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> Entries: ...  # p_theta(x^{t-1} | x^t)
     def prior(
         self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | None = None
-    ) -> Entries: ...
-    def x0_error(self, out: Tensor, x0: Tensor) -> Tensor: ...
+    ) -> Entries: ...  # p(x^T)
+    def x0_error(self, out: Tensor, x0: Tensor) -> Tensor: ...  # of the x^0 that out predicts, by entry; for `simple`
+
+    def check_data(self, x0: Tensor) -> None:
+        """Raise unless x^0 can be diffused: floating-point numbers, one row for each example."""
+        if not x0.is_floating_point() or x0.ndim < 2:
+            raise InputError(f"Expected floats (batch, ...), got {x0.dtype} {tuple(x0.shape)}: convert with x.float().")
+
+    def q_sample(self, x0: Tensor, t: Steps, rng: Rng) -> Tensor:
+        """Sample q(x^t | x^0)."""
+        return self.q_marginal(x0, t).draw(rng)
+
+
+@runtime_checkable
+class HasSurvival(Protocol):
+    """What the weight of `removed` asks of a process besides."""
+
+    def survival(self, t: Steps) -> Tensor: ...  # a_t = q(x^t = 1 | x^0 = 1), t in 0..T
 
 
 def beside(coefficient: Tensor, x: Tensor) -> Tensor:

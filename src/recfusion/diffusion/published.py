@@ -8,40 +8,36 @@ at Z_t and beta_t stands where a log-variance belongs. Terms without parameters 
 # ruff: noqa: N803  (Z is the published name of the chain)
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.distributions import Normal, kl
-from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.process import Denoiser, per_example, same_step
+from recfusion.diffusion.distributions import Normal, Rng, kl
+from recfusion.diffusion.process import Denoiser, Process, per_example, same_step
 from recfusion.diffusion.sampling import forward_steps
 from recfusion.diffusion.schedule import NoiseSchedule
 
 
-def published_gaussian_loss(process: Gaussian, denoiser: Denoiser, x0: Tensor, rng: torch.Generator | None) -> Tensor:
+def published_gaussian_loss(
+    process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, *, schedule: NoiseSchedule
+) -> Tensor:
     """-log N(x^0; xhat_0, 1) + sum_{t=2..T} KL(N(sqrt(1 - beta_t) Z_{t-1}, beta_t) || N(Zhat_{t-1}, exp(beta_t))).
 
-    With variance="predicted" the denoiser's second half is the log-variance, in the place of beta_t. (batch,)
+    Where the denoiser's output is twice as wide, its second half is the log-variance, in the place of beta_t. (batch,)
     """
-    process.check_data(x0)
-    Z = list(forward_steps(process, x0, rng))  # noqa: N806
-    predictions = []
-    for t in range(1, process.T + 1):
-        out = denoiser(Z[t], same_step(t, x0))
-        mean, log_variance = out.chunk(2, dim=-1) if process.variance == "predicted" else (out, None)
-        predictions.append((mean, log_variance))
-    x0_hat = predictions[0][0]
-    reconstruction = -((x0 - x0_hat) ** 2 + math.log(2 * math.pi)) / 2
-    return per_example(_step_terms(process.schedule, Z, predictions) - reconstruction)
+    Z, outputs = _simulated(process, denoiser, x0, rng)  # noqa: N806
+    D = x0.shape[-1]  # noqa: N806
+    predictions = [(out[..., :D], out[..., D:] if out.shape[-1] > D else None) for out in outputs]
+    reconstruction = -((x0 - predictions[0][0]) ** 2 + math.log(2 * math.pi)) / 2
+    return per_example(_step_terms(schedule, Z, predictions) - reconstruction)
 
 
 def published_binomial_loss(
-    process: Binomial,
+    process: Process,
     denoiser: Denoiser,
     x0: Tensor,
-    rng: torch.Generator | None,
+    rng: Rng,
     *,
     schedule: NoiseSchedule,
     clamp: float = 1e-6,
@@ -52,18 +48,23 @@ def published_binomial_loss(
     `clamp` keeps x^0 within [clamp, 1 - clamp] inside them: the loss is then linear in xhat_0, and can be run.
     The denoiser returns logits; `schedule` gives the beta_t of the Gaussian terms. (batch,)
     """
+    Z, outputs = _simulated(process, denoiser, x0, rng)  # noqa: N806
+    means = [torch.sigmoid(out) for out in outputs]
+    target = x0.clamp(clamp, 1 - clamp)
+    swapped = -(means[0] * target.log() + (1 - means[0]) * (1 - target).log())
+    return per_example(swapped + _step_terms(schedule, Z, [(mean, None) for mean in means]))
+
+
+def _simulated(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng) -> tuple[list[Tensor], list[Tensor]]:
+    """Return Z_0, ..., Z_T and the denoiser's outputs at Z_1, ..., Z_T."""
     process.check_data(x0)
     Z = list(forward_steps(process, x0, rng))  # noqa: N806
-    predictions: list[tuple[Tensor, Tensor | None]] = [
-        (torch.sigmoid(denoiser(Z[t], same_step(t, x0))), None) for t in range(1, process.T + 1)
-    ]
-    x0_hat = predictions[0][0]
-    target = x0.clamp(clamp, 1 - clamp)
-    swapped = -(x0_hat * target.log() + (1 - x0_hat) * (1 - target).log())
-    return per_example(swapped + _step_terms(schedule, Z, predictions))
+    return Z, [denoiser(z, same_step(t, x0)) for t, z in enumerate(Z[1:], start=1)]
 
 
-def _step_terms(schedule: NoiseSchedule, Z: list[Tensor], predictions: list[tuple[Tensor, Tensor | None]]) -> Tensor:
+def _step_terms(
+    schedule: NoiseSchedule, Z: list[Tensor], predictions: Sequence[tuple[Tensor, Tensor | None]]
+) -> Tensor:
     total = torch.zeros_like(Z[0])
     for t in range(2, schedule.T + 1):
         beta = schedule.beta(t).to(total.dtype)

@@ -1,8 +1,9 @@
-"""Samplers: the forward chain, the paper's single reverse step, ancestral sampling, and inpainting.
+"""Samplers: the forward chain, the one reverse loop and its ends, and inpainting.
 
 The `_steps` forms are generators, for pictures of the way; the plain forms return the end of it.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,22 +12,22 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError, choices
-from recfusion.diffusion.distributions import Entries
+from recfusion.diffusion.distributions import Entries, Rng
 from recfusion.diffusion.process import Denoiser, Process, same_step
 
 KnownAs = Literal["noised", "clean"]
 
 
 @dataclass(frozen=True)
-class Step:
-    """x^t on the way from x^T to x^0, and the mean of the distribution that it was drawn from."""
+class ReverseState:
+    """x^t on the way to x^0, and the mean of the distribution that it was drawn from (a given x^t is its own)."""
 
     t: int
     x: Tensor
     mean: Tensor
 
 
-def forward_steps(process: Process, x0: Tensor, rng: torch.Generator | None) -> Iterator[Tensor]:
+def forward_steps(process: Process, x0: Tensor, rng: Rng) -> Iterator[Tensor]:
     """Yield x^0, x^1, ..., x^T, each drawn from q(x^t | x^{t-1})."""
     x = x0
     yield x
@@ -35,30 +36,56 @@ def forward_steps(process: Process, x0: Tensor, rng: torch.Generator | None) -> 
         yield x
 
 
-def one_step(process: Process, denoiser: Denoiser, x1: Tensor) -> Entries:
-    """p_theta(x^0 | x^1 = x1): the paper's way to recommend, the known history taken for x^1.
+def reverse_steps(
+    process: Process,
+    denoiser: Denoiser,
+    start: Tensor | Sequence[int],
+    rng: Rng,
+    *,
+    t: int | None = None,
+    draw: bool = True,
+) -> Iterator[ReverseState]:
+    """Yield x^t, x^{t-1}, ..., x^0, each drawn from p_theta(x^{t-1} | x^t), or its mean where `draw` is false.
 
-    Its mean ranks the entries. With a binomial process that predicts x^0, it is xhat_0 where x^1 = 0.
+    start: a given x^t, with its step t (by default T), or the shape of an x^T that comes from the prior. Without
+    draws the way is deterministic.
     """
-    return _reverse(process, denoiser, x1, 1)
+    first = process.T if t is None else t
+    if not 1 <= first <= process.T or not (first == process.T or isinstance(start, Tensor)):
+        raise InputError(
+            f"Expected a step t in 1..{process.T}, and x^t itself below {process.T}, where no prior is known, got "
+            f"t = {first}: leave t out to start at {process.T}."
+        )
+    if isinstance(start, Tensor):
+        state = ReverseState(first, start, start)
+    else:
+        prior = process.prior(start, device=None if rng is None else rng.device)
+        state = ReverseState(first, prior.draw(rng) if draw else prior.mean, prior.mean)
+    yield state
+    for step in range(first, 0, -1):
+        reverse = _reverse(process, denoiser, state.x, step)
+        state = ReverseState(step - 1, reverse.draw(rng) if draw else reverse.mean, reverse.mean)
+        yield state
 
 
-def ancestral(process: Process, denoiser: Denoiser, shape: Sequence[int], rng: torch.Generator | None) -> Tensor:
+def denoise(
+    process: Process, denoiser: Denoiser, xt: Tensor, rng: Rng, *, t: int | None = None, draw: bool = True
+) -> Tensor:
+    """Sample p_theta(x^0 | x^t), or follow the means: the end of `reverse_steps` from a given x^t."""
+    return _last(reverse_steps(process, denoiser, xt, rng, t=t, draw=draw))
+
+
+def ancestral(process: Process, denoiser: Denoiser, shape: Sequence[int], rng: Rng) -> Tensor:
     """Sample p_theta(x^0): x^T from the prior, then every reverse step."""
-    return _last(ancestral_steps(process, denoiser, shape, rng))
+    return _last(reverse_steps(process, denoiser, shape, rng))
 
 
-def ancestral_steps(
-    process: Process, denoiser: Denoiser, shape: Sequence[int], rng: torch.Generator | None
-) -> Iterator[Step]:
-    """Yield x^T, ..., x^0 of an ancestral sample."""
-    prior = process.prior(shape, device=None if rng is None else rng.device)
-    step = Step(process.T, prior.draw(rng), prior.mean)
-    yield step
-    for t in range(process.T, 0, -1):
-        reverse = _reverse(process, denoiser, step.x, t)
-        step = Step(t - 1, reverse.draw(rng), reverse.mean)
-        yield step
+def one_step(process: Process, denoiser: Denoiser, x1: Tensor) -> Tensor:
+    """The mean of p_theta(x^0 | x^1 = x1): the paper's way to rank, the known history taken for x^1.
+
+    With a binomial process that predicts x^0, it is xhat_0 where x^1 = 0.
+    """
+    return denoise(process, denoiser, x1, None, t=1, draw=False)
 
 
 def inpaint(
@@ -66,7 +93,7 @@ def inpaint(
     denoiser: Denoiser,
     known: Tensor,
     mask: Tensor,
-    rng: torch.Generator | None,
+    rng: Rng,
     repeats: int = 1,
     known_as: KnownAs = "noised",
 ) -> Tensor:
@@ -79,10 +106,10 @@ def inpaint_steps(
     denoiser: Denoiser,
     known: Tensor,
     mask: Tensor,
-    rng: torch.Generator | None,
+    rng: Rng,
     repeats: int = 1,
     known_as: KnownAs = "noised",
-) -> Iterator[Step]:
+) -> Iterator[ReverseState]:
     """Yield x^T, ..., x^0 of an ancestral sample whose known entries (mask true) are set at every step.
 
     known_as = "noised": they follow the forward chain's own law, x^T ~ q(x^T | x^0) and then q(x^{t-1} | x^t, x^0), so
@@ -100,19 +127,21 @@ def inpaint_steps(
         )
     prior = process.prior(known.shape, known.dtype, known.device)
     noised = process.q_sample(known, process.T, rng) if known_as == "noised" else known
-    step = Step(process.T, torch.where(mask, noised, prior.draw(rng)), torch.where(mask, known, prior.mean))
-    yield step
+    state = ReverseState(process.T, torch.where(mask, noised, prior.draw(rng)), torch.where(mask, known, prior.mean))
+    yield state
     for t in range(process.T, 0, -1):
-        xt = step.x
+        xt = state.x
         for visit in range(repeats):
             if visit > 0:
-                again = process.q_step(step.x, t).draw(rng)
+                again = process.q_step(state.x, t).draw(rng)
                 xt = again if known_as == "noised" else torch.where(mask, known, again)
             reverse = _reverse(process, denoiser, xt, t)
             keep_noised = known_as == "noised" and t > 1
             held = process.q_posterior(known, xt, t).draw(rng) if keep_noised else known
-            step = Step(t - 1, torch.where(mask, held, reverse.draw(rng)), torch.where(mask, known, reverse.mean))
-        yield step
+            state = ReverseState(
+                t - 1, torch.where(mask, held, reverse.draw(rng)), torch.where(mask, known, reverse.mean)
+            )
+        yield state
 
 
 def _reverse(process: Process, denoiser: Denoiser, xt: Tensor, t: int) -> Entries:
@@ -121,6 +150,5 @@ def _reverse(process: Process, denoiser: Denoiser, xt: Tensor, t: int) -> Entrie
         return process.p_reverse(denoiser(xt, steps), xt, steps)
 
 
-def _last(steps: Iterator[Step]) -> Tensor:
-    *_, last = steps
-    return last.x
+def _last(steps: Iterator[ReverseState]) -> Tensor:
+    return deque(steps, maxlen=1)[0].x  # what lies behind is not kept

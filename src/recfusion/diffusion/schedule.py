@@ -24,7 +24,6 @@ class NoiseSchedule(Protocol):
     @property
     def betas(self) -> Tensor: ...  # (T,)
     def beta(self, t: Steps) -> Tensor: ...
-    def alpha(self, t: Steps) -> Tensor: ...
     def alpha_bar(self, t: Steps) -> Tensor: ...
 
 
@@ -61,10 +60,6 @@ class Schedule:
     def beta(self, t: Steps) -> Tensor:
         """Return beta_t; step 0 adds no noise, beta_0 = 0."""
         return at_step(self._beta_table, t)
-
-    def alpha(self, t: Steps) -> Tensor:
-        """Return alpha_t = 1 - beta_t."""
-        return 1 - self.beta(t)
 
     def alpha_bar(self, t: Steps) -> Tensor:
         """Return alpha_bar_t, the share of the signal that is left after t steps."""
@@ -188,10 +183,6 @@ class LearnedSchedule(nn.Module):
     def beta(self, t: Steps) -> Tensor:
         """Return beta_t."""
         return self.current().beta(t)
-
-    def alpha(self, t: Steps) -> Tensor:
-        """Return alpha_t = 1 - beta_t."""
-        return self.current().alpha(t)
 
     def alpha_bar(self, t: Steps) -> Tensor:
         """Return alpha_bar_t."""

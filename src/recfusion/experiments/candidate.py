@@ -27,7 +27,7 @@ class Candidate:
     model: Recommender
 
     def __post_init__(self) -> None:
-        if re.fullmatch(_LABEL, self.label) is None:
+        if not isinstance(self.label, str) or re.fullmatch(_LABEL, self.label) is None:
             raise InputError(
                 "Expected a label of at most 60 letters, digits, spaces and .,+()=/-_ that begins with a letter or "
                 f"digit, got '{self.label}'."
@@ -62,10 +62,15 @@ def candidates(models: Models) -> list[Candidate]:
     """
     if isinstance(models, str | Recommender) or not isinstance(models, Iterable):
         raise InputError(f"Expected models as a list of names or a mapping from labels, got {models!r}.")
-    given = models if isinstance(models, Mapping) else {name: name for name in unique(list(models))}
+    if not isinstance(models, Mapping):
+        names = list(models)
+        for name in names:
+            if not isinstance(name, str):
+                raise InputError(f"Expected names in a list of models, got {name!r}: give it a label, as in a mapping.")
+        models = {name: name for name in unique(names)}
     found = [
         Candidate.of(label, label, model) if isinstance(model, Mapping) else Candidate.of(label, model)
-        for label, model in given.items()
+        for label, model in models.items()
     ]
     if not found:
         raise InputError("Expected at least one model, got none.")

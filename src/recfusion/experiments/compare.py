@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Interactions
 from recfusion.data.settings import SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
@@ -35,12 +35,18 @@ def compare(
     once. `workers` processes run side by side; 0 fits in this process. `reference` is what the others are tested
     against, EASE by default.
     """
-    seeds = tuple(range(splits)) if isinstance(splits, int) else tuple(splits)
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+    given = range(splits) if isinstance(splits, int) else splits
+    seeds = tuple(given) if isinstance(given, Sequence) else ()
+    whole = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+    if not seeds or not whole or len(set(seeds)) < len(seeds):
         raise InputError(f"Expected at least one split, or different seeds from 0, got {splits!r}.")
+    planned = candidates(models)
+    labels = [candidate.label for candidate in planned]
+    if reference is not None and reference not in labels:
+        raise choices("model to test against", reference, labels)
     ran = run_candidates(
         data,
-        [(candidate, seeds) for candidate in candidates(models)],
+        [(candidate, seeds) for candidate in planned],
         plan=plan or SplitPlan(),
         metrics=check_metrics(metrics),
         store=store,

@@ -208,14 +208,16 @@ class Comparison:
             for metric, summary in self.models[label].metrics.items():
                 low, high = summary.ci95 or (None, None)
                 row = {"model": label, "metric": metric, "mean": summary.mean, "low": low, "high": high}
-                test = self.test(metric, label, self.reference) if self.reference not in (None, label) else None  # type: ignore[arg-type]
-                against, p = (test.of(label)[0], test.p_holm) if test else (None, None)
-                rows.append(row | {f"less {self.reference or 'reference'}": against, "p": p})
+                test = next((t for t in self.differences if t.metric == metric and t.a == label), None)
+                against, p = (test.difference, test.p_holm) if test else (None, None)
+                rows.append(row | {f"minus {self.reference or 'reference'}": against, "p": p})
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def __repr__(self) -> str:
         means = ", ".join(f"{label} {100 * self.models[label].mean(self.main_metric):.2f}" for label in self.ranked())
-        return f"Comparison({self.protocol.name}, {len(self.seeds)} splits, {self.main_metric}: {means})"
+        return (
+            f"Comparison({self.protocol.name}, splits {', '.join(map(str, self.seeds))}, {self.main_metric}: {means})"
+        )
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(metric)}</th>" for metric in self.metrics)
@@ -232,6 +234,8 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     """Return label -> seed -> result, labels in the order they came in and seeds in their own."""
     by_model: dict[str, dict[int, Result]] = {one.label: {} for one in results}
     for one in sorted(results, key=lambda one: one.seed):
+        if not len(one.users):
+            raise InputError(f"The result of {one.label}, split {one.seed} has no test users: leave it out.")
         its = by_model[one.label]
         first = next(iter(its.values()), one)
         if (one.model, one.source, one.settings) != (first.model, first.source, first.settings):

@@ -14,11 +14,7 @@ from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
-from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.objectives import simple
-from recfusion.diffusion.process import Denoiser, same_step
-from recfusion.diffusion.sampling import forward_steps
-from recfusion.diffusion.schedule import constant
+from recfusion.diffusion import Binomial, Denoiser, Process, forward_steps, make_schedule, reverse_steps, simple
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense, seeded, torch_rng
 from recfusion.training.loop import Phase, train_epochs
@@ -37,7 +33,7 @@ class Option:
     name: str
     title: str
     remark: str
-    process: Callable[[Tensor], Binomial]  # from the items' means
+    process: Callable[[Tensor], Process]  # from the items' means
 
 
 def options(steps: int = STEPS) -> tuple[Option, ...]:
@@ -52,20 +48,20 @@ def options(steps: int = STEPS) -> tuple[Option, ...]:
             "a",
             "bit flips, β = .01",
             "a few entries flip at each step; going back, unlikely ones are taken out again",
-            lambda means: Binomial.bit_flips(constant(steps, 0.01), means),
+            lambda means: Binomial.bit_flips(make_schedule("constant", steps, high=0.01), means),
         ),
         Option(
             "b",
             "bit flips, β = .5",
             "one step is a coin toss for every entry: nothing is left of a user, only the items' popularity can return",
-            lambda means: Binomial.bit_flips(constant(steps, 0.5), means),
+            lambda means: Binomial.bit_flips(make_schedule("constant", steps, high=0.5), means),
         ),
         Option(
             "c",
             "thinning, β = 1",
             f"each 1 vanishes with probability β/2 at each step: {100 * 0.5**steps:.2g} % reach t = {steps} "
             "(94 % with the paper's T = 3 and β ≤ .1); going back, the network fills in",
-            lambda means: Binomial.thinning(constant(steps, 1.0), means),
+            lambda means: Binomial.thinning(make_schedule("constant", steps, high=1.0), means),
         ),
     )
 
@@ -122,25 +118,13 @@ def diffusion_figure(
         rng = torch_rng(stream(seed, f"figure {option.name}"))
         process, denoiser = _train(option, parts.train, epochs, rng, on_epoch)
         forward = list(forward_steps(process, x0, rng))
-        reverse = reverse_means(process, denoiser, forward[-1], rng)
-        shown = [torch.stack(chain)[:, :, items].numpy() for chain in (forward, reverse)]
+        reverse = [state.mean for state in reverse_steps(process, denoiser, forward[-1], rng)]
+        shown = [torch.stack(chain)[:, :, items].numpy() for chain in (forward, reverse[::-1])]
         chains.append(Chains(option, *shown))
     return DiffusionFigure(data.name, epochs, tuple(chains))
 
 
-def reverse_means(process: Binomial, denoiser: Denoiser, x_T: Tensor, rng: torch.Generator) -> list[Tensor]:  # noqa: N803
-    """Run the reverse chain from x^T and return, in the order t = 0..T, the means that each x^t was drawn from."""
-    means, x = [x_T], x_T
-    for t in range(process.T, 0, -1):
-        with torch.no_grad():
-            steps = same_step(t, x)
-            reverse = process.p_reverse(denoiser(x, steps), x, steps)
-        means.append(reverse.mean)
-        x = reverse.draw(rng)
-    return means[::-1]
-
-
-def with_evidence(process: Binomial, net: Denoiser) -> Denoiser:
+def with_evidence(process: Process, net: Denoiser) -> Denoiser:
     """Return the denoiser log p(x^0 = 1)/p(x^0 = 0) = net(x^t, t) + log q(x^t | x^0 = 1)/q(x^t | x^0 = 0).
 
     Bayes' rule with the net as prior odds: what an entry says about itself is known in closed form, so that the net
@@ -156,7 +140,7 @@ def with_evidence(process: Binomial, net: Denoiser) -> Denoiser:
 
 def _train(
     option: Option, train: Csr, epochs: int, rng: torch.Generator, on_epoch: OnEpoch | None
-) -> tuple[Binomial, Denoiser]:
+) -> tuple[Process, Denoiser]:
     means = (column_counts(train) + 0.5) / (train.shape[0] + 1)
     process = option.process(torch.from_numpy(means))
     net = seeded(lambda: MLP(train.shape[1], time="input", head="linear"), rng)

@@ -25,7 +25,7 @@ Stop = Callable[[Epoch], bool]
 
 
 @dataclass(frozen=True)
-class Judged:
+class Fitted:
     """A fitted model, its result, and how it did on the users that were kept from it."""
 
     model: Recommender
@@ -66,18 +66,17 @@ def fit(
 
 def fit_and_judge(
     candidate: Candidate,
-    data: Interactions,
+    data: Interactions | None,
     protocol: Protocol,
     parts: Split,
     *,
     threads: int | None = None,
-    test: bool = True,
     user_ids: bool = False,
     checkpoint: Checkpoint | None = None,
     on_epoch: OnEpoch | None = None,
     stop: Stop | None = None,
-) -> Judged:
-    """Fit a candidate on one split of `data` and judge it; without `test`, on the validation users alone."""
+) -> Fitted:
+    """Fit a candidate on one split of `data` and judge it; without `data`, on the validation users alone."""
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid), seed=parts.seed, checkpoint=checkpoint, on_epoch=on_epoch, stop=stop
     )
@@ -103,9 +102,9 @@ def fit_and_judge(
         protocol=protocol,
     )
     found = None
-    if test:
+    if data is not None:
         rows = example_rows(parts.test)
         found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
         shown = examples(found.lists, rows, data, parts.test, user_ids=user_ids)
         result = result.judged(found, np.diff(parts.test.history.indptr), shown)
-    return Judged(model, result, valid, found, stopped)
+    return Fitted(model, result, valid, found, stopped)

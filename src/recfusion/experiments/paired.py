@@ -92,9 +92,9 @@ def paired_tests(
     for a, b in pairs:
         seeds = tuple(seed for seed in by_model[a] if seed in by_model[b])
         if seeds:
-            values = (pooled(by_model[label], seeds, metric) for label in (a, b))
+            ours, theirs = (pooled(by_model[label], seeds, metric) for label in (a, b))
             drawn = draws.of(seeds)
-            tested.append((a, b, seeds, paired_difference(*values, drawn[a, metric], drawn[b, metric])))
+            tested.append((a, b, seeds, paired_difference(ours, theirs, drawn[a, metric], drawn[b, metric])))
     corrected = holm([found.p for *_, found in tested])
     return [
         Test(metric, a, b, found.difference, found.ci95, found.p, p, seeds)

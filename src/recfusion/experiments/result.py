@@ -98,6 +98,13 @@ class Result(BaseModel):
         for name, values in {"history_size": self.history_size, **self.test}.items():
             if len(values) != len(self.users):
                 raise ValueError(f"expected {len(self.users)} values of {name}, one per user, got {len(values)}")
+        if len({len(part) for part in vars(self.curve).values()}) > 1:
+            raise ValueError("expected a value for each epoch, got a curve of unequal lengths")
+        found, wanted, slices = [*self.test, *self.overall], self.protocol.metrics, self.slices
+        if len(self.users) and set(found) != set(wanted):
+            raise ValueError(f"expected values of {', '.join(wanted)}, got {', '.join(found)}")
+        if len(self.users) and {len(each) for each in (slices.items, slices.held_out, *slices.hits.values())} != {3}:
+            raise ValueError("expected three groups of items in slices, got another number")
         return self
 
     def judged(self, found: Evaluation, history_size: IntArray, examples: tuple[Example, ...]) -> "Result":
@@ -155,15 +162,13 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
 
     Searches had a limit of time besides that of trials, and examples named users by their ids.
     """
-    examples = document.get("examples") or ()
-    known = all(isinstance(example, dict) for example in examples)
-    numbered = (
-        [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)] if known else ()
-    )
+    examples = document.get("examples") or []
+    if isinstance(examples, list) and all(isinstance(example, dict) for example in examples):
+        examples = [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)]
     settings, chosen = (without_seconds(document.get(part)) for part in ("settings", "chosen"))
     known = MODELS.get(str(document.get("model")))
     title = {"title": known.title} if known else {}
-    return {**document, **title, "recfusion_result": 2, "examples": numbered, "settings": settings, "chosen": chosen}
+    return {**document, **title, "recfusion_result": 2, "examples": examples, "settings": settings, "chosen": chosen}
 
 
 def package_versions() -> dict[str, str]:

@@ -19,7 +19,7 @@ from recfusion.data.settings import SplitPlan
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, Packed, runs_elsewhere, unique
 from recfusion.experiments.judge import fit_and_judge
-from recfusion.experiments.result import Result, result_key
+from recfusion.experiments.result import Result, ResultKey, result_key
 from recfusion.experiments.spec import Experiment
 from recfusion.experiments.store import append_result, read_results
 from recfusion.training.epoch import Epoch
@@ -140,9 +140,19 @@ def run_candidates(
     cores = available_cores()
     workers = cores if workers is None else workers
     threads = max(1, cores // workers) if workers else None
+    fits = Fits(data, protocol, by_label, threads, user_ids)
     progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
-    tell = on_event or _ignore
     n_before = len(found)
+    _run_missing(missing, fits, progress, workers, store, on_event or _ignore)
+    ordered = [Task(candidate.label, seed) for candidate, its in candidates for seed in its]
+    results = tuple(progress.results[task] for task in ordered if task in progress.results)
+    return Ran(protocol, results, progress.failures, len(results) - n_before)
+
+
+def _run_missing(
+    missing: deque[Task], fits: Fits, progress: "_Progress", workers: int, store: str | Path | None, tell: OnEvent
+) -> None:
+    """Do the tasks and keep each result as it comes."""
 
     def hear(kind: Kind, task: Task, message: object) -> None:
         if isinstance(message, Result) and store is not None:
@@ -156,25 +166,21 @@ def run_candidates(
         else:
             tell(Event("started" if kind == "started" else "epoch", progress.status(), task))
 
-    apart = {label for label, candidate in by_label.items() if workers and not runs_elsewhere(candidate)}
-    for label in sorted(apart):
-        log.warning("%s is fitted in this process: others cannot import its class.", label)
+    elsewhere = {label: one for label, one in fits.candidates.items() if workers and runs_elsewhere(one)}
+    for label in fits.candidates if workers else ():
+        if label not in elsewhere:
+            log.warning("%s is fitted in this process: others cannot import its class.", label)
+    shared = replace(fits, candidates=elsewhere)
     tell(Event("planned", progress.status()))
-    fits = Fits(data, protocol, by_label, threads, user_ids)
-    shared = {label: candidate for label, candidate in by_label.items() if label not in apart}
-    job = Packed.of(replace(fits, candidates=shared), (type(c.model) for c in shared.values()))
     Pool(
-        job=job,
+        job=Packed.of(shared, (type(one.model) for one in elsewhere.values())) if elsewhere else fits,
         own=fits,
         next_task=lambda: missing.popleft() if missing else None,
         on_event=hear,
-        workers=workers if shared else 0,
-        threads=threads or cores,
-        here=lambda task: task.label in apart,
+        workers=workers if elsewhere else 0,
+        threads=fits.threads or available_cores(),
+        here=lambda task: task.label not in elsewhere,
     ).run()
-    ordered = [Task(candidate.label, seed) for candidate, its in candidates for seed in its]
-    results = tuple(progress.results[task] for task in ordered if task in progress.results)
-    return Ran(protocol, results, progress.failures, len(results) - n_before)
 
 
 def run_experiment(
@@ -210,7 +216,7 @@ def matching(
     candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Sequence[Result]
 ) -> dict[Task, Result]:
     """Return those of stored results that are of these candidates: protocol, label, model, code, settings and seed."""
-    wanted = {}
+    wanted: dict[ResultKey, Task] = {}
     for candidate, seeds in candidates:
         named = (candidate.label, candidate.entry.name, candidate.entry.source, candidate.values)
         wanted |= {result_key(protocol, *named, seed): Task(candidate.label, seed) for seed in seeds}

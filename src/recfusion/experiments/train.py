@@ -53,23 +53,24 @@ def train(
     if checkpoint is not None:
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
         kept = Checkpoint(checkpoint, json.dumps(run))
-    parts = split(data, plan, seed=seed)
     if all_users:
-        chosen: tuple[str, ...] = ()
+        searched: tuple[str, ...] = ()
         seconds = 0.0
         if _is_open(candidate.model):
+            parts = split(data, plan, seed=seed)
             tried, _, seconds, _ = fit(candidate, parts.train, parts.valid, seed=seed, on_epoch=on_epoch)
-            chosen = tuple(tried.chosen())
+            searched = tuple(tried.chosen())
             candidate = replace(candidate, model=tried.settled())
-        fitted, _, more, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
-        bundle = Bundle.of(
-            *(candidate.entry, fitted, data, data.matrix, protocol),
+        model, _, more, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
+        return Bundle.of(
+            *(candidate.entry, model, data, data.matrix, protocol),
             seed=seed,
             all_users=True,
             fit_seconds=seconds + more,
+            searched=searched,
         )
-        return replace(bundle, searched=chosen)
-    judged = fit_and_judge(candidate, data, protocol, parts, test=False, checkpoint=kept, on_epoch=on_epoch)
+    parts = split(data, plan, seed=seed)
+    judged = fit_and_judge(candidate, None, protocol, parts, checkpoint=kept, on_epoch=on_epoch)
     return Bundle.of(
         *(candidate.entry, judged.model, data, parts.train, protocol),
         seed=seed,
@@ -107,7 +108,7 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
             "This model was trained on all users, so none is left to judge it on: train without --all-users."
         )
     protocol = bundle.protocol
-    data = load(source or protocol.source, protocol.preparation)
+    data = load((source or protocol.source).model_copy(update={"items": None}), protocol.preparation)
     if data.fingerprint != protocol.fingerprint:
         raise InputError(
             f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "

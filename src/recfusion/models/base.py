@@ -45,8 +45,7 @@ class Shape:
     @classmethod
     def of(cls, train: Csr) -> "Shape":
         """Return the size of a training matrix."""
-        users, items = train.shape
-        return cls(users, items, train.nnz)
+        return cls(train.shape[0], train.shape[1], train.nnz)
 
 
 class NotFitted(InputError, AttributeError):  # noqa: N818

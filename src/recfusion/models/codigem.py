@@ -8,11 +8,7 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
-from recfusion.diffusion.bound import elbo
-from recfusion.diffusion.distributions import Normal
-from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.process import same_step
-from recfusion.diffusion.schedule import ScheduleName, Steps, make_schedule
+from recfusion.diffusion import Gaussian, Normal, ScheduleName, Steps, denoise, elbo, make_schedule
 from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.nets.mlp import MLP
@@ -93,11 +89,9 @@ class CODIGEM(NeuralRecommender):
 
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:
-        process = self._process()
         x = dense(history, torch.device(self.device))
-        for t in range(self.start, 0, -1):
-            steps = same_step(t, x)
-            x = process.p_reverse(self.net_(x, steps), x, steps).mean if len(x) else x
+        if len(x):
+            x = denoise(self._process(), self.net_, x, None, t=self.start, draw=False)
         return x.cpu().numpy()
 
     def _process(self) -> DirectGaussian:

@@ -9,9 +9,7 @@ from torch.nn.functional import normalize
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
-from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.process import per_example, same_step
-from recfusion.diffusion.schedule import NoiseSchedule, Schedule, from_survival
+from recfusion.diffusion import Gaussian, NoiseSchedule, Schedule, denoise, from_survival
 from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.nets.time import time_embedding
@@ -143,11 +141,7 @@ class DiffRec(NeuralRecommender):
 
     def make_net(self, n_items: int) -> nn.Module:
         return DiffRecNet(
-            n_items,
-            width=self.width,
-            time_width=self.time_width,
-            normalised=self.normalised,
-            dropout=self.dropout,
+            n_items, width=self.width, time_width=self.time_width, normalised=self.normalised, dropout=self.dropout
         )
 
     def trainee(self) -> nn.Module:
@@ -163,7 +157,7 @@ class DiffRec(NeuralRecommender):
         """Return the batch's estimate of the mean over t of the weighted squared errors."""
         t, relative = trained.sampler.draw(len(x0), rng)
         xt = process.q_sample(x0, t, rng)
-        losses = per_example(process.x0_error(trained.net(xt, t, rng), x0)) / x0.shape[1]
+        losses = process.x0_error(trained.net(xt, t, rng), x0).sum(1) / x0.shape[1]
         if self.reweighted:
             losses = losses * step_weights(process.schedule, t).to(losses.dtype)
         if self.importance:
@@ -174,10 +168,7 @@ class DiffRec(NeuralRecommender):
     def score(self, history: Csr) -> FloatArray:
         process = self._process()
         x = process.q_marginal(dense(history, torch.device(self.device)), self.noised_steps).mean
-        for t in range(self.T, 0, -1):
-            steps = same_step(t, x)
-            x = process.p_reverse(self.net_(x, steps), x, steps).mean
-        return x.cpu().numpy()
+        return denoise(process, self.net_, x, None, draw=False).cpu().numpy()
 
     def _process(self) -> Gaussian:
         return Gaussian(linear_variance(self.T, self.noise_scale, self.noise_min, self.noise_max))

@@ -7,7 +7,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, learned, setting
-from recfusion.models.kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
+from recfusion.models.tangent_kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
 
 
 @dataclass

@@ -8,16 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.bound import elbo, learned_elbo
-from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.objectives import bce_elbo, removed, simple
-from recfusion.diffusion.process import Process
 from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
-from recfusion.diffusion.schedule import LearnedSchedule, Schedule, ScheduleName, make_schedule
 from recfusion.models.base import learned, setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.nets.mlp import MLP
@@ -26,7 +21,6 @@ from recfusion.training.batches import dense
 from recfusion.training.loop import Phase
 
 _MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
-_KERNELS = {"paper-kernel": Binomial.paper_kernel, "bit-flips": Binomial.bit_flips, "thinning": Binomial.thinning}
 
 
 @dataclass
@@ -44,7 +38,7 @@ class RecFusion(NeuralRecommender):
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
     T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))
-    schedule: ScheduleName = setting("quadratic", "course of the noise rates", search="all")
+    schedule: diffusion.ScheduleName = setting("quadratic", "course of the noise rates", search="all")
     decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
     learned_schedule: bool = setting(False, "whether the noise rates are trained, from that schedule on (elbo only)")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
@@ -79,7 +73,7 @@ class RecFusion(NeuralRecommender):
 
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
         means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))  # smoothed: none is 0 or 1
-        return [Phase(lambda rows: self._loss(self._make_process(means), self._examples(rows), rng))]
+        return [Phase(lambda rows: self._loss(self.make_process(means), self._examples(rows), rng))]
 
     def batch_rows(self, n_users: int) -> int:
         return n_users if self._whole_matrix else super().batch_rows(n_users)
@@ -110,20 +104,25 @@ class RecFusion(NeuralRecommender):
             )
         else:
             net = UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
-        if self.learned_schedule:
-            net.noise = LearnedSchedule(self._fixed_schedule())  # a part of the net, so it is trained and saved with it
+        if self.learned_schedule:  # a part of the net, so it is trained and saved with it
+            net.noise = diffusion.LearnedSchedule(self._fixed_schedule())
         return net
 
-    def _fixed_schedule(self) -> Schedule:
-        return make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
+    def _fixed_schedule(self) -> diffusion.Schedule:
+        return diffusion.make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
 
-    def _make_process(self, means: Tensor) -> Process:
-        """Return the forward process; a learned schedule changes it at every step."""
+    def make_process(self, means: Tensor) -> diffusion.Process:
+        """Return the forward process, given the items' smoothed means (items,): once for each step of training.
+
+        A subclass with a process of its own overrides this alone; its `process` then only says whether the noise is
+        real ("gaussian": the net ends in tanh) or binary (the others: in logits). What the net returns at t = 1 ranks.
+        """
         schedule: Any = self.net_.noise if self.learned_schedule else self._fixed_schedule()
         if self.process == "gaussian":
-            return Gaussian(schedule, self.variance)
-        predicts: Literal["previous", "x0"] = "previous" if self.objective == "bce-elbo" else "x0"
-        return _KERNELS[self.process](schedule, means, predicts=predicts)
+            return diffusion.Gaussian(schedule, self.variance)
+        chain = diffusion.Binomial
+        kernels = {"paper-kernel": chain.paper_kernel, "bit-flips": chain.bit_flips, "thinning": chain.thinning}
+        return kernels[self.process](schedule, means, predicts="previous" if self.objective == "bce-elbo" else "x0")
 
     def _examples(self, rows: Csr) -> Tensor:
         """Return a batch of users as examples: (users, items), or pictures (pictures, rows, items)."""
@@ -134,22 +133,20 @@ class RecFusion(NeuralRecommender):
         filled = np.arange(n_pictures * height) % rows.shape[0]  # the last picture is filled up from the first
         return dense(rows[filled], torch.device(self.device)).reshape(n_pictures, height, -1)
 
-    def _loss(self, process: Process, x0: Tensor, rng: torch.Generator) -> Tensor:
+    def _loss(self, process: diffusion.Process, x0: Tensor, rng: torch.Generator) -> Tensor:
         """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
         net = self.net_
         if self.objective == "simple":
-            return simple(process, net, x0, rng).mean()
+            return diffusion.simple(process, net, x0, rng).mean()
         if self.objective == "elbo":
-            estimate = learned_elbo if self.learned_schedule else elbo
+            estimate = diffusion.learned_elbo if self.learned_schedule else diffusion.elbo
             return estimate(process, net, x0, rng, 1).total.mean()
-        if isinstance(process, Gaussian):
-            return published_gaussian_loss(process, net, x0, rng).mean()
-        assert isinstance(process, Binomial)
         if self.objective == "bce-elbo":
-            return bce_elbo(process, net, x0, rng, 1).total.mean()
+            return diffusion.bce_elbo(process, net, x0, rng, 1).total.mean()
         if self.objective == "removed":
-            return removed(process, net, x0, rng).mean()
-        return published_binomial_loss(process, net, x0, rng, schedule=self._fixed_schedule()).mean()
+            return diffusion.removed(process, net, x0, rng).mean()
+        published = published_gaussian_loss if self.process == "gaussian" else published_binomial_loss
+        return published(process, net, x0, rng, schedule=self._fixed_schedule()).mean()
 
     def _predict(self, x1: Tensor) -> Tensor:
         """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""

@@ -91,6 +91,12 @@ def make_model(name: str, settings: Mapping[str, Any] | None = None, *, text: bo
     return find(name).make(settings, text=text)
 
 
+def typed_settings(entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return settings given as text, as values of the types that a model takes; `preset` stays as it is."""
+    model = entry.make(texts)
+    return {key: text if key == PRESET else getattr(model, key) for key, text in texts.items()}
+
+
 def find(model: str | type[Recommender] | Recommender, folder: Path | None = None) -> Entry:
     """Return the entry of a name, a place ("file.py:Class", "package.module:Class"), a class or an instance.
 

@@ -41,10 +41,9 @@ def trials_setting(default: int = 20) -> Any:
 
 def fewer_trials(model: Recommender, most: int) -> Recommender:
     """Return a model whose own search, where it has one, has no more than `most` trials."""
-    if "tune_trials" not in settings_of(type(model)):
-        return model
-    fewer = {"tune_trials": min(most, setting_values(model)["tune_trials"])}
-    return replace(model, **fewer)
+    own = setting_values(model).get("tune_trials")
+    fewer: dict[str, Any] = {"tune_trials": min(most, own or 0)}
+    return model if own is None else replace(model, **fewer)
 
 
 def open_settings(model: Recommender) -> dict[str, Any]:

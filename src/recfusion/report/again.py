@@ -1,4 +1,4 @@
-"""How to run a comparison again: its document turned back into the experiment file that would make it."""
+"""How to run a comparison again: turned back into the experiment file that would make it."""
 
 import json
 from collections.abc import Mapping
@@ -9,46 +9,56 @@ from pydantic import BaseModel
 from recfusion.core.errors import InputError
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.experiments.comparison import Comparison, Model
 from recfusion.models.base import setting_values
 from recfusion.models.registry import make_model
-from recfusion.report.document import Document
 
 FILE = "again.toml"
 
 
-def experiment_toml(document: Document) -> str | None:
+def experiment_toml(comparison: Comparison) -> str | None:
     """Return an experiment of the same data, protocol, splits and models as TOML.
 
-    What stands at its default is left out. None for a document that does not say enough: one of other models than
-    the registry's, or without a protocol.
+    What stands at its default is left out. None where a model has no name or place that a file could give: one of an
+    older registry, or of a notebook.
     """
-    protocol, seeds = document.get("protocol") or {}, list(document.get("seeds") or ())
-    if not {"source", "preparation", "plan", "metrics"} <= protocol.keys() or not seeds:
-        return None
+    card, seeds = comparison.protocol, list(comparison.seeds)
+    metrics = {} if card.metrics == DEFAULT_METRICS else {"metrics": list(card.metrics)}
     tables: list[tuple[str, dict[str, Any]]] = [
-        ("data", {"data": protocol["source"].get("data"), **_changed(protocol["source"], Source())}),
-        ("preparation", _changed(protocol["preparation"], Preparation())),
-        ("split", _changed(protocol["plan"], SplitPlan())),
-        ("run", {"seeds": len(seeds) if seeds == list(range(len(seeds))) else seeds, **_metrics(protocol["metrics"])}),
+        ("data", {"data": card.source.data, **_changed(card.source, Source())}),
+        ("preparation", _changed(card.preparation, Preparation())),
+        ("split", _changed(card.plan, SplitPlan())),
+        ("run", {"seeds": len(seeds) if seeds == list(range(len(seeds))) else seeds, **metrics}),
     ]
-    for label, entry in document["models"].items():
-        model = entry.get("model", label)
-        try:
-            defaults = setting_values(make_model(model))
-            make_model(model, _given(entry.get("settings") or {}))
-        except InputError:
+    for label, model in comparison.models.items():
+        values = _settings(model)
+        if values is None:
             return None
-        values = {key: value for key, value in (entry.get("settings") or {}).items() if value != defaults[key]}
-        named = {} if model == label else {"model": model}
-        fewer = {} if entry.get("seeds", seeds) == seeds else {"seeds": entry["seeds"]}
+        name = model.place or model.model
+        named = {} if name == label else {"model": name}
+        fewer = {} if model.seeds == comparison.seeds else {"seeds": list(model.seeds)}
         tables.append((f"models.{_key(label)}", {**named, **fewer, **_given(values)}))
     lines = [f"name = {_toml('again')}", *(line for name, values in tables for line in _table(name, values))]
     return "\n".join(lines) + "\n"
 
 
-def _changed(values: Mapping[str, Any], default: BaseModel) -> dict[str, Any]:
+def _settings(model: Model) -> dict[str, Any] | None:
+    """Return the settings that a file has to give; all of a class that is not ours, since it is not imported here."""
+    if model.place:
+        where, _, name = model.place.rpartition(":")
+        return model.settings if name.isidentifier() and where != "__main__" else None
+    try:
+        defaults = setting_values(make_model(model.model))
+        make_model(model.model, _given(model.settings))
+    except InputError:
+        return None
+    return {key: value for key, value in model.settings.items() if value != defaults[key]}
+
+
+def _changed(record: BaseModel, default: BaseModel) -> dict[str, Any]:
     """Return what differs from a record's defaults; TOML has no null, and the word for no threshold is none."""
-    changed = {key: value for key, value in values.items() if value != default.model_dump(mode="json").get(key)}
+    usual = default.model_dump(mode="json")
+    changed = {key: value for key, value in record.model_dump(mode="json").items() if value != usual[key]}
     if "min_rating" in changed and changed["min_rating"] is None:
         changed["min_rating"] = "none"
     return _given(changed)
@@ -56,10 +66,6 @@ def _changed(values: Mapping[str, Any], default: BaseModel) -> dict[str, Any]:
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _metrics(names: list[str]) -> dict[str, list[str]]:
-    return {} if list(names) == list(DEFAULT_METRICS) else {"metrics": list(names)}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> list[str]:

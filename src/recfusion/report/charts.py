@@ -1,275 +1,267 @@
-"""Charts as inline SVG strings: they take their colours from the page's style sheet and stay inside their view box."""
+"""The charts of the page: differences to the reference, means with their splits, costs, and training curves."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-from unicodedata import east_asian_width
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from recfusion.report.svg import circle, group, line, svg, text
+from recfusion.evaluation.metrics import is_descriptive
+from recfusion.evaluation.significance import Summary
+from recfusion.experiments.comparison import Comparison
+from recfusion.report import drawing
+from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
+from recfusion.report.figure_boxes import BOX_PLOT_FROM
+from recfusion.report.formats import p_text
+from recfusion.report.words import base_tests, count, digits_of, points, seconds, signed, span, splits_text, told_apart
+from recfusion.training.epoch import Curve
 
-Mark = Literal["best", "same", ""]  # the best, not told apart from it, neither
-Box = tuple[float, float, float, float]  # left, top, right, bottom
-Segment = tuple[float, float, float, float]  # from x, y to x, y
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-DOT_WIDTH = 320.0
-SCATTER_WIDTH = 400.0
-ROW = 32
-BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
-_CHAR = 7.2  # width of a character at the charts' 12 px, on the safe side
-_BOLD = 1.1
-_LABEL_HEIGHT = 13.0
-_LONGEST_NAME = 18
-_REACHES = (
-    9.0,
-    15.0,
-    24.0,
-    36.0,
-    50.0,
-    66.0,
-)  # how far from its point a label may stand; past the first, with a leader
-_UNCLEAR = 12.0  # how much further a label goes to be clear of another point
-_CROSSING = 30.0  # and how much further to keep leaders and labels from crossing
-_DIRECTIONS = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))
+_WIDE, _NARROW = 400.0, 330.0  # of charts; a phone has about 360
+_VALUE, _SCALE = 44.0, 26.0  # room for the numbers on the right and below
+_TICK = 46.0  # from mark to mark on a scale of costs, at the least
+_CURVE = (170.0, 110.0)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawing, and what stands above it."""
+
+    title: str
+    svg: Markup
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model in a dot plot; `text` is the mean as the page shows it."""
+    """A model in a chart, in percent points; `told` is what pointing at it says."""
 
-    name: str
-    mean: float
-    text: str
-    interval: tuple[float, float] | None = None
-    median: float | None = None
-    iqr: tuple[float, float] | None = None
-    splits: tuple[float, ...] = ()
-    mark: Mark = ""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One model in a scatter plot: `x` is not negative, `text` is what a reader who points at it is told."""
-
-    name: str
+    label: str
     x: float
-    y: float
+    ends: tuple[float, float]
     text: str
-    interval: tuple[float, float] | None = None
-    mark: Mark = ""
+    told: str
+    colour: str = INK
+    hollow: bool = False
+    bold: bool = False
+    splits: Summary | None = None
+
+    def reach(self, origin: float) -> float:
+        """Return how far from a point the row is drawn."""
+        return max(abs(x - origin) for x in self.drawn())
+
+    def drawn(self) -> list[float]:
+        """Return every x of the row."""
+        return [self.x, *self.ends, *(100 * value for value in (self.splits.splits if self.splits else ()))]
 
 
-def ticks(top: float) -> list[float]:
-    """Return two to six round numbers from 0 to the first one that is not below `top` (to 1 where `top` is 0)."""
-    top = top if top > 0 else 1.0
-    unit = 10.0 ** math.floor(math.log10(top))
-    # Below the unit for tops such as 1.2, which would otherwise get two ticks; the tolerance is for 0.3 / 0.1.
-    steps = [scale * factor for scale in (unit / 10, unit) for factor in (1, 2, 5)]
-    step = next(step for step in steps if math.ceil(top / step - 1e-9) <= 5)
-    return [float(f"{i * step:.12g}") for i in range(math.ceil(top / step - 1e-9) + 1)]
+def difference_chart(comparison: Comparison) -> Chart | None:
+    """Return a row per model: its difference to the reference, else to the best, with its 95 % interval."""
+    base, tests = base_tests(comparison)
+    if not tests:
+        return None
+    rows = [Row(base, 0.0, (0.0, 0.0), "", f"{base}: what the others are compared with", bold=True)]
+    for label, test in tests.items():
+        difference, (low, high) = test.of(label)
+        apart, told = told_apart(test), f"{signed(low)} to {signed(high)}"
+        said = f"{label}: {signed(difference)} ({told}), {p_text(test)}, {splits_text(len(test.seeds))}"
+        colour = SOFT if not apart else ACCENT if difference > 0 else BELOW
+        ends = (100 * low, 100 * high)
+        rows.append(Row(label, 100 * difference, ends, signed(difference), said, colour, hollow=not apart))
+    title = f"{comparison.main_metric}: differences to {base}"
+    return Chart(title, _row_chart(rows, 0.0, "differences", title, base=base))
 
 
-def reach(rows: Sequence[Row]) -> float:
-    """Return the largest number that a dot plot of `rows` has to show."""
-    return max((max(row.mean, *(row.interval or ()), *row.splits, 0.0) for row in rows), default=0.0)
+def mean_charts(comparison: Comparison) -> list[Chart]:
+    """Return a chart for each metric, the main one first: a row per model with its mean, interval and splits."""
+    metrics = sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric)
+    return [Chart(metric, _means(comparison, metric, f"metric{number}")) for number, metric in enumerate(metrics)]
 
 
-def decades(values: Sequence[float]) -> tuple[int, int]:
-    """Return the powers of ten that enclose the positive `values`, at least one decade apart."""
+def _means(comparison: Comparison, metric: str, ident: str) -> Markup:
+    best = "" if is_descriptive(metric) or len(comparison.models) == 1 else comparison.best(metric)
+    digits, rows = digits_of(comparison, metric), []
+    for label, model in comparison.models.items():
+        found, test = model.metrics[metric], comparison.test(metric, best, label)
+        same = test is not None and not told_apart(test)
+        low, high = found.ci95 or (found.mean, found.mean)
+        shown = points(found.mean, digits)
+        told = f"{label}: {shown}" + (f" ({span(found.ci95, digits)})" if found.ci95 else "")
+        colour = ACCENT if label == best or same else INK
+        ends = (100 * low, 100 * high)
+        rows.append(Row(label, 100 * found.mean, ends, shown, told, colour, same, label == best, found))
+    return _row_chart(rows, max(row.x for row in rows), ident, metric)
+
+
+def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Markup:
+    """Return the rows from the highest down; far from `origin` they are arrows at the edge, with their interval.
+
+    `base` is what differences are to: they have signs and a line at 0.
+    """
+    rows = sorted(rows, key=lambda row: -row.x)
+    own = max(row.reach(origin) for row in rows if row.x == origin)
+    far = near_reach([max(own, row.reach(origin)) for row in rows if row.x != origin] or [own])
+    xs = [x for row in rows if row.reach(origin) <= far for x in row.drawn()]
+    margin = 0.04 * (max(xs) - min(xs)) or 1.0
+    low, high = min(xs) - margin, max(xs) + margin
+    names = [row.label for row in rows]
+    width, pitch, top = (_WIDE, 21.0, 22.0) if base else (_NARROW, 29.0, 0.0)
+    left, height = drawing.room_for(names), pitch * len(rows)
+    figure = drawing.sheet(width, top + height + _SCALE)
+    axes = drawing.panel(figure, left, top, width - left - _VALUE, height)
+    axes.set_xlim(low, high)
+    axes.locator_params(axis="x", nbins=5, steps=[1, 2, 5, 10])
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:{'+' if base and abs(x) > 1e-9 else ''}g}".replace("-", "−"))
+    axes.grid(axis="x", color=RULE, linewidth=0.8)
+    drawing.name_rows(axes, names, bold=[row.bold for row in rows], gid="row")
+    if base:
+        axes.axvline(0, color=SOFT, linewidth=1)
+        if -low > high / 3:
+            write(axes, 0, -0.6, f"← below {drawing.shorten(base)}", align="right", right=-4, up=9)
+        if high > -low / 3:
+            write(axes, 0, -0.6, f"above {drawing.shorten(base)} →", align="left", right=4, up=9)
+    for place, row in enumerate(rows):
+        gid, told = f"row{place}", " to ".join(f"{end:{'+' * bool(base)}.2f}" for end in row.ends).replace("-", "−")
+        write(axes, 1, place, row.text, align="right", colour=INK, right=_VALUE, of_width=True)
+        if row.reach(origin) > far:
+            below = row.x < origin
+            edge, arrow = (low, "<") if below else (high, ">")
+            axes.plot([edge], [place], arrow, color=row.colour, markersize=7, clip_on=False, gid=gid)
+            write(axes, edge, place, told, align="left" if below else "right", right=9 if below else -9)
+            continue
+        if row.splits is not None:
+            _splits(axes, row.splits, place + 0.32, row.colour)
+        axes.plot(row.ends, [place, place], color=row.colour, linewidth=2, gid=gid)
+        _dot(axes, row.x, place, row.colour, gid, hollow=row.hollow)
+    hover = {f"row{place}": row.told for place, row in enumerate(rows)}
+    return drawing.inline_svg(figure, ident, title, "; ".join(hover.values()) + ".", hover)
+
+
+def _splits(axes: "Axes", found: Summary, y: float, colour: str) -> None:
+    """Draw the means of several splits, from five on with their quartiles and median."""
+    splits, (first, third) = [100 * value for value in found.splits], (100 * end for end in found.iqr)
+    if len(splits) >= BOX_PLOT_FROM:
+        axes.plot([min(splits), max(splits)], [y, y], color=colour, linewidth=1, alpha=0.4)
+        axes.barh([y], [third - first], 0.26, [first], facecolor=PAPER, edgecolor=colour, linewidth=0.7)
+        axes.plot([100 * found.median] * 2, [y - 0.13, y + 0.13], color=colour, linewidth=1.4)
+    if len(splits) > 1:
+        axes.plot(splits, [y] * len(splits), "o", color=colour, markersize=3, alpha=0.45, markeredgewidth=0)
+
+
+def near_reach(reaches: Sequence[float]) -> float:
+    """Return how far a scale reaches, given how far each model does.
+
+    To the last gap beyond which models are more than twice as far away; unless that leaves fewer than a third of the
+    models, or would stretch the scale less than fourfold.
+    """
+    found = sorted(reaches)
+    for place, (reach, beyond) in reversed(list(enumerate(pairwise(found), 1))):
+        if beyond > 2 * reach and found[-1] > 4 * reach and 3 * place >= len(found):
+            return reach
+    return found[-1]
+
+
+def cost_chart(comparison: Comparison) -> Chart:
+    """Return a row per model, the best first, with its seconds to fit and its parameters on logarithmic scales.
+
+    Those that no better model undercuts are marked and joined.
+    """
+    metric, order = comparison.main_metric, comparison.ranked()
+    models = [comparison.models[label] for label in order]
+    means = [points(model.mean(metric), digits_of(comparison, metric)) for model in models]
+    hover = {}
+    for place, model in enumerate(models):
+        cost = f"{seconds(model.fit_seconds)} s to fit, {count(model.parameters)} parameters"
+        hover[f"row{place}"] = f"{model.label}: {means[place]}, {cost}"
+    left, top, height = drawing.room_for(order) + 32, 20.0, 21.0 * len(order)
+    figure = drawing.sheet(_WIDE, top + height + _SCALE)
+    width = (_WIDE - left - 54) / 2
+    costs = {
+        "seconds to fit": [model.fit_seconds for model in models],
+        "parameters": [float(model.parameters) for model in models],
+    }
+    for number, (what, values) in enumerate(costs.items()):
+        axes = drawing.panel(figure, left + number * (width + 36), top, width, height)
+        drawing.name_rows(axes, order if number == 0 else [""] * len(order), bold=(), gid="row")
+        axes.tick_params(axis="y", pad=35)
+        for place, mean in enumerate(means if number == 0 else ()):
+            write(axes, 0, place, mean, align="right", right=-9, of_width=True)
+        write(axes, 0, -0.6, what, align="left", right=-5, up=9, of_width=True)
+        _costs(axes, values, width, as_seconds=number == 0)
+    title = f"{metric}, seconds to fit and parameters"
+    return Chart(title, drawing.inline_svg(figure, "costs", title, "; ".join(hover.values()) + ".", hover))
+
+
+def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: bool) -> None:
+    """Draw a dot in each row; a logarithm has no place for 0, which stands at the left edge as an open one."""
     positive = [value for value in values if value > 0] or [1.0]
     low = math.floor(math.log10(min(positive)))
-    return low, max(low + 1, math.ceil(math.log10(max(positive)) - 1e-9))
+    high = max(low + 1, math.ceil(math.log10(max(positive))))
+    axes.set_xscale("log")
+    axes.set_xlim(10.0**low, 10.0**high)
+    powers = range(low, high + 1, math.ceil((high - low) * _TICK / width))
+    axes.set_xticks([10.0**power for power in powers], [_power(power, as_seconds) for power in powers])
+    axes.set_xticks([], minor=True)
+    axes.grid(axis="x", color=RULE, linewidth=0.8)
+    cheapest = [math.inf, *accumulate(values, min)]
+    marked = [place for place, value in enumerate(values) if value < cheapest[place]]
+    drawn = [max(value, 10.0**low) for value in values]
+    axes.plot([drawn[place] for place in marked], marked, color=ACCENT, linewidth=1, alpha=0.5)
+    for place, value in enumerate(values):
+        colour = ACCENT if place in marked else SOFT
+        _dot(axes, drawn[place], place, colour, f"row{place}", hollow=value <= 0)
 
 
-def shorten(name: str) -> str:
-    """Return `name` cut to the room that charts have for it."""
-    if _units(name) <= _LONGEST_NAME:
-        return name
-    fits = [end for end in range(len(name)) if _units(name[:end]) < _LONGEST_NAME]
-    return name[: fits[-1]] + "…"
+def curve_charts(comparison: Comparison) -> list[Chart]:
+    """Return a panel for each model that trained in epochs and was judged on the way; all share one scale."""
+    judged = {
+        label: [(s, its) for s, c in curves if (its := _judged(c))] for label, curves in comparison.curves.items()
+    }
+    shown = {label: judged[label] for label in comparison.ranked() if judged.get(label)}
+    top = max((value for its in shown.values() for _, line in its for _, value in line), default=0.0)
+    charts = []
+    for number, (label, lines) in enumerate(shown.items()):
+        width, height = _CURVE
+        figure = drawing.sheet(width, height)
+        axes = drawing.panel(figure, 28, 6, width - 40, height - 6 - _SCALE)
+        last = max(line[-1][0] for _, line in lines)
+        axes.set_xlim(1, max(2, last))
+        axes.set_ylim(0, 1.05 * top or 1)
+        axes.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
+        axes.set_xticks(sorted({1, last}), [str(epoch) for epoch in sorted({1, last})])
+        axes.grid(axis="y", color=RULE, linewidth=0.8)
+        hover = {}
+        for place, (seed, line) in enumerate(lines):
+            best = max(line, key=lambda point: point[1])
+            gid = f"row{place}"
+            hover[gid] = f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {line[-1][0]}"
+            axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.2, alpha=0.6, gid=gid)
+            axes.plot(*best, "o", color=ACCENT, markersize=5, clip_on=False, gid=gid)
+        svg = drawing.inline_svg(
+            figure, f"curve{number}", f"{label}, validation", "; ".join(hover.values()) + ".", hover
+        )
+        charts.append(Chart(label, svg))
+    return charts
 
 
-def dot_plot(rows: Sequence[Row], *, ident: str, title: str, top: float) -> Markup:
-    """Return a row per model, best first: its mean with the interval and, beneath, the means of the splits.
-
-    The scale runs from 0 to a round number not below `top`. Where there is one split only, it is the mean itself and
-    is not drawn again; from five splits on, their quartiles and median are drawn too.
-    """
-    rows = sorted(rows, key=lambda row: -row.mean)
-    marks = ticks(top)
-    left = 10 + max((_label_width(row) for row in rows), default=0.0)
-    right = DOT_WIDTH - 44
-    bottom = ROW * len(rows) + 4.0
-
-    def at(value: float) -> float:
-        return left + (right - left) * value / marks[-1]
-
-    parts = [line(at(mark), 0, at(mark), bottom, "grid" if mark else "axis") for mark in marks]
-    parts += [text(at(mark), bottom + 15, f"{mark:g}", "tick", "middle") for mark in marks]
-    for place, row in enumerate(rows):
-        y = ROW * place + 13.0
-        inside = [text(left - 8, y + 4, shorten(row.name), "name", "end"), _splits(row, y + 11, at)]
-        if row.interval:
-            inside.append(line(at(row.interval[0]), y, at(row.interval[1]), y, "interval"))
-        inside.append(circle(at(row.mean), y, 4.5, "mean"))
-        inside.append(text(DOT_WIDTH - 4, y + 4, row.text, "value", "end"))
-        parts.append(group(f"row {row.mark}".strip(), f"{row.name}: {row.text}", inside))
-    said = ", ".join(f"{row.name} {row.text}" for row in rows)
-    return svg(ident, title, f"Mean of each model, best first: {said}.", DOT_WIDTH, bottom + 22, parts)
+def _judged(curve: Curve) -> list[tuple[int, float]]:
+    """Return the epochs of a curve that were judged, with the metric in percent."""
+    return [(epoch, 100 * value) for epoch, value in zip(curve.epoch, curve.metric, strict=True) if value is not None]
 
 
-def scatter(points: Sequence[Point], *, ident: str, title: str, y_name: str, x_name: str, seconds: bool) -> Markup:
-    """Return the points over a logarithmic x axis, each with its name where there is room for it.
-
-    A logarithm has no place for 0: such points are drawn at the left edge. Names without room are counted below.
-    """
-    points = sorted(points, key=lambda point: -point.y)
-    width, height = SCATTER_WIDTH, 262.0 + 14 * max(0, len(points) - 8)
-    x0, x1, y0, y1 = 34.0, width - 12, height - 42, 28.0
-    low, high = decades([point.x for point in points])
-    marks = ticks(max([point.interval[1] if point.interval else point.y for point in points], default=0.0))
-
-    def across(value: float) -> float:
-        return x0 + 8 + (x1 - x0 - 16) * (math.log10(max(value, 10.0**low)) - low) / (high - low)
-
-    def up(value: float) -> float:
-        return y0 - (y0 - y1) * value / marks[-1]
-
-    parts = [line(x0, up(mark), x1, up(mark), "grid" if mark else "axis") for mark in marks]
-    parts += [text(x0 - 7, up(mark) + 4, f"{mark:g}", "tick", "end") for mark in marks]
-    for power in range(low, high + 1, math.ceil((high - low) / 5)):
-        x = across(10.0**power)
-        parts += [line(x, y0, x, y0 + 4, "axis"), text(x, y0 + 17, _power(power, seconds), "tick", "middle")]
-    parts += [text(0, 12, y_name, "label", "start"), text(x1, y0 + 35, x_name, "label", "end")]
-
-    places = [(across(point.x), up(point.y)) for point in points]
-    labels = place_labels(places, [_label_width(point) for point in points], (x0 + 2, y1 - 10, width - 2, y0 - 2))
-    for point, (x, y), box in zip(points, places, labels, strict=True):
-        inside = [line(x, up(point.interval[0]), x, up(point.interval[1]), "faint")] if point.interval else []
-        if box:
-            inside += [_leader(x, y, box), _label(x, box, shorten(point.name))]
-        parts.append(group(f"row {point.mark}".strip(), point.text, [*inside, circle(x, y, 4.5, "mean")]))
-    missing = sum(box is None for box in labels)
-    if missing:
-        parts.append(text(0, y0 + 35, f"{missing} more, no room for names", "tick", "start"))
-    return svg(ident, title, "; ".join(point.text for point in points) + ".", width, height, parts)
+def _dot(axes: "Axes", x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:
+    axes.plot([x], [y], "o", color=colour, markersize=7, clip_on=False, gid=gid)
+    if hollow:
+        axes.plot([x], [y], "o", color=PAPER, markersize=4, clip_on=False, gid=gid)
 
 
-def place_labels(points: Sequence[tuple[float, float]], widths: Sequence[float], bounds: Box) -> list[Box | None]:
-    """Return a box for each point's label, inside `bounds` and clear of all points and other labels, or None.
-
-    Greedy: the first point takes the best free place around it, then the next. Near is better than far, beside better
-    than above, and a place that is not nearer to somebody else's point is worth going further for.
-    """
-    taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
-    found: list[Box | None] = []
-    leaders: list[Segment] = []
-    for number, ((x, y), width) in enumerate(zip(points, widths, strict=True)):
-        others = [other for place, other in enumerate(points) if place != number]
-        best: tuple[float, Box] | None = None
-        for far in _REACHES:
-            for order, (dx, dy) in enumerate(_DIRECTIONS):
-                box = _beside(x, y, width, far, dx, dy)
-                if not _inside(box, bounds) or any(_meet(box, other) for other in taken):
-                    continue
-                own = _distance(x, y, box)
-                cost = far + order / 2 + sum(_UNCLEAR for other in others if _distance(*other, box) < own + 4)
-                if best is None or cost < best[0]:
-                    leader = (x, y, *_nearest(x, y, box))
-                    crossed = sum(not _holds(other, x, y) and _crosses(leader, other) for other in taken)
-                    cost += _CROSSING * (crossed + sum(_crosses(drawn, box) for drawn in leaders))
-                if best is None or cost < best[0]:
-                    best = cost, box
-        found.append(best[1] if best else None)
-        if best:
-            left, top, right, bottom = best[1]
-            taken.append((left - 4, top, right + 4, bottom))
-            if _distance(x, y, best[1]) > _REACHES[0]:
-                leaders.append((x, y, *_nearest(x, y, best[1])))
-    return found
-
-
-def _beside(x: float, y: float, width: float, far: float, dx: int, dy: int) -> Box:
-    """Return the box of a label that stands `far` from (x, y) in the direction (dx, dy)."""
-    left = x + dx * far - width * (1 - dx) / 2
-    top = y + dy * far - _LABEL_HEIGHT * (1 - dy) / 2
-    return left, top, left + width, top + _LABEL_HEIGHT
-
-
-def _inside(box: Box, bounds: Box) -> bool:
-    return box[0] >= bounds[0] and box[1] >= bounds[1] and box[2] <= bounds[2] and box[3] <= bounds[3]
-
-
-def _meet(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
-def _holds(box: Box, x: float, y: float) -> bool:
-    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
-
-
-def _crosses(segment: Segment, box: Box) -> bool:
-    """Return whether a line passes through a box, judged at points that are closer than any box is wide."""
-    x1, y1, x2, y2 = segment
-    around = (min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1)
-    if not _meet(around, box):
-        return False
-    steps = 1 + int(math.dist((x1, y1), (x2, y2)) // 3)
-    return any(_holds(box, x1 + (x2 - x1) * i / steps, y1 + (y2 - y1) * i / steps) for i in range(steps))
-
-
-def _nearest(x: float, y: float, box: Box) -> tuple[float, float]:
-    return min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
-
-
-def _distance(x: float, y: float, box: Box) -> float:
-    return math.dist((x, y), _nearest(x, y, box))
-
-
-def _leader(x: float, y: float, box: Box) -> Markup:
-    """Return the line from a point to its label where the two stand apart."""
-    return line(x, y, *_nearest(x, y, box), "leader") if _distance(x, y, box) > _REACHES[0] else Markup("")
-
-
-def _label(x: float, box: Box, name: str) -> Markup:
-    """Return the text of a label, aligned to the side that faces its point, so that a narrower font leaves no gap."""
-    if box[0] >= x:
-        return text(box[0], box[3] - 3, name, "name halo", "start")
-    if box[2] <= x:
-        return text(box[2], box[3] - 3, name, "name halo", "end")
-    return text((box[0] + box[2]) / 2, box[3] - 3, name, "name halo", "middle")
-
-
-def _splits(row: Row, y: float, at: Callable[[float], float]) -> Markup:
-    if len(row.splits) < 2:
-        return Markup("")
-    parts = []
-    if len(row.splits) >= BOX_PLOT_FROM and row.iqr and row.median is not None:
-        first, third = at(row.iqr[0]), at(row.iqr[1])
-        box = '<rect class="box" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="9"/>'
-        parts += [
-            line(at(min(row.splits)), y, at(max(row.splits)), y, "faint"),
-            Markup(box).format(first, y - 4.5, third - first),
-            line(at(row.median), y - 4.5, at(row.median), y + 4.5, "median"),
-        ]
-    return Markup("").join([*parts, *(circle(at(value), y, 1.8, "split") for value in row.splits)])
-
-
-def _power(power: int, seconds: bool) -> str:
+def _power(power: int, as_seconds: bool) -> str:
     """Return 10^power as an axis says it: 10 ms, 1 s; 100, 10k, 1M."""
-    if seconds:
-        below = next(((unit, less) for unit, less in (("s", 0), ("ms", 3), ("µs", 6)) if power + less >= 0), ("ns", 9))
-        return f"{10.0 ** (power + below[1]):,.10g} {below[0]}"
+    if as_seconds:
+        unit, less = next((one for one in (("s", 0), ("ms", 3), ("µs", 6)) if power + one[1] >= 0), ("ns", 9))
+        return f"{10.0 ** (power + less):,.10g} {unit}"
     thousands = min(max(power // 3, 0), 4)
     return f"{10.0 ** (power - 3 * thousands):g}{('', 'k', 'M', 'G', 'T')[thousands]}"
-
-
-def _units(text: str) -> int:
-    """Return the width of `text` in characters; East Asian ones count twice."""
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def _label_width(of: Row | Point) -> float:
-    return _CHAR * _units(shorten(of.name)) * (_BOLD if of.mark == "best" else 1)

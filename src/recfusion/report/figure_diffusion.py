@@ -21,10 +21,7 @@ _BLOCK = _TITLE + 2 * (_HEIGHT + _NUMBER) + 8
 def draw_diffusion(shown: DiffusionFigure) -> "Figure":
     """Return the figure of both chains of every option; columns are the steps t = 0..T."""
     n_steps, n_users, n_items = shown.chains[0].forward.shape
-    canvas = Canvas(
-        width=_x(n_steps) - _GAP + _RIGHT,
-        height=_HEAD + len(shown.chains) * _BLOCK + _FOOT,
-    )
+    canvas = Canvas(width=_x(n_steps) - _GAP + _RIGHT, height=_HEAD + len(shown.chains) * _BLOCK + _FOOT)
     canvas.text(36, 46, f"Binomial diffusion on {shown.name}", size=15, bold=True)
     explained = (
         f"Each picture shows {n_users} test users (rows, the most active on top) and the {n_items} most popular items "

@@ -2,13 +2,26 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-NONE = "–"
+from recfusion.evaluation.significance import DRAWS
+from recfusion.experiments.paired import Test
 
-Cell: TypeAlias = str | int | float | tuple[float, float] | None  # a pair is an interval
+NONE = "–"
+_LEAST_P = 1.000001 / (DRAWS + 1)  # what a bootstrap without any draw that far out gives
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A number that is known only to be no larger than this."""
+
+    value: float
+
+
+Cell: TypeAlias = str | int | float | AtMost | tuple[float, float] | None  # a pair is an interval
 Row: TypeAlias = tuple[Cell, ...]
 
 
@@ -19,7 +32,6 @@ class Column:
     name: str
     digits: int = 2
     signed: bool = False
-    positive: bool = False  # one that would be rounded to 0 is shown as less than the smallest number
 
     def text(self, cell: Cell) -> str:
         """Return a cell as people read it; CSV keeps the numbers themselves."""
@@ -29,18 +41,31 @@ class Column:
             return cell
         if isinstance(cell, tuple):
             return f"{self.text(cell[0])} to {self.text(cell[1])}"
-        least = 10.0**-self.digits
-        if self.positive and cell < least / 2:
-            return f"< {least:.{self.digits}f}"
+        if isinstance(cell, AtMost):
+            return f"≤ {_up(cell.value, self.digits):.{self.digits}f}"
         sign = "+" if self.signed and cell != 0 else ""
         shown = f"{cell:{sign},}" if isinstance(cell, int) else f"{cell:{sign},.{self.digits}f}"
         return shown.replace("-", "−")
 
 
-def p_text(p: float) -> str:
-    """Return a p-value as people read it."""
-    shown = Column("p", digits=4, positive=True).text(p)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+def p_cell(test: Test) -> float | AtMost:
+    """Return a test's corrected p; where the bootstrap can give no smaller one, as what it is at most."""
+    return AtMost(test.p_holm) if test.p <= _LEAST_P else test.p_holm
+
+
+def p_text(test: Test) -> str:
+    """Return a test's corrected p in words: p at most .001, p = .032."""
+    p = p_cell(test)
+    if isinstance(p, AtMost):
+        return f"p at most {_up(p.value, 3):.3f}".replace(" 0.", " .")
+    if p > 0.99:
+        return "p > .99"
+    return (f"p = {p:.{3 if p < 0.1 else 2}f}" if p >= 0.0005 else "p < 0.001").replace(" 0.", " .")
+
+
+def _up(value: float, digits: int) -> float:
+    """Return a number rounded up, so that it still is no smaller."""
+    return math.ceil(value * 10**digits - 1e-9) / 10**digits
 
 
 @dataclass(frozen=True)
@@ -104,7 +129,8 @@ def csv_text(tables: Sequence[Table]) -> str:
         for row in table.rows:
             line: list[str | int | float] = [table.title]
             for cell, pair in zip(row, pairs, strict=True):
-                ends: Sequence[str | int | float | None] = cell if isinstance(cell, tuple) else [cell] * (1 + pair)
+                plain = cell.value if isinstance(cell, AtMost) else cell
+                ends: Sequence[str | int | float | None] = plain if isinstance(plain, tuple) else [plain] * (1 + pair)
                 line += ["" if end is None else end for end in ends]
             writer.writerow(line)
     return text.getvalue()
@@ -120,6 +146,7 @@ _TEX = str.maketrans(
         "–": "--",
         "×": r"$\times$",
         "<": "$<$",
+        "≤": r"$\le$",
         ">": "$>$",
     }
 )

@@ -1,166 +1,152 @@
-"""The tables of a result document: beside the paper's numbers, each metric with intervals and tests, and the costs."""
+"""The tables of a comparison: beside the paper's numbers, each metric with intervals and tests, and the costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recfusion.report.document import Document, chosen_text, metric_names, n_splits, ranked
-from recfusion.report.formats import NONE, Cell, Column, Table, csv_text, latex, markdown
+from recfusion.experiments.comparison import Comparison, Model
+from recfusion.experiments.paired import Test
+from recfusion.report.formats import Cell, Column, Table, csv_text, latex, markdown, p_cell
 
 
-def paper_table(document: Document) -> Table | None:
-    """Return the pendant of the paper's table: paper, ours and difference for each metric; None without a paper."""
-    paper = document.get("paper")
-    if not paper:
+def paper_table(comparison: Comparison) -> Table | None:
+    """Return paper, ours and difference for each metric of the models that the paper has; None where it has none."""
+    paper = comparison.paper
+    if paper is None:
         return None
-    metrics = [
-        metric for metric in metric_names(document["models"]) if any(metric in of for of in paper["models"].values())
-    ]
+    metrics = [m for m in comparison.metrics if any(m in values for values in paper.models.values())]
     columns = [Column("model"), Column("splits")]
     for metric in metrics:
         columns += [Column(f"{metric} paper"), Column("ours"), Column("difference", signed=True)]
     rows = []
-    for name in ranked(document["models"]):
-        entry = document["models"][name]
-        cells: list[Cell] = [name, n_splits(entry)]
-        for metric in metrics:
-            theirs = paper["models"].get(name, {}).get(metric)
-            ours = _median(entry, metric)
-            both = theirs is not None and ours is not None
-            cells += [_percent(theirs), _percent(ours), _percent(ours - theirs) if both else None]
-        rows.append(tuple(cells))
+    for model in _ranked(comparison):
+        if model.label in paper.models:
+            cells: list[Cell] = [model.label, len(model.seeds)]
+            for metric in metrics:
+                theirs, ours = 100 * paper.models[model.label][metric], 100 * model.metrics[metric].median
+                cells += [theirs, ours, ours - theirs]
+            rows.append(tuple(cells))
     note = (
-        f"Percent points. Paper: {paper['title']}. Ours: the median over the splits of each split's mean; "
-        "difference: ours less the paper's."
+        f"Percent points. Paper: {paper.title}. Ours: the median over the splits of each split's mean; "
+        "difference: ours minus the paper's."
     )
     return Table("Paper and ours", tuple(columns), tuple(rows), note)
 
 
-def metric_table(document: Document, metric: str) -> Table:
+def metric_table(comparison: Comparison, metric: str) -> Table:
     """Return one metric with its intervals, and the paired tests against the best model and against the reference."""
-    tests = {test["b"]: test for test in document.get("tests") or () if test["metric"] == metric}
-    against = {test["a"]: test for test in document.get("reference_tests") or () if test["metric"] == metric}
-    best = next((test["a"] for test in tests.values()), None)
-    reference = next((test["b"] for test in against.values()), None)
+    best = {test.b: test for test in comparison.tests if test.metric == metric}
+    reference = {test.a: test for test in comparison.differences if test.metric == metric}
     columns = [Column("model"), Column("splits"), Column("median"), Column("mean"), Column("95 % interval")]
-    if best:
-        columns += [
-            Column("less the best", signed=True),
-            Column("interval (best)", signed=True),
-            Column("p (best)", digits=4, positive=True),
-        ]
-    if reference:
-        columns += [
-            Column(f"less {reference}", signed=True),
-            Column(f"interval ({reference})", signed=True),
-            Column(f"p ({reference})", digits=4, positive=True),
-        ]
+    kinds = [("best", best), (str(comparison.reference), reference)]
+    for name, _ in (kind for kind in kinds if kind[1]):
+        columns += [Column(f"vs {name}", signed=True), Column(f"vs {name}, 95 %", signed=True)]
+        columns.append(Column(f"p vs {name}", digits=4))
     rows = []
-    for name in ranked(document["models"], metric):
-        entry = document["models"][name]
-        summary = entry.get(metric) or {}
-        cells: list[Cell] = [name, n_splits(entry), _percent(summary.get("median")), _percent(summary.get("mean"))]
-        cells.append(_interval(summary.get("ci95")))
-        if best:
-            cells += _difference(tests.get(name), sign=-1)
-        if reference:
-            cells += _difference(against.get(name), sign=1)
+    for model in _ranked(comparison, metric):
+        found = model.metrics[metric]
+        ends = found.ci95 and (100 * found.ci95[0], 100 * found.ci95[1])
+        cells: list[Cell] = [model.label, len(model.seeds), 100 * found.median, 100 * found.mean, ends]
+        for _, tests in (kind for kind in kinds if kind[1]):
+            cells += _difference(tests.get(model.label), model.label)
         rows.append(tuple(cells))
     note = "Percent points; 95 % intervals by a bootstrap over users."
-    if best or reference:
-        note += " Differences are paired over the splits that both models have; p with Holm's correction."
+    if best:
+        note += (
+            " vs: the model minus the other one, paired over the splits that both have; p with Holm's correction, "
+            "≤ where no draw of the bootstrap came that far."
+        )
     return Table(metric, tuple(columns), tuple(rows), note)
 
 
-def cost_table(document: Document) -> Table:
+def cost_table(comparison: Comparison) -> Table:
     """Return what each model costs, and the settings that its fits chose."""
     columns = (
         *(Column("model"), Column("parameters"), Column("epochs", digits=1), Column("fit s"), Column("score s")),
         Column("chosen on the validation users"),
     )
-    rows = []
-    for name in ranked(document["models"]):
-        entry = document["models"][name]
-        epochs = entry.get("epochs") or None
-        costs = (entry.get("parameters"), epochs, entry.get("fit_seconds"), entry.get("score_seconds"))
-        rows.append((name, *costs, chosen_text(entry)))
-    return Table("Cost", columns, tuple(rows), f"Seconds and epochs are means over the splits.{_total_text(document)}")
+    rows = tuple(
+        (m.label, m.parameters, m.epochs or None, m.fit_seconds, m.score_seconds, chosen_text(m.chosen))
+        for m in _ranked(comparison)
+    )
+    fits = sum(len(model.seeds) for model in comparison.models.values())
+    total = sum(len(model.seeds) * model.fit_seconds for model in comparison.models.values())
+    unit, length = next((one for one in (("hours", 3600), ("minutes", 60)) if total >= one[1]), ("seconds", 1))
+    note = f"The times of all {fits:,} fits add up to {total / length:.1f} {unit}."
+    return Table("Cost", columns, rows, f"Seconds and epochs are means over the splits. {note}")
 
 
-def result_tables(document: Document) -> list[Table]:
-    """Return all tables of a document: the paper's pendant where there is one, one for each metric, and the costs."""
-    beside = paper_table(document)
-    metrics = [metric_table(document, metric) for metric in reversed(metric_names(document["models"]))]
-    return [*([beside] if beside else []), *metrics, cost_table(document)]
+def result_tables(comparison: Comparison) -> list[Table]:
+    """Return all tables: the one beside the paper where there is one, one for each metric, and the costs."""
+    beside = paper_table(comparison)
+    metrics = [metric_table(comparison, metric) for metric in reversed(comparison.metrics)]
+    return [*([beside] if beside else []), *metrics, cost_table(comparison)]
 
 
-def results_markdown(document: Document) -> str:
-    """Return the tables of a document as Markdown, below its title and its protocol."""
-    protocol = document.get("protocol") or {}
-    counts = [
-        f"{protocol[what]:,} {what}" for what in ("users", "items", "interactions") if protocol.get(what) is not None
-    ]
-    name = protocol.get("name") or "unnamed data"
-    told = f"Data: {name}" + (f" ({', '.join(counts)})" if counts else "")
-    seeds = document.get("seeds") or ()
+def results_markdown(comparison: Comparison) -> str:
+    """Return the tables as Markdown, below the title and the protocol."""
+    card = comparison.protocol
+    counts = f"{card.users:,} users, {card.items:,} items, {card.interactions:,} interactions"
     lines = [
-        *(f"# {document.get('title') or f'Results on {name}'}", ""),
-        *([f"**{document['note']}**", ""] if document.get("note") else []),
-        f"{told}; protocol {protocol.get('hash') or NONE}; seeds {', '.join(map(str, seeds)) or NONE}.",
+        *(f"# {comparison.title or f'Results on {card.name}'}", ""),
+        *([f"**{comparison.note}**", ""] if comparison.note else []),
+        f"Data: {card.name} ({counts}); protocol {card.hash}; seeds {', '.join(map(str, comparison.seeds))}.",
         "",
-        *(f"- {sentence}" for sentence in protocol.get("assumptions") or ()),
+        *(f"- {sentence}" for sentence in card.assumptions()),
         "",
     ]
-    return "\n".join(lines) + "\n" + "\n".join(markdown(table) for table in result_tables(document))
+    return "\n".join(lines) + "\n" + "\n".join(markdown(table) for table in result_tables(comparison))
 
 
-def results_latex(document: Document) -> str:
-    """Return the tables of a document as LaTeX."""
-    return "\n".join(latex(table) for table in result_tables(document))
+def results_latex(comparison: Comparison) -> str:
+    """Return the tables as LaTeX."""
+    return "\n".join(latex(table) for table in result_tables(comparison))
 
 
-def results_csv(document: Document) -> str:
+def results_csv(comparison: Comparison) -> str:
     """Return the tables of the metrics as one CSV, the paper's values in a column of their own."""
-    paper = (document.get("paper") or {}).get("models", {})
+    paper = comparison.paper.models if comparison.paper else {}
+    found = [metric_table(comparison, metric) for metric in comparison.metrics]
+    columns = max((table.columns for table in found), key=len)  # a metric without tests leaves theirs empty
     tables = []
-    for metric in metric_names(document["models"]):
-        table = metric_table(document, metric)
-        rows = [(*row, _percent(paper.get(str(row[0]), {}).get(metric))) for row in table.rows]
-        tables.append(Table(table.title, (*table.columns, Column("paper")), tuple(rows)))
+    for table in found:
+        rows = []
+        for row in table.rows:
+            value = paper.get(str(row[0]), {}).get(table.title)
+            rows.append((*row, *[None] * (len(columns) - len(row)), None if value is None else 100 * value))
+        tables.append(Table(table.title, (*columns, Column("paper")), tuple(rows)))
     return csv_text(tables)
 
 
-_UNITS = (("hours", 3600), ("minutes", 60))
+def chosen_text(chosen: Mapping[str, Sequence[Any]]) -> str:
+    """Return what fits chose, each setting as its range over the splits; of nested records the numbers alone."""
+    texts = []
+    for key, values in chosen.items():
+        if all(isinstance(value, dict) for value in values):
+            names = dict.fromkeys(name for record in values for name in record)
+            columns = {name: [record.get(name, 0) for record in values] for name in names}
+            texts += [f"{name} {_range_text(column)}" for name, column in columns.items() if _numeric(column)]
+        else:
+            texts.append(f"{key} = {_range_text(values)}")
+    return "; ".join(texts)
 
 
-def _total_text(document: Document) -> str:
-    """Return the sentence that says how long all fits took, where every model's is known."""
-    entries = document["models"].values()
-    known = [
-        (n, each) for entry in entries if (n := n_splits(entry)) and (each := entry.get("fit_seconds")) is not None
-    ]
-    if len(known) < len(entries):
-        return ""
-    total = sum(n * each for n, each in known)
-    unit, length = next(((unit, length) for unit, length in _UNITS if total >= length), ("seconds", 1))
-    shown = f"{total / length:.1f} {unit}"
-    return f" The times of all {sum(n for n, _ in known):,} fits add up to {shown}."
+def _range_text(values: Sequence[Any]) -> str:
+    if not _numeric(values):
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
-def _difference(test: Mapping[str, Any] | None, *, sign: int) -> list[Cell]:
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _ranked(comparison: Comparison, metric: str | None = None) -> list[Model]:
+    return [comparison.models[label] for label in comparison.ranked(metric)]
+
+
+def _difference(test: Test | None, label: str) -> list[Cell]:
     if test is None:
         return [None, None, None]
-    low, high = sorted(sign * end for end in test["ci95"])
-    return [100 * sign * test["difference"], (100 * low, 100 * high), float(test["p_holm"])]
-
-
-def _median(entry: Mapping[str, Any], metric: str) -> float | None:
-    summary = entry.get(metric) or {}
-    return summary.get("median", summary.get("mean"))
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100 * value
-
-
-def _interval(ends: Sequence[float] | None) -> tuple[float, float] | None:
-    return None if ends is None else (100 * ends[0], 100 * ends[1])
+    difference, (low, high) = test.of(label)
+    return [100 * difference, (100 * low, 100 * high), p_cell(test)]

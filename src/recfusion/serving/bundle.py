@@ -65,11 +65,12 @@ class Bundle:
         all_users: bool = False,
         fit_seconds: float = 0.0,
         metrics: dict[str, Any] | None = None,
+        searched: Iterable[str] = (),
     ) -> "Bundle":
         """Return the bundle of a model just fitted on `train`."""
         items = data.item_table.rename(_free_names(data.item_table.columns))
         items = items.with_columns(pl.Series(COUNT, column_counts(train)))
-        return cls(entry, model, items, protocol, seed, all_users, fit_seconds, metrics or {})
+        return cls(entry, model, items, protocol, seed, all_users, fit_seconds, metrics or {}, tuple(searched))
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder; an older model folder of that name is replaced in one step."""

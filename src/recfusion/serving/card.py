@@ -123,10 +123,10 @@ def _settings(bundle: Bundle) -> list[str]:
     by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(chosen, "fit")
     told = "The fit chose none of the settings."
     if chosen:
-        users = "the validation users" + (" of a split, before it learned from all users" if bundle.all_users else "")
-        told = f"What the fit chose, it chose on {users}; too few of them leave the value that its meaning states."
+        told = "The fit chose on the validation users; too few of them leave the value that its meaning states."
     if bundle.searched:
-        told += " Those chosen by a search were the best of its trials on the validation users."
+        where = " of a split, before it learned from all users" if bundle.all_users else ""
+        told += f" A search chose on the validation users{where}."
     return [
         f"{learned} {told}",
         "",

@@ -14,7 +14,7 @@ import polars as pl
 
 from recfusion.core.arrays import Csr, FloatArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.frames import as_frame, is_frame
+from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import to_columns
 from recfusion.data.readers import read_table
 from recfusion.evaluation.evaluate import batches
@@ -64,7 +64,12 @@ class Recommendations:
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history)."""
     users = rows["user"].unique(maintain_order=True)
-    row = to_columns(users, rows["user"])
+    places = users.to_frame().with_row_index("row")
+    row = (
+        rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"]
+        .cast(pl.Int64)
+        .to_numpy()
+    )
     column = to_columns(bundle.items["item"], rows["item"])
     unknown = (column < 0) & rows["item"].is_not_null().to_numpy()
     names = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(5).cast(pl.String)
@@ -123,7 +128,7 @@ def _scores(bundle: Bundle, history: Csr, popularity: FloatArray) -> FloatArray:
 
 def _rows(histories: Any) -> pl.DataFrame:
     """Return histories of any form as rows of user and item; a user without items has a row with a null."""
-    if is_frame(histories):
+    if isinstance(histories, ArrowStream) and hasattr(histories, "columns"):  # a series has none
         return read_table(as_frame(histories), rating="none", time="none", lone_users=True).rows
     named = histories if isinstance(histories, Mapping) else {YOU: histories}
     if not named:

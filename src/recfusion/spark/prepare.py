@@ -9,15 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Step
+from recfusion.data.interactions import PreparationStep
 from recfusion.data.prepare import resolve_min_rating
-from recfusion.data.prepared import ITEMS, Prepared, is_prepared, write_prepared
+from recfusion.data.prepared_folder import ITEMS, Prepared, is_prepared, write_prepared
 from recfusion.data.readers import read_items
 from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import input_files, read_rows
 from recfusion.spark.stages import Stages, described
 
-OnStep = Callable[[Step], None]
+OnStep = Callable[[PreparationStep], None]
 
 
 def spark_prepare(
@@ -50,7 +50,7 @@ def spark_prepare(
 def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: int | None, told: OnStep) -> None:
     rows = read_rows(stages, source)
     items = None if source.items is None else read_items(Path(source.items), rows.report.columns["item"])
-    steps: list[Step] = []
+    steps: list[PreparationStep] = []
 
     def note(name: str, frame: DataFrame) -> DataFrame:
         steps.append(_step(name, frame))
@@ -68,7 +68,7 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     kept = unique
     if threshold is not None:
         kept = note(f"rating at least {threshold:g}", kept.where(kept["rating"] >= float(np.float32(threshold))))
-    kept = _filter_rare(kept.drop("rating"), preparation, steps, told)
+    kept = _filter_rare(kept, preparation, steps, told)
     if preparation.even_items and steps[-1].items % 2:
         kept = note("even number of items (least popular one dropped)", _without_rarest(kept))
     if not steps[-1].interactions:
@@ -87,10 +87,10 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     stages.clear()
 
 
-def _step(name: str, frame: DataFrame) -> Step:
+def _step(name: str, frame: DataFrame) -> PreparationStep:
     counts = frame.agg(sf.countDistinct("user"), sf.countDistinct("item"), sf.count(sf.lit(1))).first()
     assert counts is not None
-    return Step(name, *(int(count) for count in counts))
+    return PreparationStep(name, *(int(count) for count in counts))
 
 
 def _latest(rows: DataFrame) -> DataFrame:
@@ -115,7 +115,7 @@ def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> float
     return resolve_min_rating(preparation.min_rating, np.array([v for v in found if v is not None], np.float32))
 
 
-def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[Step], told: OnStep) -> DataFrame:
+def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[PreparationStep], told: OnStep) -> DataFrame:
     """Drop rare users, then rare items; once, or until nothing changes."""
     before = steps[-1].interactions
     for round_number in itertools.count(1):
@@ -155,5 +155,5 @@ def _in_order(rows: DataFrame, parts: int | None) -> DataFrame:
     return ranged.sortWithinPartitions("user", "item")
 
 
-def _ignore(step: Step) -> None:
+def _ignore(step: PreparationStep) -> None:
     """Take a step that nobody waits for."""

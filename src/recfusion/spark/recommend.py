@@ -18,8 +18,8 @@ from pyspark.sql import functions as sf
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
 from recfusion.data.settings import Source
-from recfusion.models.bundle import Bundle
-from recfusion.models.recommend import read_histories, recommend_batches
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.recommend import read_histories, recommend_batches
 from recfusion.spark.rows import from_arrow, input_files, read_rows, spark_schema, to_arrow
 from recfusion.spark.session import task_cores, task_slots, use_cores
 from recfusion.spark.stages import Stages, address, described
@@ -32,7 +32,7 @@ _READ = "read.json"  # counts of the rows as they were read
 
 
 @dataclass(frozen=True)
-class Counts:
+class ListCounts:
     """What a job, or a chunk of it, met with."""
 
     users: int = 0
@@ -41,13 +41,13 @@ class Counts:
     bad: int = 0  # rows without a value, or that cannot be parsed
     disliked: int = 0  # rows rated below what the model's preparation counts
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: "ListCounts") -> "ListCounts":
+        return ListCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
 
 def spark_recommend(
     session: SparkSession, model: Path, users: Source, folder: Path, *, k: int = 10, chunks: int = CHUNKS
-) -> Generator[tuple[int, Counts], None, None]:
+) -> Generator[tuple[int, ListCounts], None, None]:
     """Write the K best items of every user of a table as Parquet; yield (chunks done, counts so far) on the way.
 
     Users are divided into chunks by their ids; a chunk that is whole is not computed again. The lists equal those of
@@ -89,20 +89,20 @@ def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> Da
         is_liked = sf.col("rating") >= float(np.float32(threshold))
         disliked = rows.where(~is_liked).count()
         rows = rows.select("user", sf.when(is_liked, sf.col("item")).alias("item"))
-    counts = Counts(bad=read.report.missing + read.report.unparsable, disliked=disliked)
+    counts = ListCounts(bad=read.report.missing + read.report.unparsable, disliked=disliked)
     write_json(stages.place(_READ), asdict(counts))
     grouped = rows.groupBy("user").agg(sf.collect_list("item").alias("items"))
     return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
 
 
-def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> Counts:
+def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> ListCounts:
     """Make the lists of one chunk where they are not there, and return its counts."""
     name, part = _name(chunk), f"histories/chunk={chunk}"
     kept = stages.place(name) / _COUNTS
     if stages.is_whole(name) and kept.is_file():
         return _counts(kept)
     if not stages.place(part).is_dir():  # nobody's id falls into it
-        return Counts()
+        return ListCounts()
     session = stages.session
     context = session.sparkContext
     unknown, empty, seen = (context.accumulator(0) for _ in range(3))
@@ -110,7 +110,7 @@ def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> 
     work = _Recommend(archive, k, task_cores(session), unknown, empty, seen)
     lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))
     lists.write.mode("overwrite").parquet(address(stages.place(name)))
-    counts = Counts(seen.value, unknown.value, empty.value)
+    counts = ListCounts(seen.value, unknown.value, empty.value)
     write_json(kept, asdict(counts))
     return counts
 
@@ -165,6 +165,6 @@ def _name(chunk: int) -> str:
     return f"lists-{chunk:05d}"
 
 
-def _counts(path: Path) -> Counts:
+def _counts(path: Path) -> ListCounts:
     found: Any = read_json(path)
-    return Counts(**found)
+    return ListCounts(**found)

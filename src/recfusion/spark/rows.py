@@ -62,7 +62,7 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
             f"A quoted field in '{source.data}' goes over several lines, or its quotes are not closed; Spark divides "
             "such a file anywhere: convert it to Parquet first."
         )
-    check_share(replace(reading, path=Path(source.data)), facts, source.max_bad_share)
+    check_share(replace(reading, where=source.data), facts, source.max_bad_share)
     whole = {role: facts.get(f"{role} text") == 0 for role in ("user", "item")}
     good = parsed.where("good").select(
         *(sf.col(role).cast("long") if whole.get(role) else sf.col(role) for role in reading.columns)

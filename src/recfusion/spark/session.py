@@ -62,7 +62,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         where = f" on '{master}'" if master is not None else ""
         named = " --master," if master is not None else ""
         raise InputError(
-            f"Spark did not start{where} ({_brief(error)}): check{named} the settings of Spark, and that Java is 17 or "
+            f"Spark did not start{where} ({brief(error)}): check{named} the settings of Spark, and that Java is 17 or "
             "later."
         ) from None
     _require_executor(session)
@@ -138,7 +138,8 @@ def _require_executor(session: "SparkSession") -> None:
     )
 
 
-def _brief(error: Exception) -> str:
+def brief(error: Exception) -> str:
+    """Return the telling line of an error of Spark's."""
     lines = [line.strip(" :.") for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
     return told[0] if told else type(error).__name__

@@ -17,7 +17,7 @@ from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
-from recfusion.data.split import split
+from recfusion.data.split import Split, split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
 from recfusion.experiments.candidate import Candidate, Packed
 from recfusion.experiments.judge import fit_and_judge
@@ -30,8 +30,8 @@ from recfusion.search.tpe import ask
 from recfusion.search.trial import Trial, best_trial, curve_medians, is_hopeless
 from recfusion.serving.bundle import CONFIG, Bundle
 from recfusion.training.epoch import Epoch, OnEpoch
-from recfusion.tuning.space import tuning_space
-from recfusion.tuning.trials import Search, append_trial, read_trials
+from recfusion.tuning.space_file import tuning_space
+from recfusion.tuning.trials_file import Search, append_trial, read_trials
 
 Algorithm: TypeAlias = Literal["tpe", "random"]
 METRIC = "ndcg@100"
@@ -76,25 +76,21 @@ class Request:
 
 @dataclass(frozen=True)
 class TrialJob:
-    """What all trials of a search share; the test users are never judged."""
+    """What all trials of a search share. The test users are no part of it."""
 
     entry: Entry
     given: Mapping[str, Any]
     metric: str
-    data: Interactions
     protocol: Protocol
-    seed: int
-    threads: int | None
+    parts: Split
+    threads: int | None = None
 
     def start(self) -> Work:
-        parts = split(self.data, self.protocol.plan, seed=self.seed)
-
         def work(asked: Asked, tell: Tell) -> Trial:
             candidate = Candidate("trial", self.entry, self.entry.make({**self.given, **asked.settings}))
             judged = fit_and_judge(
-                *(candidate, self.data, self.protocol, parts),
+                *(candidate, None, self.protocol, self.parts),
                 threads=self.threads,
-                test=False,
                 on_epoch=tell,
                 stop=lambda epoch: is_hopeless(epoch, asked.medians),
             )
@@ -231,7 +227,8 @@ def run_trials(
             tell(ledger.progress((asked.number, message)))
 
     if ledger.missing:
-        job = TrialJob(entry, request.given, request.metric, data, protocol, request.seed, None)
+        parts = without_test(split(data, request.plan, seed=request.seed))
+        job = TrialJob(entry, request.given, request.metric, protocol, parts)
         engine(job, ledger.next_trial, hear, request.seconds)
     return ledger.ended
 
@@ -326,8 +323,8 @@ def refit_best(
         seed=request.seed,
         fit_seconds=judged.result.fit_seconds,
         metrics={"validation": with_intervals(judged.validation), "test": document["test"]},
+        searched={**best.settings, **best.chosen},
     )
-    bundle = replace(bundle, searched=tuple({**best.settings, **best.chosen}))
     if folder is not None:
         bundle.save(folder / MODEL)
         write_json(folder / BEST, document)

@@ -11,7 +11,7 @@ from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.evaluation.topk import top_k
 from recfusion.models.thinning.mixture import Thinning
-from recfusion.models.thinning.reverse import reverse_steps
+from recfusion.models.thinning.reverse import reverse_scores
 
 Score = Callable[[Csr], FloatArray]
 N_ITEMS = 30
@@ -30,13 +30,13 @@ def fixed(values: list[float]) -> Score:
 
 
 def lists(score: Score, history: Csr, k: int = 10, **options: float) -> list[list[int]]:
-    scores = reverse_steps(score, history, **options)  # type: ignore[arg-type]
+    scores = reverse_scores(score, history, **options)  # type: ignore[arg-type]
     return [[int(item) for item in row] for row in top_k(scores, history, k)[0]]
 
 
 def test_one_step_without_noise_is_the_score_itself() -> None:
-    assert (reverse_steps(linear, HISTORY) == linear(HISTORY)).all()
-    assert (reverse_steps(linear, HISTORY, steps=1, temperature=0, draw=7) == linear(HISTORY)).all()
+    assert (reverse_scores(linear, HISTORY) == linear(HISTORY)).all()
+    assert (reverse_scores(linear, HISTORY, steps=1, temperature=0, draw=7) == linear(HISTORY)).all()
 
 
 def test_two_steps_bring_back_half_of_what_is_missing_and_score_again() -> None:
@@ -157,7 +157,7 @@ def test_users_of_one_draw_have_noise_of_their_own() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_nobody_and_users_without_history_or_with_everything_break_nothing(steps: int) -> None:
-    nobody = reverse_steps(linear, csr([], N_ITEMS), steps=steps, temperature=1.0)
+    nobody = reverse_scores(linear, csr([], N_ITEMS), steps=steps, temperature=1.0)
     assert nobody.shape == (0, N_ITEMS)
     odd = csr([[], list(range(N_ITEMS)), list(range(N_ITEMS - 1))], N_ITEMS)
     found = lists(linear, odd, 3, steps=steps, temperature=1.0)
@@ -176,7 +176,7 @@ def test_the_mixture_takes_its_options_from_its_settings() -> None:
     drawn = model.score(HISTORY)
     model.draw = 1
     again = model.score(HISTORY)
-    assert (several == reverse_steps(model._mixed, HISTORY, steps=3)).all()
+    assert (several == reverse_scores(model._mixed, HISTORY, steps=3)).all()
     assert not (plain == several).all()
     assert not (plain == drawn).any()
     assert not (drawn == again).any()

@@ -28,7 +28,7 @@ class ThinningDeep(NeuralRecommender):
     x_t keeps a share a of a user's ones, a uniform between `low` and `high`. The loss is the cross-entropy of the
     removed items under a softmax over the entries with x_t = 0: the ranking part of the bound's term at a, without
     its factor 1 / (1 - a), which would let the least noisy rows decide. A history is x_t at the noise level that it
-    really has, and one reverse step ranks. The rate s(x_t, a) that the bound needs besides is in `bound.py`.
+    really has, and one reverse step ranks. The rate s(x_t, a) that the bound needs besides is in `deep_bound`.
 
     Strong weight decay under a learning rate that rises and falls is what makes so large a net generalise from a few
     thousand users; there is no early stopping to speak of.

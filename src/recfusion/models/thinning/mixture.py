@@ -16,7 +16,7 @@ from recfusion.evaluation.evaluate import batches
 from recfusion.models.base import Recommender, Shape, learned, setting, setting_values
 from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, ndcg, trials_setting
-from recfusion.models.thinning.reverse import reverse_steps
+from recfusion.models.thinning.reverse import reverse_scores
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class Thinning(Recommender):
         return ({"parts": parts} if parts != given else {}) | ({"weights": self.weights_} if dropped else {})
 
     def score(self, history: Csr) -> FloatArray:
-        return reverse_steps(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
+        return reverse_scores(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {f"{name}.{key}": array for name, part in self.parts_.items() for key, array in part.state().items()}

@@ -13,7 +13,7 @@ SURVIVAL = 0.8  # the share of a user's ones that a history is taken to hold
 _FIRST = np.float32(1e6)  # above any score: what an earlier step brings back stands before what later ones do
 
 
-def reverse_steps(
+def reverse_scores(
     score: Callable[[Csr], FloatArray], history: Csr, *, steps: int = 1, temperature: float = 0.0, draw: int = 0
 ) -> FloatArray:
     """Return the scores (users, items) after `steps` reverse steps from x_t = history.

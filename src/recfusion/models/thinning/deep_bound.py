@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 
 from recfusion.core.arrays import Csr, IntArray
-from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.bound import Bound, elbo
+from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.nets.sparse import SparseRows
 from recfusion.training.batches import dense

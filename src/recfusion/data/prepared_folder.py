@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.data.interactions import Interactions, Step
+from recfusion.data.interactions import Interactions, PreparationStep
 from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation, Source
@@ -26,7 +26,7 @@ class Prepared(BaseModel):
     format: int = 1
     name: str
     preparation: Preparation  # as it was carried out
-    steps: tuple[Step, ...]
+    steps: tuple[PreparationStep, ...]
     report: ReadReport
 
 
@@ -65,6 +65,6 @@ def load_prepared(folder: Path, asked: Preparation | None = None) -> Interaction
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None
     # Nothing is filtered here: ids become rows and columns, in their order.
-    raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder.absolute())))
+    raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder)).shown())
     found = prepare(raw, Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0))
     return replace(found, preparation=about.preparation, steps=about.steps)

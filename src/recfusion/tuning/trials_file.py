@@ -75,9 +75,8 @@ def append_trial(path: Path, search: Search, trial: Trial) -> None:
 def _parse(text: bytes, where: str) -> _Line:
     document = _LINES.parse(text, where)
     if document.get("recfusion_trial") == 1:  # the trial's fields stood beside the others
-        beside = {name: document[name] for name in ("finished", "search") if name in document}
-        trial = {name: value for name, value in document.items() if name not in (*beside, "recfusion_trial")}
-        document = {"trial": trial, **beside}
+        own = {name: value for name, value in document.items() if name not in ("recfusion_trial", "finished", "search")}
+        document = {"trial": own, "finished": document.get("finished"), "search": document.get("search")}
     try:
         return _Line.model_validate(document)
     except ValidationError as error:

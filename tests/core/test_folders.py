@@ -1,0 +1,87 @@
+"""Folders that are replaced whole: by one exchange, after a kill, and when one stands in them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recfusion.core import files
+from recfusion.core.errors import InputError
+from recfusion.core.files import replacing, replacing_folder
+
+MARKER = "config.json"
+
+
+def write(path: Path, text: str) -> None:
+    with replacing_folder(path, MARKER) as folder:
+        (folder / "weights").write_text(text)
+        (folder / MARKER).write_text(text)
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_is_replaced_with_or_without_the_system_s_exchange(
+    exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    for text in ("one", "two"):
+        write(tmp_path / "model", text)
+        assert (tmp_path / "model" / "weights").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from recfusion.core import files
+files._exchanged = lambda one, other: False
+def kill(self, target):
+    if target.name == "model":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.rename(self, target)
+with files.replacing_folder(Path("model"), "config.json") as folder:
+    (folder / "config.json").write_text("two")
+    Path.replace = kill
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills by a POSIX signal")
+def test_a_run_that_is_killed_between_two_renames_loses_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "model", "one")
+    code = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=False).returncode
+    assert code == -9
+    assert not (tmp_path / "model").exists()  # the moment that no system without an exchange can avoid
+    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "model", MARKER):
+        raise ZeroDivisionError  # the next run puts it back even though it comes to nothing itself
+    assert (tmp_path / "model" / MARKER).read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.skipif(files.fcntl is None, reason="needs locks")
+def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
+    killed = tmp_path / ".page.html.tmp-dead"
+    killed.mkdir()
+    (killed / "lock").touch()
+    with replacing(tmp_path / "page.html") as first:
+        with replacing(tmp_path / "page.html") as second:
+            assert not killed.exists()
+            assert first.parent.exists()
+            second.write_text("second")
+        first.write_text("first")
+    assert (tmp_path / "page.html").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_the_empty_working_folder_is_filled_and_a_full_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    write(Path(), "one")
+    assert Path("weights").read_text() == "one"  # by the relative name: it is the same folder
+    with pytest.raises(InputError, match=r"holds other files \(you are in it\) and is left alone"):
+        write(Path(), "two")
+    assert Path("weights").read_text() == "one"

@@ -1,0 +1,63 @@
+"""Training one model: by name, place or instance, ours or anybody's, on a part of the users or on all."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foreign import Mine
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.settings import SplitPlan
+from recfusion.data.split import split
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.train import train
+from recfusion.models.ease import EASE
+from recfusion.serving.bundle import Bundle
+
+
+def test_an_instance_of_somebody_s_class_becomes_a_bundle(groups: Interactions, tmp_path: Path) -> None:
+    model = Mine(power=2)
+    bundle = train(model, groups, seed=3)
+    parts = split(groups, seed=3)
+    counts = np.bincount(parts.train.indices, minlength=groups.n_items)
+    assert bundle.model.scores_.tolist() == (counts**2).tolist()  # type: ignore[attr-defined]
+    assert (bundle.name, bundle.seed, bundle.all_users) == ("Mine", 3, False)
+    wanted = evaluate(bundle.model, parts.valid, parts.train).mean()["ndcg@100"]
+    assert bundle.metrics["validation"]["ndcg@100"]["mean"] == pytest.approx(wanted)
+    assert "test" not in bundle.metrics
+    with pytest.raises(InputError, match="not fitted yet"):
+        model.score(parts.test.history)
+    bundle.save(tmp_path / "model")
+    again = Bundle.load(tmp_path / "model", trust=[Mine])
+    assert again.model == model
+    assert again.model.scores_.tolist() == bundle.model.scores_.tolist()  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="trust"):
+        Bundle.load(tmp_path / "model")
+
+
+def test_a_name_an_instance_and_a_candidate_give_the_same_model(groups: Interactions) -> None:
+    models = [
+        train("ease", groups, {"l2": "10"}).model,
+        train(EASE(l2=10), groups).model,
+        train(Candidate.of("label", EASE(l2=10)), groups).model,
+    ]
+    for model in models:
+        assert isinstance(model, EASE)
+        np.testing.assert_array_equal(model.weights_, models[0].weights_)  # type: ignore[attr-defined]
+
+
+def test_a_model_of_all_users_keeps_what_the_split_s_fit_chose(groups: Interactions) -> None:
+    plan = SplitPlan(valid=0.3)  # enough validation users for a search
+    bundle = train(EASE(tune_trials=5), groups, plan=plan, all_users=True)
+    searched = train(EASE(tune_trials=5), groups, plan=plan)
+    assert isinstance(bundle.model, EASE)
+    assert (bundle.all_users, bundle.searched, bundle.metrics) == (True, ("l2",), {})
+    assert bundle.model.l2 == searched.model.chosen()["l2"]
+    np.testing.assert_array_equal(bundle.model.weights_, EASE(l2=bundle.model.l2).fit(groups.matrix).weights_)
+
+
+def test_a_device_that_is_none_is_refused(groups: Interactions) -> None:
+    with pytest.raises(InputError, match="Unknown device 'gpu': choose one of cpu, cuda"):
+        train("ease", groups, device="gpu")
