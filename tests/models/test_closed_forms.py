@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.core.errors import InputError
-from recfusion.models import kernel
+from recfusion.models import tangent_kernel as kernel
 from recfusion.models.base import Recommender
 from recfusion.models.bspm import BSPM, ideal_low_pass, item_graph
 from recfusion.models.ials import IALS, frequencies, half_step
@@ -246,6 +246,6 @@ def test_the_saved_arrays_of_the_infinite_autoencoder_give_its_scores(max_users:
     x = random_csr(30, 12, 0.3, 0)
     model = InfiniteAE(max_users=max_users).fit(x, rng=0)
     again = InfiniteAE(max_users=max_users)
-    again.load_state(model.state(), 12)
+    again.load_state(model.state(), model.chosen(), 12)
     assert len(model.solution_) == max_users
     assert (again.score(x) == model.score(x)).all()

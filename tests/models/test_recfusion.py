@@ -111,7 +111,7 @@ def test_a_learned_schedule_is_trained_and_saved_with_the_network(process: str) 
     assert ((betas > 0) & (betas < 1)).all()
     assert not torch.allclose(betas, start, atol=1e-6)
     again = make_model("recfusion", {**settings, "beta_low": 0.1, "beta_high": 0.5})
-    again.load_state(model.state(), 9)
+    again.load_state(model.state(), model.chosen(), 9)
     assert (again.score(train) == model.score(train)).all()
 
 
@@ -124,7 +124,7 @@ def test_a_learned_schedule_is_trained_and_saved_with_the_network(process: str) 
         ({"variance": "predicted", "net": "unet1d"}, "A predicted variance needs"),
         ({"learned_schedule": True}, "needs objective 'elbo'"),
         ({"process": "poisson"}, "Setting process of recfusion"),
-        ({"T": 0}, "T of RecFusion to be at least 1"),
+        ({"T": 0}, "T of recfusion to be at least 1"),
         ({"preset": "poster"}, "Unknown preset of recfusion 'poster': choose one of tuned, paper"),
     ],
 )

@@ -75,7 +75,7 @@ def make(kind: Kind, **settings: Any) -> Recommender:
 
 
 def starts(kind: Kind) -> dict[str, Any]:
-    """Return what the open settings are without a search; one that the model has no use for stays open."""
+    """Return what the open settings are without a search; one that the model has no use for is never chosen."""
     found = open_settings(make(kind))
     if kind[0] is ThinningLinear and not kind[1]:
         del found["pair_l2"]
@@ -83,13 +83,34 @@ def starts(kind: Kind) -> dict[str, Any]:
 
 
 @SELF_TUNED
-def test_open_settings_are_filled_in_and_can_be_seen(kind: Kind) -> None:
-    model = make(kind, tune_trials=4)
+def test_what_the_fit_chose_can_be_seen_and_the_settings_stay_open(kind: Kind) -> None:
+    model = make(kind, tune_trials=4).fit(TRAIN, VALID, rng=0)
     assert all(setting_values(model)[name] is None for name in starts(kind))
-    model.fit(TRAIN, VALID, rng=0)
-    for name in starts(kind):
+    assert model.chosen().keys() == starts(kind).keys()
+    for name, value in model.chosen().items():
         low, high = settings_of(kind[0])[name].search or (0, 0)
-        assert low <= setting_values(model)[name] <= high
+        assert low <= value <= high
+        assert getattr(model, f"{name}_") == value
+    assert model.trials_ >= 4
+
+
+@SELF_TUNED
+def test_a_settled_model_has_what_was_chosen_and_gives_the_same_without_validation_users(kind: Kind) -> None:
+    model = make(kind, tune_trials=4).fit(TRAIN, VALID, rng=0)
+    settled = model.settled()
+    assert setting_values(settled) == setting_values(model) | model.chosen()
+    settled.fit(TRAIN, rng=0)
+    assert settled.chosen() == {}
+    assert settled.trials_ == 0
+    assert (settled.score(VALID.history) == model.score(VALID.history)).all()
+
+
+@SELF_TUNED
+def test_a_second_fit_chooses_anew(kind: Kind) -> None:
+    model = make(kind, tune_trials=4).fit(TRAIN, VALID, rng=0)
+    model.fit(TRAIN, rng=0)
+    assert model.chosen() == starts(kind)
+    assert model.trials_ == 0
 
 
 @SELF_TUNED
@@ -99,15 +120,14 @@ def test_given_settings_are_never_overwritten(kind: Kind) -> None:
         low, high = settings_of(kind[0])[name].search or (0, 0)
         odd = low + 0.987654 * (high - low)
         model = make(kind, tune_trials=2, **{name: odd}).fit(TRAIN, VALID, rng=0)
-        values = setting_values(model)
-        assert values[name] == odd
-        assert all(values[other] is not None for other in starts(kind))
+        assert getattr(model, name) == getattr(model, f"{name}_") == odd
+        assert model.chosen().keys() == starts(kind).keys() - {name}
 
 
 @SELF_TUNED
 def test_without_validation_users_or_trials_the_starts_are_taken(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
     for model in (make(kind).fit(TRAIN, rng=0), make(kind, tune_trials=0).fit(TRAIN, VALID, rng=0)):
-        assert {name: setting_values(model)[name] for name in starts(kind)} == starts(kind)
+        assert model.chosen() == starts(kind)
     assert not caplog.records  # nothing to warn of: nobody asked for a search
 
 
@@ -116,7 +136,7 @@ def test_too_few_validation_users_choose_nothing_and_that_is_said_once(
     kind: Kind, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = make(kind).fit(TRAIN, FEW, rng=0)
-    assert {name: setting_values(model)[name] for name in starts(kind)} == starts(kind)
+    assert model.chosen() == starts(kind)
     said = [record.getMessage() for record in caplog.records]
     named = [name for text in said for name in text.split("choose ")[1].split(" by ")[0].split(", ")]
     assert sorted(named) == sorted(starts(kind))  # each setting in one warning
@@ -126,25 +146,14 @@ def test_too_few_validation_users_choose_nothing_and_that_is_said_once(
 @SELF_TUNED
 def test_the_same_seed_makes_the_same_choice(kind: Kind) -> None:
     one, two = (make(kind, tune_trials=4).fit(TRAIN, VALID, rng=7) for _ in range(2))
-    assert setting_values(one) == setting_values(two)
+    assert one.chosen() == two.chosen()
     assert (one.score(VALID.history) == two.score(VALID.history)).all()
 
 
 def test_a_search_that_tpe_guides_makes_the_same_choice_too() -> None:
     """Eight trials are at random; TPE asks for those after them."""
     one, two = (ThinningLinear(tune_trials=11).fit(TRAIN, VALID, rng=7) for _ in range(2))
-    assert setting_values(one) == setting_values(two)
-
-
-@SELF_TUNED
-def test_a_search_whose_time_is_over_stops(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
-    """The starts are always tried, so that they win where there is time for nothing else; c costs no trial."""
-    model = make(kind, tune_trials=50, tune_seconds=0.0).fit(TRAIN, VALID, rng=0)
-    values = setting_values(model)
-    assert {name: values[name] for name in starts(kind) if name != "c"} == {
-        name: start for name, start in starts(kind).items() if name != "c"
-    }
-    assert "The search for settings ended after 1 of" in caplog.text
+    assert one.chosen() == two.chosen()
 
 
 def test_the_self_tuned_l2_of_ease_is_at_least_as_good_as_its_start() -> None:
@@ -152,7 +161,7 @@ def test_the_self_tuned_l2_of_ease_is_at_least_as_good_as_its_start() -> None:
     start = EASE(l2=open_settings(EASE())["l2"]).fit(TRAIN)
     found, usual = (evaluate(model, VALID, TRAIN, ("ndcg@100",)).mean()["ndcg@100"] for model in (tuned, start))
     assert found >= usual
-    assert tuned.l2 != start.l2  # there was something to gain: 500 is far too much for 150 users
+    assert tuned.l2_ != start.l2_  # there was something to gain: 500 is far too much for 150 users
 
 
 def by_hand(values: Mapping[float, list[float]]) -> list[Judged]:
@@ -183,10 +192,11 @@ def test_the_starts_and_the_given_points_are_tried_first() -> None:
     model = EASE()
     rng = np.random.default_rng(0)
     first = [{"l2": 3.0, "kappa": 1.0}]  # what the space does not have is left out
-    settle(model, objective, VALID, rng, searched=("l2",), filled=("l2",), first=first, trials=4, seconds=float("inf"))
+    settle(model, objective, VALID, rng, searched=("l2",), filled=("l2",), first=first, trials=4)
     assert asked[:2] == [{"l2": 500.0}, {"l2": 3.0}]
     assert len(asked) == 4
-    assert model.l2 == 3.0
+    assert model.l2_ == 3.0
+    assert model.l2 is None
 
 
 def test_a_search_looks_at_an_even_choice_of_many_users() -> None:

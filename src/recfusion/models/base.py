@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
@@ -151,7 +151,8 @@ class Recommender(ABC):
             setattr(self, name, value)
         for name in open_names(type(self)):
             given = getattr(self, name)
-            setattr(self, f"{name}_", chosen.get(name) if given is None else given)
+            value = checked(type(self), name, chosen.get(name)) if given is None else given
+            setattr(self, f"{name}_", value)
 
     def use_device(self, device: str) -> None:  # noqa: B027
         """Compute on `device`, for models that can; closed forms stay on the CPU."""
@@ -296,8 +297,11 @@ def _adapter(model: type[Recommender], name: str) -> TypeAdapter[Any]:
     config = ConfigDict(allow_inf_nan=False, arbitrary_types_allowed=True)
     try:
         return TypeAdapter(hints(model)[name], config=config)
-    except PydanticSchemaGenerationError:
-        raise InputError(f"The setting {name} of {model.__name__} has a type that cannot be checked.") from None
+    except PydanticUserError:  # a record, say, which has rules of its own
+        raise InputError(
+            f"The setting {name} of {model.__name__} has a type that cannot be checked: use numbers, texts, truth "
+            "values, lists or tables of them."
+        ) from None
 
 
 def checked(model: type[Recommender], name: str, value: Any, *, called: str = "", text: bool = False) -> Any:

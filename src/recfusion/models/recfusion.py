@@ -81,8 +81,10 @@ class RecFusion(NeuralRecommender):
     @torch.no_grad()
     def score(self, history: Csr) -> FloatArray:
         x1 = dense(history, torch.device(self.device))
+        if not len(x1):
+            return x1.cpu().numpy()
         if self.net == "unet2d":
-            return np.concatenate([self._score_in_picture(row) for row in x1]) if len(x1) else x1.numpy()
+            return np.concatenate([self._score_in_picture(row) for row in x1])
         return self._predict(x1)[:, : history.shape[1]].cpu().numpy()
 
     @property

@@ -152,7 +152,7 @@ def test_a_loaded_model_scores_as_before_and_knows_the_lengths() -> None:
     model = ThinningDeep(**SMALL, max_epochs=2).fit(TRAIN, rng=0)
     assert model.lengths_.tolist() == np.bincount(np.diff(TRAIN.indptr)).tolist()
     loaded = ThinningDeep(**SMALL, max_epochs=2)
-    loaded.load_state(model.state(), 12)
+    loaded.load_state(model.state(), model.chosen(), 12)
     assert (loaded.score(TRAIN) == model.score(TRAIN)).all()
     assert (loaded.lengths_ == model.lengths_).all()
 

@@ -14,9 +14,9 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.experiments.train import train
-from recfusion.models.base import Recommender
-from recfusion.models.bundle import Bundle
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.ease import EASE
+from recfusion.models.ials import IALS
 from recfusion.models.popularity import Popularity
 from recfusion.models.registry import make_model
 from recfusion.models.thinning import mixture as mixture_module
@@ -24,6 +24,7 @@ from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.mixture import Thinning, standardised
+from recfusion.serving.bundle import Bundle
 from recfusion.training.epoch import Checkpoint
 
 TRAIN = random_csr(40, 20, 0.3, 0)
@@ -41,7 +42,7 @@ def test_without_validation_users_the_usual_weights_hold() -> None:
     members = "thinning-pairs,thinning-kernel,ials,thinning-linear"
     for valid in (None, fold(19, 20)):
         model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
-        assert model.weights == {
+        assert model.weights_ == {
             "thinning-pairs": round(0.15 / 0.8, 4),
             "thinning-kernel": round(0.2 / 0.8, 4),
             "ials": round(0.2 / 0.8, 4),
@@ -54,17 +55,15 @@ def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_droppe
 ) -> None:
     monkeypatch.setattr(mixture_module, "find_weights", lambda parts, start, valid: {**start, "ease": 0.0})
     model = Thinning(**CHEAP).fit(TRAIN, fold(20, 20), rng=0)
-    assert model.weights == {"popularity": 0.5, "thinning-linear": 0.5}
+    assert model.weights_ == {"popularity": 0.5, "thinning-linear": 0.5}
     assert list(model.parts_) == ["popularity", "thinning-linear"]
-    assert model.parts is not None
-    assert list(model.parts) == ["popularity", "thinning-linear"]
+    assert list(model.chosen()["parts"]) == ["popularity", "thinning-linear"]
     assert model.n_parameters == sum(part.n_parameters for part in model.parts_.values())
 
 
 def test_scores_are_the_weighted_sum_of_the_parts_standardised_scores() -> None:
     model = Thinning(**CHEAP).fit(TRAIN, rng=0)
-    assert model.weights is not None
-    expected = sum(model.weights[name] * standardised(part.score(SEEN), SEEN) for name, part in model.parts_.items())
+    expected = sum(model.weights_[name] * standardised(part.score(SEEN), SEEN) for name, part in model.parts_.items())
     assert model.score(SEEN) == pytest.approx(expected, abs=1e-5)
 
 
@@ -78,7 +77,7 @@ def test_a_part_that_cannot_be_fitted_is_left_out_and_the_rest_go_on(
     with caplog.at_level(logging.WARNING):
         model = Thinning(**CHEAP).fit(TRAIN, rng=0)
     assert "The part ease is left out: There is no room." in caplog.text
-    assert model.weights == {"popularity": 0.5, "thinning-linear": 0.5}
+    assert model.weights_ == {"popularity": 0.5, "thinning-linear": 0.5}
     monkeypatch.setattr(Popularity, "fit", refuse)
     monkeypatch.setattr(ThinningLinear, "fit", refuse)
     with pytest.raises(InputError, match="None of the mixture's parts could be fitted"):
@@ -108,10 +107,9 @@ def small_net(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     small_net(monkeypatch)
     model = Thinning(members="thinning-deep, popularity ,thinning-deep,thinning-deep").fit(TRAIN, rng=0)
-    assert model.weights is not None
     labels = ["thinning-deep", "popularity", "thinning-deep#2", "thinning-deep#3"]
     assert list(model.parts_) == labels
-    assert [round(model.weights[name] / model.weights["popularity"], 2) for name in labels] == [0.6, 1, 0.6, 0.6]
+    assert [round(model.weights_[name] / model.weights_["popularity"], 2) for name in labels] == [0.6, 1, 0.6, 0.6]
     one, _, two, three = (model.parts_[name].score(SEEN) for name in labels)
     assert not (one == two).any()
     assert not (two == three).any()
@@ -130,18 +128,43 @@ def test_a_saved_mixture_states_its_parts_and_weights_and_scores_as_before(
     members = "thinning-deep,ease,thinning-deep,popularity"
     bundle = train("thinning", groups, {"members": members, "tune_trials": 0})
     folder = bundle.save(tmp_path / "model")
-    settings = json.loads((folder / "config.json").read_text())["settings"]
+    config = json.loads((folder / "config.json").read_text())
+    chosen = config["chosen"]
     assert isinstance(bundle.model, Thinning)
-    assert list(settings["parts"]) == list(settings["weights"]) == list(bundle.model.parts_)
-    assert set(settings["parts"]) == {"thinning-deep", "ease", "thinning-deep#2", "popularity"}
-    assert settings["parts"]["thinning-deep#2"]["width"] == 8
-    assert settings["parts"]["ease"]["l2"] is not None
-    assert sum(settings["weights"].values()) == pytest.approx(1, abs=1e-3)
+    assert (config["settings"]["parts"], config["settings"]["weights"]) == (None, None)
+    assert list(chosen["parts"]) == list(chosen["weights"]) == list(bundle.model.parts_)
+    assert set(chosen["parts"]) == {"thinning-deep", "ease", "thinning-deep#2", "popularity"}
+    assert chosen["parts"]["thinning-deep#2"]["width"] == 8
+    assert chosen["parts"]["ease"]["l2"] is not None
+    assert sum(chosen["weights"].values()) == pytest.approx(1, abs=1e-3)
     monkeypatch.undo()
     loaded = Bundle.load(folder).model
     history = split(groups).test.history
     assert (loaded.score(history) == bundle.model.score(history)).all()
     assert loaded == bundle.model
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"parts": {"thinning-kernel": {}, "popularity": {}, "ease": {"l2": 5.0}}},
+        {"members": "ease,popularity", "weights": {"ease": 3.0, "popularity": 0.0}},
+        {"parts": {"ease": {}, "popularity": {}}, "weights": {"ease": 3.0, "popularity": 1.0}},
+    ],
+    ids=["open parts", "a part of weight 0", "weights that are no shares"],
+)
+def test_whatever_was_given_is_loaded_and_settled_as_it_was_fitted(
+    settings: dict[str, Any], groups: Interactions, tmp_path: Path
+) -> None:
+    """What given parts left open, and which of them are worth something, is a choice of the fit too."""
+    bundle = train("thinning", groups, {**settings, "tune_trials": 0})
+    loaded = Bundle.load(bundle.save(tmp_path / "model")).model
+    history = split(groups).test.history
+    assert (loaded.score(history) == bundle.model.score(history)).all()
+    assert loaded.chosen() == bundle.model.chosen()
+    again = bundle.model.settled().fit(split(groups).train, rng=0)
+    assert again.chosen() == {}
+    assert again.score(history) == pytest.approx(bundle.model.score(history), abs=1e-3)
 
 
 def test_a_mixture_whose_parts_and_weights_are_given_searches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,12 +174,12 @@ def test_a_mixture_whose_parts_and_weights_are_given_searches_nothing(monkeypatc
     monkeypatch.setattr(mixture_module, "find_weights", never)
     parts = {"ease": {"l2": 7.0}, "popularity": {}}
     model = Thinning(parts=parts, weights={"ease": 3.0, "popularity": 1.0}).fit(TRAIN, fold(30, 20), rng=0)
-    assert model.weights == {"ease": 0.75, "popularity": 0.25}
+    assert model.weights_ == {"ease": 0.75, "popularity": 0.25}
     ease = model.parts_["ease"]
     assert isinstance(ease, EASE)
     assert ease.l2 == 7
-    again = Thinning(parts=model.parts, weights=model.weights).fit(TRAIN, fold(30, 20), rng=1)
-    assert again == model
+    assert model.chosen() == {}
+    again = Thinning(parts=parts, weights=model.weights_).fit(TRAIN, fold(30, 20), rng=1)
     assert (again.score(SEEN) == model.score(SEEN)).all()
 
 
@@ -177,49 +200,44 @@ def test_every_part_computes_where_the_mixture_does(monkeypatch: pytest.MonkeyPa
     assert devices == ["nowhere", "nowhere"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "left_out", "message"),
-    [
-        ("_NETS_UP_TO", {"thinning-deep"}, "The mixture does without thinning-deep: a network would take hours on 40"),
-        ("_FACTORS_UP_TO", {"ials"}, "The mixture does without ials: it would take hours on"),
-    ],
-)
 def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
-    limit: str, left_out: set[str], message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mixture_module, limit, 10)
-    with caplog.at_level(logging.WARNING):
-        planned = Thinning()._planned(TRAIN)
-    assert set(planned) == {"thinning-pairs", "thinning-kernel", "ials", "thinning-deep"} - left_out
-    assert message in caplog.text
-    caplog.clear()
-    monkeypatch.undo()
     assert len(Thinning()._planned(TRAIN)) == 4
     assert not caplog.text
+    monkeypatch.setattr(IALS, "seconds", lambda self, shape: 7200.1 if shape == Shape.of(TRAIN) else 0.0)
+    assert set(Thinning()._planned(TRAIN)) == {"thinning-pairs", "thinning-kernel", "thinning-deep"}
+    assert "The mixture does without ials: it would take hours on 40 users and 20 items." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("model", "users", "items", "hours"),
+    [
+        (ThinningDeep(), 138_000, 20_000, 13.8),  # 1.8e-5 s for each cell: 49,680 s
+        (IALS(), 138_000, 20_000, 0.1),  # 16 (2 * 1e7 * 128^2 + 158,000 * 128^3 / 3) / 1.2e10: 584 s
+        (IALS(factors=512), 138_000, 20_000, 4.6),
+    ],
+    ids=["deep", "ials", "long factors"],
+)
+def test_a_part_knows_about_how_long_its_fit_takes(model: Recommender, users: int, items: int, hours: float) -> None:
+    seconds = model.seconds(Shape(users, items, 10_000_000))
+    assert seconds is not None
+    assert seconds / 3600 == pytest.approx(hours, abs=0.1)
 
 
 def test_many_items_leave_the_pairs_out_and_many_users_are_stood_for_by_landmarks(
-    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def parts() -> tuple[ThinningLinear, ThinningKernel]:
-        planned = Thinning(members="thinning-pairs,thinning-kernel")._planned(TRAIN)
-        pairs, kernel = planned["thinning-pairs"], planned["thinning-kernel"]
-        assert isinstance(pairs, ThinningLinear)
-        assert isinstance(kernel, ThinningKernel)
-        return pairs, kernel
-
-    pairs, kernel = parts()
-    assert (pairs.pairs, kernel.max_users) == (5000, ThinningKernel().max_users)
-    monkeypatch.setattr(mixture_module, "_PAIRS_UP_TO", 10)
-    monkeypatch.setattr(mixture_module, "_LANDMARKS", 7)
-    given = make_model
-    monkeypatch.setattr(
-        mixture_module,
-        "make_model",
-        lambda name, settings: given(name, {"max_users": 30} if name == "thinning-kernel" else settings),
-    )
-    pairs, kernel = parts()
-    assert (pairs.pairs, kernel.max_users) == (0, 7)
+    few, many = Shape(10_000, 12_000, 10**6), Shape(10_001, 12_001, 10**6)
+    pairs, kernel = ThinningLinear(pairs=5000), ThinningKernel()
+    assert (pairs.economical(few), kernel.economical(few)) == (pairs, kernel)
+    assert not caplog.text
+    assert pairs.economical(many).pairs == 0
+    assert "Pairs of items are left out: they would take long on 12001 items." in caplog.text
+    assert kernel.economical(many).max_users == 5000
+    planned = Thinning(members="thinning-pairs")._planned(TRAIN)["thinning-pairs"]
+    assert isinstance(planned, ThinningLinear)
+    assert planned.pairs == 5000
 
 
 def test_the_trials_of_the_parts_are_limited_and_not_raised() -> None:

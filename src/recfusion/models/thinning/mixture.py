@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -86,14 +86,19 @@ class Thinning(Recommender):
         weights = _usual(fitted) if self.weights is None else _given(self.weights, fitted)
         if self.weights is None and valid is not None and valid.history.shape[0] >= LEAST_USERS:
             weights = find_weights(fitted, weights, judged_users(valid, _JUDGED))
-        total = sum(weights.values())
-        self.weights_ = {name: round(weight / total, 4) for name, weight in weights.items() if weight > 0}
+        self.weights_ = _shares(weights)
         self.parts_ = {name: fitted[name] for name in self.weights_}
         self.trials_ = sum(part.trials_ for part in fitted.values())
 
     def chosen(self) -> dict[str, Any]:
+        """Return parts and weights where they were left open, and where the fit chose something of what was given.
+
+        That is what a part's own settings left open, and which of the parts are worth a weight.
+        """
         parts = {name: {**setting_values(part), **part.chosen()} for name, part in self.parts_.items()}
-        return ({"parts": parts} if self.parts is None else {}) | super().chosen()
+        given = {name: setting_values(part) for name, part in _made(self.parts or {}).items()}
+        dropped = self.weights is None or self.weights.keys() != self.weights_.keys()
+        return ({"parts": parts} if parts != given else {}) | ({"weights": self.weights_} if dropped else {})
 
     def score(self, history: Csr) -> FloatArray:
         return reverse_scores(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
@@ -102,13 +107,14 @@ class Thinning(Recommender):
         return {f"{name}.{key}": array for name, part in self.parts_.items() for key, array in part.state().items()}
 
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
-        super().load_state({}, chosen, n_items)
-        self.parts_ = {}
-        for name, settings in (self.parts or chosen["parts"]).items():
-            part = entry(_name(name)).make(settings)
+        full = replace(self, **chosen)
+        if not full.parts or not full.weights:
+            raise ValueError("it does not say which parts it has, with which weights")
+        self.weights_ = full.weights if "weights" in chosen else _shares(full.weights)
+        self.parts_ = _made(full.parts)
+        for name, part in self.parts_.items():
             own = {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
             part.load_state(own, {}, n_items)
-            self.parts_[name] = part
 
     def use_device(self, device: str) -> None:
         self.device = device
@@ -120,7 +126,7 @@ class Thinning(Recommender):
     def _planned(self, train: Csr) -> dict[str, Recommender]:
         """Return the parts to fit; those that would take hours on data of this size are left out, and it says so."""
         if self.parts is not None:
-            return {label: make_model(_name(label), settings) for label, settings in self.parts.items()}
+            return _made(self.parts)
         shape = Shape.of(train)
         parts: dict[str, Recommender] = {}
         for name in self._names():
@@ -148,6 +154,17 @@ class Thinning(Recommender):
 def _name(label: str) -> str:
     """Return the model's name of a part: `thinning-deep#2` is a second `thinning-deep`."""
     return label.partition("#")[0]
+
+
+def _made(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Recommender]:
+    return {label: make_model(_name(label), settings) for label, settings in parts.items()}
+
+
+def _shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts that are worth something, and their shares of all weights."""
+    total = sum(weights.values())
+    shares = {name: round(weight / total, 4) for name, weight in weights.items()}
+    return {name: share for name, share in shares.items() if share > 0}
 
 
 def _usual(parts: Mapping[str, Recommender]) -> dict[str, float]:

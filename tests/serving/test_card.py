@@ -7,8 +7,8 @@ import pytest
 
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
-from recfusion.models.bundle import Bundle
-from recfusion.models.card import WATTS, model_card
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.card import WATTS, model_card
 
 SECTIONS = (
     *("Intended use", "How to load and use it", "Data and protocol", "Results", "Parameters and settings"),
@@ -67,11 +67,10 @@ def test_a_data_set_of_the_catalog_has_its_terms_and_citation() -> None:
 
 def test_a_setting_that_the_fit_chose_is_told_from_one_that_was_given(groups: Interactions, tmp_path: Path) -> None:
     bundle = train("ease", groups)
-    assert bundle.chosen == ("l2",)
     again = Bundle.load(bundle.save(tmp_path / "model"))
-    assert again.chosen == ("l2",)
+    assert bundle.model.chosen() == again.model.chosen() == {"l2": 500.0}
     for card in (model_card(bundle), model_card(again)):
-        assert "| fit | weight of the squared penalty" in card
+        assert "| l2 | 500 | fit | weight of the squared penalty" in card
         assert "chose on the validation users" in card
     given = model_card(train("ease", groups, {"l2": 5}))
     assert "| fit |" not in given

@@ -7,8 +7,8 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.evaluation import topk
 from recfusion.experiments.train import train
-from recfusion.models.bundle import Bundle
-from recfusion.models.recommend import read_histories, recommend, recommend_batches
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.recommend import read_histories, recommend, recommend_batches
 
 
 @pytest.fixture
