@@ -14,7 +14,7 @@ from recfusion.core.pool import Failure, attempt
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
-from recfusion.data.split import Fold, split
+from recfusion.data.split import Fold, split, without_test
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.models.ease import EASE
@@ -29,7 +29,7 @@ SEARCH = Search(protocol="abc", seed=0, model="ease", metric="ndcg@100", fixed={
 
 def job(data: Interactions, model: str | Mine, metric: str = "ndcg@100", **fixed: object) -> TrialJob:
     protocol = Protocol.of(data, SplitPlan(), (*DEFAULT_METRICS, "recall@5"))
-    return TrialJob(find(model), fixed, metric, data, protocol, seed=0, threads=1)
+    return TrialJob(find(model), fixed, metric, protocol, without_test(split(data, seed=0)), threads=1)
 
 
 def run(job: TrialJob, asked: Asked) -> Any:
