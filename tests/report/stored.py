@@ -78,7 +78,9 @@ def result(label: str, mean: float, wobble: float = 0.0, *, seed: int = 0, **oth
         "finished": datetime(2025, 3, 9, 12, tzinfo=UTC),
         "protocol": protocol(),
     }
-    return Result(**(made | others))
+    made |= others
+    made["test"] = {name: of for name, of in made["test"].items() if name in made["protocol"].metrics}
+    return Result(**made)
 
 
 def example(number: int, places: Mapping[str, bool], **others: Any) -> Example:
