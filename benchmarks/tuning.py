@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import psutil
+from recfusion.tuning.local import LocalEngine
 
 from recfusion.core.files import write_json
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.settings import Source
 from recfusion.experiments.train import train
-from recfusion.tuning.local import LocalEngine
 from recfusion.tuning.space_file import tuning_space
 from recfusion.tuning.tune import Algorithm, Request, run_trials
 

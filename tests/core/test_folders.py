@@ -59,7 +59,7 @@ def test_a_run_that_is_killed_between_two_renames_loses_nothing(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-@pytest.mark.skipif(files.fcntl is None, reason="needs locks")
+@pytest.mark.skipif(os.name == "nt", reason="needs locks")
 def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
     killed = tmp_path / ".page.html.tmp-dead"
     killed.mkdir()

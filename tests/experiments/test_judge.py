@@ -50,7 +50,7 @@ def test_every_user_is_scored_once_per_fit(groups: Interactions, kind: str) -> N
     assert len(judged.result.users) == n_test
     assert len(judged.result.examples) == 3  # of the same scores
     model.seen.clear()
-    trial = fit_and_judge(Candidate.of("spy", model), groups, Protocol.of(groups, plan, METRICS), parts, test=False)
+    trial = fit_and_judge(Candidate.of("spy", model), None, Protocol.of(groups, plan, METRICS), parts)
     assert sum(history.shape[0] for history in model.seen) == n_valid
     assert (trial.test, trial.result.test, len(trial.result.users)) == (None, {}, 0)
 

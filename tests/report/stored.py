@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conftest import raw
-from recfusion.data.interactions import Interactions, Step
+from recfusion.data.interactions import Interactions, PreparationStep
 from recfusion.data.prepare import prepare
 from recfusion.data.protocol import Protocol
 from recfusion.data.raw import ReadReport
@@ -40,7 +40,7 @@ def protocol(**others: Any) -> Protocol:
         "items": 2078,
         "interactions": 44413,
         "read": ReadReport(100_010, missing=17, unparsable=3, notes=("A note of the reader.",)),
-        "steps": (Step("rows as read", 671, 9066, 100_004),),
+        "steps": (PreparationStep("rows as read", 671, 9066, 100_004),),
         "licence": "a licence",
         "citation": "a citation",
         "hash": "9acf6762abbd",
@@ -120,7 +120,7 @@ def evil() -> Comparison:
     card = protocol(
         **dict.fromkeys(("name", "hash", "licence", "citation", "fingerprint"), EVIL),
         read=ReadReport(0, notes=(EVIL,)),
-        steps=(Step(EVIL, 1, 1, 1),),
+        steps=(PreparationStep(EVIL, 1, 1, 1),),
     )
     shown = (example(1, {EVIL: True}, user=EVIL, history=(EVIL,)),)
     texts: dict[str, Any] = {"title": EVIL, "settings": {EVIL: EVIL}, "chosen": {EVIL: EVIL}, "versions": {EVIL: EVIL}}

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from recfusion.models.bundle import Bundle
+from recfusion.models.recommend import read_histories, recommend_batches
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
@@ -12,8 +14,6 @@ from recfusion.data.load import load
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.experiments.train import train
-from recfusion.models.bundle import Bundle
-from recfusion.models.recommend import read_histories, recommend_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from recfusion.tuning.local import LocalEngine
 
 from recfusion.data.interactions import Interactions
 from recfusion.search.space import Choice, Interval, Space
-from recfusion.tuning.local import LocalEngine
 from recfusion.tuning.tune import Request, run_trials, tune
 
 if TYPE_CHECKING:

@@ -6,11 +6,13 @@ from typing import Literal
 
 import pytest
 
+from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.models.base import search_space, setting
 from recfusion.models.popularity import Popularity
-from recfusion.search.space import Choice, Interval, Space
-from recfusion.tuning.space_file import holds, space_document, tuning_space
+from recfusion.models.registry import entry, find
+from recfusion.search.space import Choice, Interval, Space, holds, space_document
+from recfusion.tuning.space_file import tuning_space
 
 
 @dataclass
@@ -38,11 +40,11 @@ def test_closed_choices_can_be_declared_beside_their_default() -> None:
 
 
 def test_a_model_s_own_ranges_are_the_space_but_for_what_is_set() -> None:
-    assert tuning_space("slim", {"l1": "3"}) == {"l2": Interval(10.0, 2000.0, log=True)}
-    assert set(tuning_space("recfusion", {"T": 3})) >= {"lr", "width", "depth"}
-    assert not set(tuning_space("recfusion-unet1d", {})) & {"width", "depth"}
-    assert not set(tuning_space("multdae", {})) & {"width", "kl_cap"}
-    assert set(tuning_space("multdae", {"form": "vae"})) >= {"width", "kl_cap"}
+    assert tuning_space(entry("slim"), {"l1": "3"}) == {"l2": Interval(10.0, 2000.0, log=True)}
+    assert set(tuning_space(entry("recfusion"), {"T": 3})) >= {"lr", "width", "depth"}
+    assert not set(tuning_space(entry("recfusion-unet1d"), {})) & {"width", "depth"}
+    assert not set(tuning_space(entry("multdae"), {})) & {"width", "kl_cap"}
+    assert set(tuning_space(entry("multdae"), {"form": "vae"})) >= {"width", "kl_cap"}
 
 
 def test_a_file_says_exactly_what_is_searched(tmp_path: Path) -> None:
@@ -50,9 +52,9 @@ def test_a_file_says_exactly_what_is_searched(tmp_path: Path) -> None:
         tmp_path,
         "[space]\nl2 = {low = 1, high = 1000, log = false}\nl1 = {}\n",
     )
-    assert tuning_space("slim", {}, file) == {"l2": Interval(1, 1000), "l1": Interval(1, 100, log=True)}
+    assert tuning_space(entry("slim"), {}, file) == {"l2": Interval(1, 1000), "l1": Interval(1, 100, log=True)}
     file = written(tmp_path, '[space]\nprocess = {choices = ["gaussian", "thinning"]}\nshared = {}\nT = {high = 5}\n')
-    space = tuning_space("recfusion", {}, file)
+    space = tuning_space(entry("recfusion"), {}, file)
     assert space == {
         "process": Choice(("gaussian", "thinning")),
         "shared": Choice((False, True)),
@@ -87,14 +89,25 @@ def test_a_wrong_space_is_one_sentence(
     tmp_path: Path, model: str, given: dict[str, str], text: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        tuning_space(model, given, written(tmp_path, text))
+        tuning_space(entry(model), given, written(tmp_path, text))
+
+
+def test_the_space_of_somebody_s_class_is_what_it_declares(tmp_path: Path) -> None:
+    assert tuning_space(find(Mine), {}) == {"power": Interval(0.1, 2.0)}
+    assert tuning_space(find(Mine(power=1.5)), {}) == {"power": Interval(0.1, 2.0)}  # where it starts is no limit
+    file = written(tmp_path, "[space]\npower = {choices = [1, 2]}\n")
+    assert tuning_space(find(Mine), {}, file) == {"power": Choice((1.0, 2.0))}
+    with pytest.raises(InputError, match="The search space of Mine is empty: it declares no range but those that are"):
+        tuning_space(find(Mine), {"power": 1.0})
+    with pytest.raises(InputError, match=r"Unknown setting of Mine in .*'l2': choose one of power, note"):
+        tuning_space(find(Mine), {}, written(tmp_path, "[space]\nl2 = {}\n"))
 
 
 def test_a_model_without_ranges_has_nothing_to_search() -> None:
     with pytest.raises(InputError, match="popularity is empty: it declares no range"):
-        tuning_space("popularity", {})
+        tuning_space(entry("popularity"), {})
     with pytest.raises(InputError, match="no range but those that are set"):
-        tuning_space("ease", {"l2": "4"})
+        tuning_space(entry("ease"), {"l2": "4"})
 
 
 def test_settings_outside_a_space_are_told_from_those_inside() -> None:

@@ -48,12 +48,13 @@ def compare(
     Each result is kept as soon as it is there: the same command goes on where an interrupted one stopped.
     """
     from recfusion.cli.output import note, out, print_json, print_protocol, print_results, working
-    from recfusion.cli.run import leave_on_failures, run_shown
+    from recfusion.cli.run import leave_on_failures, shown
     from recfusion.core.files import check_writable_file
     from recfusion.data.load import load
     from recfusion.evaluation.metrics import check_metrics
     from recfusion.experiments.candidate import parse_models
     from recfusion.experiments.comparison import Comparison
+    from recfusion.experiments.run import run_candidates
 
     chosen = parse_models(models, parse_settings(settings), tune_trials)
     names = check_metrics([name.strip() for name in metrics.split(",") if name.strip()])
@@ -63,15 +64,18 @@ def compare(
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
     seeds = tuple(range(seed, seed + splits))
-    ran = run_shown(
-        data,
-        [(candidate, seeds) for candidate in chosen],
-        plan=choice.plan,
-        metrics=names,
-        store=store or _default_store(data),
-        workers=workers,
-        user_ids=user_ids,
-    )
+    store = store or _default_store(data)
+    with shown("Comparing", store, names[-1]) as on_event:
+        ran = run_candidates(
+            data,
+            [(candidate, seeds) for candidate in chosen],
+            plan=choice.plan,
+            metrics=names,
+            store=store,
+            workers=workers,
+            user_ids=user_ids,
+            on_event=on_event,
+        )
     if ran.results:
         comparison = Comparison.of(ran.results)
         if as_json:

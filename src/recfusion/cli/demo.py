@@ -15,14 +15,15 @@ def demo(
     splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 3,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
-    from recfusion.cli.output import note, out, print_protocol, print_results, shown
-    from recfusion.cli.run import leave_on_failures, run_shown
+    from recfusion.cli.output import literal, note, out, print_protocol, print_results
+    from recfusion.cli.run import leave_on_failures, shown
     from recfusion.core.files import check_writable_file
     from recfusion.data.load import load
     from recfusion.data.settings import SplitPlan
     from recfusion.evaluation.metrics import DEFAULT_METRICS
     from recfusion.experiments.candidate import candidates
     from recfusion.experiments.comparison import Comparison
+    from recfusion.experiments.run import run_candidates
     from recfusion.experiments.train import train
     from recfusion.report.page import write_page
 
@@ -30,7 +31,8 @@ def demo(
     check_writable_file(store)
     data = load()
     planned = [(candidate, tuple(range(splits))) for candidate in candidates(_MODELS)]
-    ran = run_shown(data, planned, plan=SplitPlan(), metrics=DEFAULT_METRICS, store=store, workers=None)
+    with shown("Comparing", store, DEFAULT_METRICS[-1]) as tell:
+        ran = run_candidates(data, planned, plan=SplitPlan(), metrics=DEFAULT_METRICS, store=store, on_event=tell)
     leave_on_failures(ran)
     comparison = Comparison.of(ran.results, command="recfusion demo")
 
@@ -41,10 +43,10 @@ def demo(
     best = max(_MODELS, key=lambda name: sum(one.validation[metric] for one in ran.results if one.label == name))
     console.print(f"\nWhat {best}, the best on validation, recommends to test users, whom it has never seen:")
     for example in comparison.examples:
-        liked = shown(", ".join(example.history[:4]))
+        liked = literal(", ".join(example.history[:4]))
         console.print(f"\n  [bold]User {example.number}[/bold] liked {liked}, ...", soft_wrap=True)
         for place in example.lists[best][:5]:
-            console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {shown(place.title)}")
+            console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {literal(place.title)}")
     console.print("  (✓: the user did like it; the model was not told)\n")
 
     bundle = train(best, data)

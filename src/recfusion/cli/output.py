@@ -60,7 +60,7 @@ def plain(text: str) -> str:
     )
 
 
-def shown(text: str) -> str:
+def literal(text: str) -> str:
     """Return text that comes from data for a rich console, which takes no word of it for markup."""
     return escape(plain(text)).replace("\n", " ")
 
@@ -88,29 +88,17 @@ def working(text: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str, total: int | None) -> Iterator[Advance]:
-    """Show a bar with the time left on a terminal, and a plain line per piece elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        finished = 0
+def progress(title: str, total: int) -> Iterator[Advance]:
+    """Show how many pieces of a known number are done, and a line that stays for each that says something."""
+    finished = 0
+    with live(title) as view:
 
-        def say(done: str, amount: int = 1) -> None:
+        def advance(done: str, amount: int = 1) -> None:
             nonlocal finished
             finished += amount
             if done and amount:
-                note(f"[{finished}/{total}] {done}")
-
-        yield say
-        return
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(title, total=total)
-
-        def advance(done: str, amount: int = 1) -> None:
-            bar.update(task, advance=amount, description=done or title)
+                view.line(f"[{finished}/{total}] {done}")
+            view.now(finished, total, title)
 
         yield advance
 
@@ -202,7 +190,7 @@ def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
 def print_protocol(console: Console, protocol: ProtocolCard) -> None:
     """Print the protocol card."""
     console.print(
-        f"[bold]{shown(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
+        f"[bold]{literal(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
     )
     for sentence in protocol.assumptions():
@@ -252,7 +240,7 @@ def _result_table(comparison: "Comparison", *, intervals: bool, times: bool) -> 
     for label, model in comparison.models.items():
         cells = [_cell(model.metrics[m], bold=best[m] == label, interval=intervals) for m in metrics]
         seconds = (f"{model.fit_seconds:.2f}", f"{model.score_seconds:.2f}") if times else ()
-        table.add_row(shown(label), *cells, *seconds)
+        table.add_row(literal(label), *cells, *seconds)
     return table
 
 

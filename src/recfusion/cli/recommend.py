@@ -92,7 +92,7 @@ def _loaded(folder: Path, settings: list[str] | None, trust: list[str] | None) -
 def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> None:
     import polars as pl
 
-    from recfusion.cli.output import out, print_json, shown
+    from recfusion.cli.output import literal, out, print_json
     from recfusion.serving.recommend import read_histories, recommend_batches
 
     ids = [text.strip() for text in history.split(",") if text.strip()]
@@ -105,13 +105,13 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
         return
     from rich.table import Table
 
-    table = Table(title=shown(f"{bundle.name} on {bundle.protocol.name}"), title_justify="left")
+    table = Table(title=literal(f"{bundle.name} on {bundle.protocol.name}"), title_justify="left")
     for name in found.columns:
-        table.add_column(shown(name), justify="right" if found[name].dtype.is_numeric() else "left")
+        table.add_column(literal(name), justify="right" if found[name].dtype.is_numeric() else "left")
     for row in found.iter_rows():
         table.add_row(
             *(
-                "" if value is None else f"{value:.4f}" if isinstance(value, float) else shown(str(value))
+                "" if value is None else f"{value:.4f}" if isinstance(value, float) else literal(str(value))
                 for value in row
             )
         )

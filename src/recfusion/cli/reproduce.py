@@ -101,9 +101,10 @@ def _missing(name: str) -> str | None:
 def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> None:
     from recfusion.cli.output import note, out, print_protocol
     from recfusion.cli.report import SUFFIXES, write_as
-    from recfusion.cli.run import leave_on_failures, run_experiment_shown
+    from recfusion.cli.run import leave_on_failures, shown
     from recfusion.experiments.comparison import Comparison
     from recfusion.experiments.reproduce import QUICK_NOTE, adopt_results, packaged_experiment
+    from recfusion.experiments.run import run_experiment
     from recfusion.experiments.store import is_store
     from recfusion.report.tables import result_tables
 
@@ -113,7 +114,8 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
     others = [other for other in beside if other != store.absolute() and is_store(other)]
     if adopted := adopt_results(experiment, store, others):
         note(f"{adopted} fits were taken over from other reproductions in {folder.parent}")
-    ran = run_experiment_shown(experiment, store, workers)
+    with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
+        ran = run_experiment(experiment, store, workers=workers, on_event=on_event)
     if ran.results:
         comparison = Comparison.of(
             ran.results,

@@ -1,6 +1,6 @@
 """`recfusion run`: an experiment of a TOML file, in parallel; what is already there is not run again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +10,7 @@ import typer
 from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
 
 if TYPE_CHECKING:
-    from recfusion.data.interactions import Interactions
-    from recfusion.data.settings import SplitPlan
-    from recfusion.experiments.candidate import Candidate
-    from recfusion.experiments.run import Event, Ran, Status
-    from recfusion.experiments.spec import Experiment
+    from recfusion.experiments.run import Event, OnEvent, Ran, Status
 
 _FAILED = 1
 
@@ -33,11 +29,13 @@ def run(
     from recfusion.cli.output import out as console_out
     from recfusion.cli.output import print_json, print_protocol, print_results
     from recfusion.experiments.comparison import Comparison
+    from recfusion.experiments.run import run_experiment
     from recfusion.experiments.spec import read_experiment
 
     experiment = read_experiment(file)
     store = out or Path("results") / f"{experiment.name}.jsonl"
-    ran = run_experiment_shown(experiment, store, workers, user_ids=user_ids)
+    with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
+        ran = run_experiment(experiment, store, workers=workers, user_ids=user_ids, on_event=on_event)
     if ran.results:
         comparison = Comparison.of(ran.results, title=experiment.title)
         if as_json:
@@ -49,63 +47,31 @@ def run(
     leave_on_failures(ran)
 
 
-def run_experiment_shown(
-    experiment: "Experiment", store: Path, workers: int | None, *, user_ids: bool = False
-) -> "Ran":
-    """Run what `store` lacks of an experiment and show how it goes."""
-    from recfusion.core.files import check_writable_file
-    from recfusion.data.load import load
-
-    check_writable_file(store)
-    return run_shown(
-        load(experiment.data, experiment.preparation),
-        experiment.models,
-        plan=experiment.split,
-        metrics=experiment.metrics,
-        store=store,
-        workers=workers,
-        user_ids=user_ids,
-        title=f"Running {experiment.name}",
-    )
-
-
-def run_shown(
-    data: "Interactions",
-    candidates: "Sequence[tuple[Candidate, Sequence[int]]]",
-    *,
-    plan: "SplitPlan",
-    metrics: Sequence[str],
-    store: Path | None,
-    workers: int | None,
-    user_ids: bool = False,
-    title: str = "Comparing",
-) -> "Ran":
-    """Run what `store` lacks and show how it goes; an interruption says what is kept."""
-    from recfusion.cli.output import note
-    from recfusion.experiments.run import run_candidates
+@contextmanager
+def shown(title: str, store: Path | None, metric: str) -> "Iterator[OnEvent]":
+    """Show a line for each fit that has ended, and the fits that are going on; an interruption says what is kept."""
+    from recfusion.cli.output import live, note
 
     status: Status | None = None
+    with live(title) as view:
 
-    def watch(event: "Event") -> None:
-        nonlocal status
-        status = event.status
-        show(event)
-
-    try:
-        with _progress(title, store, metrics[-1]) as show:
-            return run_candidates(
-                *(data, candidates),
-                plan=plan,
-                metrics=metrics,
-                store=store,
-                workers=workers,
-                user_ids=user_ids,
-                on_event=watch,
+        def show(event: "Event") -> None:
+            nonlocal status
+            status = event.status
+            if text := _told(event, store, metric):
+                view.line(text)
+            fits = ", ".join(
+                f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
+                for task, epoch in status.running.items()
             )
-    except KeyboardInterrupt:
-        if status is not None and store is not None:
-            note(f"{status.done} of {status.total} fits are kept in {store}: run the same command to go on.")
-        raise
+            view.now(status.done, status.total, f"{_left(status)}{fits}".removesuffix(", "))
+
+        try:
+            yield show
+        except KeyboardInterrupt:
+            if status is not None and store is not None:
+                note(f"{status.done} of {status.total} fits are kept in {store}: run the same command to go on.")
+            raise
 
 
 def leave_on_failures(ran: "Ran") -> None:
@@ -117,25 +83,6 @@ def leave_on_failures(ran: "Ran") -> None:
         for task, failure in ran.failures.items():
             note(f"  {task}: {failure.reason}")
         raise typer.Exit(_FAILED)
-
-
-@contextmanager
-def _progress(title: str, store: Path | None, metric: str) -> "Iterator[Callable[[Event], None]]":
-    """Show a line for each fit that has ended, and the fits that are going on."""
-    from recfusion.cli.output import live
-
-    with live(title) as view:
-
-        def show(event: "Event") -> None:
-            if text := _told(event, store, metric):
-                view.line(text)
-            fits = ", ".join(
-                f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
-                for task, epoch in event.status.running.items()
-            )
-            view.now(event.status.done, event.status.total, f"{_left(event.status)}{fits}".removesuffix(", "))
-
-        yield show
 
 
 def _told(event: "Event", store: Path | None, metric: str) -> str:

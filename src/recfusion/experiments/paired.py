@@ -17,7 +17,7 @@ BySeed: TypeAlias = Mapping[int, Result]
 
 @dataclass(frozen=True)
 class Test:
-    """A paired test: a less b over the splits that both have."""
+    """A paired test: a minus b over the splits that both have."""
 
     metric: str
     a: str

@@ -1,7 +1,9 @@
 """The paper's numbers as data: its tables of results, of counts and of parameters, by the registry's names."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 
 from recfusion.core.errors import choices
 from recfusion.data.protocol import Protocol
@@ -30,88 +32,17 @@ class Counts:
     interactions: int
 
 
+_PAPER = tomllib.loads(
+    resources.files("recfusion.experiments").joinpath("specs/paper.toml").read_text(encoding="utf-8")
+)
 TABLES: Mapping[str, PaperTable] = {
-    table.name: table
-    for table in (
-        PaperTable(
-            "ml1m",
-            "ML-1M, medians of ten splits",
-            "ml-1m",
-            {
-                "random": (0.87, 1.71, 1.73),
-                "popularity": (16.77, 24.30, 21.44),
-                "codigem": (21.04, 31.67, 28.00),
-                "recfusion": (29.02, 40.03, 36.14),
-                "multvae": (31.43, 42.89, 37.87),
-                "recvae": (35.61, 47.79, 41.81),
-                "slim": (34.23, 45.25, 40.14),
-                "ease": (35.76, 46.92, 42.24),
-            },
-        ),
-        PaperTable(
-            "ablation",
-            "ML-1M, the variants of RecFusion",
-            "ml-1m",
-            {
-                "recfusion-unet1d": (4.45, 7.77, 6.99),
-                "recfusion-unet2d": (6.47, 9.08, 9.03),
-                "recfusion-t": (14.03, 17.80, 16.59),
-                "recfusion-var": (16.71, 24.73, 21.63),
-                "recfusion-bin": (17.59, 23.53, 21.94),
-                "recfusion": (30.91, 41.76, 37.44),
-            },
-        ),
-        PaperTable(
-            "ml25m",
-            "ML-25M",
-            "ml-25m",
-            {
-                "random": (0.13, 0.30, 0.24),
-                "popularity": (16.63, 24.43, 19.69),
-                "recfusion": (33.21, 45.44, 37.31),
-                "codigem": (34.05, 45.84, 37.90),
-                "multvae": (35.12, 48.09, 39.12),
-                "ease": (40.02, 52.71, 43.84),
-            },
-        ),
-        PaperTable(
-            "netflix",
-            "Netflix",
-            "netflix",
-            {
-                "random": (0.18, 0.32, 0.31),
-                "popularity": (11.73, 17.48, 15.89),
-                "codigem": (25.54, 33.48, 29.08),
-                "recfusion": (29.68, 37.63, 32.87),
-                "multvae": (31.61, 40.61, 35.23),
-                "ease": (36.19, 44.49, 39.35),
-            },
-        ),
-    )
+    name: PaperTable(name, table["title"], table["data"], {model: tuple(v) for model, v in table["values"].items()})
+    for name, table in _PAPER["tables"].items()
 }
-
-# Every rating counts here: the paper's table of counts, unlike its tables of results, has no threshold. The folds of
-# validation and test are counted by what a model is shown (about 80 % of the histories).
 COUNTS: Mapping[str, Mapping[str, Counts]] = {
-    "ml-1m": {
-        "train": Counts(4_832, 3_416, 798_608),
-        "valid": Counts(604, 3_158, 76_513),
-        "test": Counts(604, 3_282, 84_772),
-    },
-    "ml-25m": {
-        "train": Counts(130_032, 32_718, 19_924_515),
-        "valid": Counts(16_254, 24_818, 1_999_297),
-        "test": Counts(16_255, 25_597, 2_030_221),
-    },
-    "netflix": {
-        "train": Counts(378_389, 17_769, 80_418_808),
-        "valid": Counts(47_299, 17_761, 8_011_940),
-        "test": Counts(47_299, 17_759, 8_060_214),
-    },
+    name: {part: Counts(**numbers) for part, numbers in parts.items()} for name, parts in _PAPER["counts"].items()
 }
-
-# On ML-1M with every rating; the paper's commas are misplaced ("141,021,8").
-PARAMETERS: Mapping[str, int] = {"recfusion": 1_410_218, "multvae": 4_464_216, "codigem": 5_603_886}
+PARAMETERS: Mapping[str, int] = _PAPER["parameters"]
 
 
 @dataclass(frozen=True)

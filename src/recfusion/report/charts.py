@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from recfusion.evaluation.metrics import is_descriptive
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
 from recfusion.report import drawing
 from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
 from recfusion.report.figure_boxes import BOX_PLOT_FROM
 from recfusion.report.formats import p_text
-from recfusion.report.words import base_tests, count, digits_of, points, seconds, signed, span, splits_text, told_apart
+from recfusion.report.sections import metric_cells
+from recfusion.report.words import base_tests, digits_of, points, seconds, signed, splits_text, told_apart
 from recfusion.training.epoch import Curve
 
 if TYPE_CHECKING:
@@ -72,31 +72,25 @@ def difference_chart(comparison: Comparison) -> Chart | None:
         ends = (100 * low, 100 * high)
         rows.append(Row(label, 100 * difference, ends, signed(difference), said, colour, hollow=not apart))
     title = f"{comparison.main_metric}: differences to {base}"
-    return Chart(title, _row_chart(rows, 0.0, "differences", title, base=base))
+    return _row_chart(rows, 0.0, "differences", title, base=base)
 
 
 def mean_charts(comparison: Comparison) -> list[Chart]:
     """Return a chart for each metric, the main one first: a row per model with its mean, interval and splits."""
-    metrics = sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric)
-    return [Chart(metric, _means(comparison, metric, f"metric{number}")) for number, metric in enumerate(metrics)]
+    charts: list[Chart] = []
+    for metric in sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric):
+        rows = []
+        for label, cell in metric_cells(comparison, metric).items():
+            found = comparison.models[label].metrics[metric]
+            low, high = found.ci95 or (found.mean, found.mean)
+            told = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
+            look = (ACCENT if cell.mark else INK, cell.mark == "same", cell.mark == "best")
+            rows.append(Row(label, 100 * found.mean, (100 * low, 100 * high), cell.text, told, *look, found))
+        charts.append(_row_chart(rows, max(row.x for row in rows), f"metric{len(charts)}", metric))
+    return charts
 
 
-def _means(comparison: Comparison, metric: str, ident: str) -> Markup:
-    best = "" if is_descriptive(metric) or len(comparison.models) == 1 else comparison.best(metric)
-    digits, rows = digits_of(comparison, metric), []
-    for label, model in comparison.models.items():
-        found, test = model.metrics[metric], comparison.test(metric, best, label)
-        same = test is not None and not told_apart(test)
-        low, high = found.ci95 or (found.mean, found.mean)
-        shown = points(found.mean, digits)
-        told = f"{label}: {shown}" + (f" ({span(found.ci95, digits)})" if found.ci95 else "")
-        colour = ACCENT if label == best or same else INK
-        ends = (100 * low, 100 * high)
-        rows.append(Row(label, 100 * found.mean, ends, shown, told, colour, same, label == best, found))
-    return _row_chart(rows, max(row.x for row in rows), ident, metric)
-
-
-def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Markup:
+def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Chart:
     """Return the rows from the highest down; far from `origin` they are arrows at the edge, with their interval.
 
     `base` is what differences are to: they have signs and a line at 0.
@@ -113,10 +107,10 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
     figure = drawing.sheet(width, top + height + _SCALE)
     axes = drawing.panel(figure, left, top, width - left - _VALUE, height)
     axes.set_xlim(low, high)
-    axes.locator_params(axis="x", nbins=5, steps=[1, 2, 5, 10])
+    axes.locator_params(axis="x", nbins=7 if base else 5, steps=[1, 2, 5, 10])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:{'+' if base and abs(x) > 1e-9 else ''}g}".replace("-", "−"))
     axes.grid(axis="x", color=RULE, linewidth=0.8)
-    drawing.name_rows(axes, names, bold=[row.bold for row in rows], gid="row")
+    drawing.name_rows(axes, names, bold=[row.bold for row in rows])
     if base:
         axes.axvline(0, color=SOFT, linewidth=1)
         if -low > high / 3:
@@ -125,7 +119,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
             write(axes, 0, -0.6, f"above {drawing.shorten(base)} →", align="left", right=4, up=9)
     for place, row in enumerate(rows):
         gid, told = f"row{place}", " to ".join(f"{end:{'+' * bool(base)}.2f}" for end in row.ends).replace("-", "−")
-        write(axes, 1, place, row.text, align="right", colour=INK, right=_VALUE, of_width=True)
+        write(axes, high, place, row.text, align="right", colour=INK, right=_VALUE)
         if row.reach(origin) > far:
             below = row.x < origin
             edge, arrow = (low, "<") if below else (high, ">")
@@ -136,8 +130,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
             _splits(axes, row.splits, place + 0.32, row.colour)
         axes.plot(row.ends, [place, place], color=row.colour, linewidth=2, gid=gid)
         _dot(axes, row.x, place, row.colour, gid, hollow=row.hollow)
-    hover = {f"row{place}": row.told for place, row in enumerate(rows)}
-    return drawing.inline_svg(figure, ident, title, "; ".join(hover.values()) + ".", hover)
+    return Chart(title, drawing.inline_svg(figure, ident, title, [row.told for row in rows]))
 
 
 def _splits(axes: "Axes", found: Summary, y: float, colour: str) -> None:
@@ -172,31 +165,29 @@ def cost_chart(comparison: Comparison) -> Chart:
     metric, order = comparison.main_metric, comparison.ranked()
     models = [comparison.models[label] for label in order]
     means = [points(model.mean(metric), digits_of(comparison, metric)) for model in models]
-    hover = {}
-    for place, model in enumerate(models):
-        cost = f"{seconds(model.fit_seconds)} s to fit, {count(model.parameters)} parameters"
-        hover[f"row{place}"] = f"{model.label}: {means[place]}, {cost}"
+    told = [
+        f"{model.label}: {mean}, {seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
+        for model, mean in zip(models, means, strict=True)
+    ]
     left, top, height = drawing.room_for(order) + 32, 20.0, 21.0 * len(order)
     figure = drawing.sheet(_WIDE, top + height + _SCALE)
     width = (_WIDE - left - 54) / 2
-    costs = {
-        "seconds to fit": [model.fit_seconds for model in models],
-        "parameters": [float(model.parameters) for model in models],
-    }
+    costs = {"seconds to fit": [model.fit_seconds for model in models]}
+    costs["parameters"] = [float(model.parameters) for model in models]
     for number, (what, values) in enumerate(costs.items()):
         axes = drawing.panel(figure, left + number * (width + 36), top, width, height)
-        drawing.name_rows(axes, order if number == 0 else [""] * len(order), bold=(), gid="row")
+        drawing.name_rows(axes, order if number == 0 else [""] * len(order), bold=())
         axes.tick_params(axis="y", pad=35)
+        start = _costs(axes, values, width, as_seconds=number == 0)
+        write(axes, start, -0.6, what, align="left", right=-5, up=9)
         for place, mean in enumerate(means if number == 0 else ()):
-            write(axes, 0, place, mean, align="right", right=-9, of_width=True)
-        write(axes, 0, -0.6, what, align="left", right=-5, up=9, of_width=True)
-        _costs(axes, values, width, as_seconds=number == 0)
+            write(axes, start, place, mean, align="right", right=-9)
     title = f"{metric}, seconds to fit and parameters"
-    return Chart(title, drawing.inline_svg(figure, "costs", title, "; ".join(hover.values()) + ".", hover))
+    return Chart(title, drawing.inline_svg(figure, "costs", title, told))
 
 
-def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: bool) -> None:
-    """Draw a dot in each row; a logarithm has no place for 0, which stands at the left edge as an open one."""
+def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: bool) -> float:
+    """Draw a dot in each row, and return where the scale begins; 0 has no place on it, and is an open dot there."""
     positive = [value for value in values if value > 0] or [1.0]
     low = math.floor(math.log10(min(positive)))
     high = max(low + 1, math.ceil(math.log10(max(positive))))
@@ -213,17 +204,19 @@ def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: b
     for place, value in enumerate(values):
         colour = ACCENT if place in marked else SOFT
         _dot(axes, drawn[place], place, colour, f"row{place}", hollow=value <= 0)
+    return float(10.0**low)
 
 
 def curve_charts(comparison: Comparison) -> list[Chart]:
     """Return a panel for each model that trained in epochs and was judged on the way; all share one scale."""
     judged = {
-        label: [(s, its) for s, c in curves if (its := _judged(c))] for label, curves in comparison.curves.items()
+        label: [(seed, line) for seed, curve in curves if (line := _judged(curve))]
+        for label, curves in comparison.curves.items()
     }
     shown = {label: judged[label] for label in comparison.ranked() if judged.get(label)}
     top = max((value for its in shown.values() for _, line in its for _, value in line), default=0.0)
-    charts = []
-    for number, (label, lines) in enumerate(shown.items()):
+    charts: list[Chart] = []
+    for label, lines in shown.items():
         width, height = _CURVE
         figure = drawing.sheet(width, height)
         axes = drawing.panel(figure, 28, 6, width - 40, height - 6 - _SCALE)
@@ -231,18 +224,15 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
         axes.set_xlim(1, max(2, last))
         axes.set_ylim(0, 1.05 * top or 1)
         axes.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
-        axes.set_xticks(sorted({1, last}), [str(epoch) for epoch in sorted({1, last})])
+        axes.set_xticks(sorted({1, last}))
         axes.grid(axis="y", color=RULE, linewidth=0.8)
-        hover = {}
+        told = []
         for place, (seed, line) in enumerate(lines):
             best = max(line, key=lambda point: point[1])
-            gid = f"row{place}"
-            hover[gid] = f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {line[-1][0]}"
-            axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.2, alpha=0.6, gid=gid)
-            axes.plot(*best, "o", color=ACCENT, markersize=5, clip_on=False, gid=gid)
-        svg = drawing.inline_svg(
-            figure, f"curve{number}", f"{label}, validation", "; ".join(hover.values()) + ".", hover
-        )
+            told.append(f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {line[-1][0]}")
+            axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.2, alpha=0.6, gid=f"row{place}")
+            axes.plot(*best, "o", color=ACCENT, markersize=5, clip_on=False, gid=f"row{place}")
+        svg = drawing.inline_svg(figure, f"curve{len(charts)}", f"{label}, validation", told)
         charts.append(Chart(label, svg))
     return charts
 
@@ -259,9 +249,8 @@ def _dot(axes: "Axes", x: float, y: float, colour: str, gid: str, *, hollow: boo
 
 
 def _power(power: int, as_seconds: bool) -> str:
-    """Return 10^power as an axis says it: 10 ms, 1 s; 100, 10k, 1M."""
+    """Return 10^power as an axis says it: 0.1 s; 100, 10k, 1M."""
     if as_seconds:
-        unit, less = next((one for one in (("s", 0), ("ms", 3), ("µs", 6)) if power + one[1] >= 0), ("ns", 9))
-        return f"{10.0 ** (power + less):,.10g} {unit}"
+        return f"{10.0**power:,.10g} s"
     thousands = min(max(power // 3, 0), 4)
     return f"{10.0 ** (power - 3 * thousands):g}{('', 'k', 'M', 'G', 'T')[thousands]}"

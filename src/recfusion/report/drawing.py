@@ -42,13 +42,13 @@ def panel(figure: "Figure", left: float, top: float, width: float, height: float
     return axes
 
 
-def name_rows(axes: "Axes", names: Sequence[str], *, bold: Sequence[bool], gid: str) -> None:
-    """Give the axes a row for each name, the first on top; row n has the hover title of f"{gid}{n}"."""
+def name_rows(axes: "Axes", names: Sequence[str], *, bold: Sequence[bool]) -> None:
+    """Give the axes a row for each name, the first on top."""
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), [shorten(name) for name in names], fontsize=LETTERS, color=INK, parse_math=False)
     axes.tick_params(axis="y", pad=9)
     for place, label in enumerate(axes.get_yticklabels()):
-        label.set_gid(f"{gid}{place}")
+        label.set_gid(f"row{place}")
     for label, is_bold in zip(axes.get_yticklabels(), bold, strict=False):
         label.set_fontweight("bold" if is_bold else "normal")
 
@@ -59,18 +59,16 @@ def write(
     y: float,
     text: str,
     *,
-    align: Literal["left", "center", "right"],
+    align: Literal["left", "right"],
     colour: str = SOFT,
     right: float = 0,
     up: float = 0,
-    of_width: bool = False,
 ) -> None:
-    """Write at a point, so many units to the right of it and above it; `of_width`: x is a share of the axes' width."""
+    """Write at a point, so many units to the right of it and above it."""
     axes.annotate(
         text,
         (x, y),
         (right, up),
-        xycoords=axes.get_yaxis_transform() if of_width else "data",
         textcoords="offset points",
         ha=align,
         va="center_baseline",
@@ -106,10 +104,10 @@ def _units(text: str) -> int:
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def inline_svg(figure: "Figure", ident: str, title: str, desc: str, hover: Mapping[str, str]) -> Markup:
+def inline_svg(figure: "Figure", ident: str, title: str, told: Sequence[str]) -> Markup:
     """Return a figure as an SVG element for the page; equal figures make equal text.
 
-    `hover` are titles by the gid of what was drawn. All texts are escaped.
+    `told` is what its rows say: to those who point at what has the gid row0, row1 and so on, and to those who listen.
     """
     from matplotlib import rc_context
 
@@ -117,13 +115,14 @@ def inline_svg(figure: "Figure", ident: str, title: str, desc: str, hover: Mappi
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": ident}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has its own fonts
         figure.savefig(drawn, format="svg", metadata={"Date": None})
+    hover = {f"row{place}": text for place, text in enumerate(told)}
     root = ElementTree.fromstring(drawn.getvalue())
     used = {word for element in root.iter() for value in element.attrib.values() for word in _REFERENCE.findall(value)}
     for element in list(root.iter()):
         for child in [child for child in element if child.tag.endswith(("}metadata", "}style"))]:
             element.remove(child)
         _adapt(element, used, hover)
-    for place, (tag, text) in enumerate((("title", title), ("desc", desc))):
+    for place, (tag, text) in enumerate((("title", title), ("desc", "; ".join(told) + "."))):
         said = ElementTree.Element(tag, id=f"{ident}-{tag}")
         said.text = _printable(text)
         root.insert(place, said)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recfusion.models import registry
-from recfusion.models.base import Recommender, setting_values, settings_of
+from recfusion.models.base import setting_values, settings_of
 from recfusion.report.figures import FAINT, INK, LINE, QUIET, Canvas
 
 if TYPE_CHECKING:
@@ -26,18 +26,10 @@ class Stage:
     edge: str
 
 
-FORWARD = Stage(
-    "forward process",
-    ("process", "T", "schedule", "decreasing", "beta_low", "beta_high"),
-    "#d6e6f5",
-    "#4f86b8",
-)
-NETWORK = Stage(
-    "network",
-    ("net", "time", "width", "depth", "shared", "channels", "levels", "picture_users"),
-    "#dcefd3",
-    "#5f9e4a",
-)
+_PROCESS = ("process", "T", "schedule", "decreasing", "beta_low", "beta_high")
+_NET = ("net", "time", "width", "depth", "shared", "channels", "levels", "picture_users")
+FORWARD = Stage("forward process", _PROCESS, "#d6e6f5", "#4f86b8")
+NETWORK = Stage("network", _NET, "#dcefd3", "#5f9e4a")
 REVERSE = Stage("reverse step", ("variance",), "#fbe3cc", "#d08a45")
 TRAINING = Stage("training", ("objective",), "#e6dcf2", "#8a68b5")  # and every setting that is in no other stage
 STAGES = (FORWARD, NETWORK, REVERSE, TRAINING)
@@ -49,11 +41,8 @@ _USED_WITH: dict[str, tuple[str, tuple[str, ...], str]] = {
     "beta_low": ("schedule", ("linear", "quadratic"), NOT_USED),
     "beta_high": ("schedule", ("linear", "quadratic", "constant"), NOT_USED),
     "time": ("net", ("mlp",), "built in"),
-    "width": ("net", ("mlp",), NOT_USED),
-    "depth": ("net", ("mlp",), NOT_USED),
-    "shared": ("net", ("mlp",), NOT_USED),
-    "channels": ("net", ("unet1d", "unet2d"), NOT_USED),
-    "levels": ("net", ("unet1d", "unet2d"), NOT_USED),
+    **dict.fromkeys(("width", "depth", "shared"), ("net", ("mlp",), NOT_USED)),
+    **dict.fromkeys(("channels", "levels"), ("net", ("unet1d", "unet2d"), NOT_USED)),
     "picture_users": ("net", ("unet2d",), NOT_USED),
     "variance": ("process", ("gaussian",), NOT_USED),
 }
@@ -92,14 +81,9 @@ def recfusion_family() -> Family:
     """Read the RecFusion family from the registry's rows, with the settings that a user gets by default."""
     from recfusion.models.recfusion import RecFusion
 
-    return family_of(RecFusion)
-
-
-def family_of(model: type[Recommender]) -> Family:
-    """Read all entries of the registry that `model` implements."""
-    names = [name for name, entry in registry.MODELS.items() if entry.load() is model]
+    names = [name for name, entry in registry.MODELS.items() if entry.load() is RecFusion]
     variants = [setting_values(registry.make_model(name)) for name in names]
-    declared = settings_of(model)
+    declared = settings_of(RecFusion)
     placed = {name for stage in STAGES for name in stage.settings}
     order = [(stage, name) for stage in STAGES for name in stage.settings if name in declared]
     order += [(TRAINING, name) for name in declared if name not in placed]
@@ -185,21 +169,19 @@ def _draw_pipeline(canvas: Canvas, family: Family, top: float, height: float) ->
         canvas.arrow(lefts[place] + widths[place] + 8, middle, lefts[place + 1] - 8, middle)
     start, end = lefts[0] + narrow / 2, lefts[2] + narrow / 2
     above, below = middle - tall / 2 - 50, middle + tall / 2 + 50
-    _draw_detour(canvas, start, end, middle - 34, above, QUIET)
+    _draw_detour(canvas, start, end, middle - 34, above, middle - 34, QUIET)
     canvas.text((start + end) / 2, above - 24, "to recommend: the history is taken for $x^1$", size=10, align="center")
     start, end = lefts[0] + narrow / 2, lefts[4] + wide / 2
-    _draw_detour(canvas, end, start, middle + tall / 2 + 6, below, TRAINING.edge, to=middle + 78)
+    _draw_detour(canvas, end, start, middle + tall / 2 + 6, below, middle + 78, TRAINING.edge)
     objectives = "  |  ".join(family.choices("objective"))
     canvas.text((start + end) / 2, below + 26, f"training compares with $x^0$:  {objectives}", size=10, align="center")
 
 
-def _draw_detour(
-    canvas: Canvas, start: float, end: float, y: float, past: float, colour: str, to: float | None = None
-) -> None:
+def _draw_detour(canvas: Canvas, start: float, end: float, y: float, past: float, to: float, colour: str) -> None:
     """Draw an arrow that leaves at (start, y), runs along the height `past` and arrives at (end, to)."""
     canvas.line(start, y, start, past, colour=colour, width=LINE)
     canvas.line(start, past, end, past, colour=colour, width=LINE)
-    canvas.arrow(end, past, end, y if to is None else to, colour=colour)
+    canvas.arrow(end, past, end, to, colour=colour)
 
 
 def _draw_names(canvas: Canvas, family: Family, top: float) -> None:

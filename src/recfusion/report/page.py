@@ -15,7 +15,7 @@ from recfusion.report.charts import cost_chart, curve_charts, difference_chart, 
 from recfusion.report.figure_boxes import BOX_PLOT_FROM
 from recfusion.report.sections import difference_cells, example_lists, metric_cells, slice_tables, told_groups
 from recfusion.report.tables import chosen_text, metric_table, paper_table, results_csv
-from recfusion.report.words import base_tests, count, headline, meaning, seconds
+from recfusion.report.words import base_tests, headline, meaning, seconds
 
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
@@ -38,7 +38,7 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"breakable": _breakable, "count": count, "seconds": seconds, "meaning": meaning}
+    environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "seconds": seconds, "meaning": meaning}
     data = json.dumps(comparison.document(), ensure_ascii=False, separators=(",", ":"))
     return environment.get_template("report.html.jinja").render(
         comparison=comparison,

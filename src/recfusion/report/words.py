@@ -116,11 +116,6 @@ def span(interval: tuple[float, float], digits: int, to: str = " to ") -> str:
     return to.join(points(end, digits) for end in interval)
 
 
-def count(number: int) -> str:
-    """Return a whole number."""
-    return f"{number:,}"
-
-
 def seconds(value: float) -> str:
     """Return a time without its unit."""
     return "<0.01" if value < 0.01 else f"{value:,.{2 if value < 1000 else 0}f}"

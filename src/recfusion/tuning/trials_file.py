@@ -42,7 +42,7 @@ _NAMES = {
 class _Line(BaseModel):
     """One ended trial, as a line of the file holds it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     recfusion_trial: Literal[2] = 2  # the format's version; stands first in a line
     trial: Trial

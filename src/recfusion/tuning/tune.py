@@ -1,6 +1,7 @@
 """The search as a whole: what was tried is read, what is missing is run, and the best is refitted and tested once."""
 
 import json
+import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from recfusion.experiments.judge import fit_and_judge
 from recfusion.experiments.train import with_intervals
 from recfusion.models.base import Recommender
 from recfusion.models.places import is_importable
-from recfusion.models.registry import Entry, find
+from recfusion.models.registry import MODELS, Entry, find
 from recfusion.search.space import Space, holds, space_document
 from recfusion.search.tpe import ask
 from recfusion.search.trial import Trial, best_trial, curve_medians, is_hopeless
@@ -33,6 +34,7 @@ from recfusion.training.epoch import Epoch, OnEpoch
 from recfusion.tuning.space_file import tuning_space
 from recfusion.tuning.trials_file import Search, append_trial, read_trials
 
+log = logging.getLogger(__name__)
 Algorithm: TypeAlias = Literal["tpe", "random"]
 METRIC = "ndcg@100"
 TRIALS, BEST, MODEL = "trials.jsonl", "best.json", "model"  # what the folder of a search holds
@@ -65,9 +67,16 @@ class Request:
 
     def __post_init__(self) -> None:
         parse_metric(self.metric)
-        self.entry.make(self.given)
+        Candidate("the model", self.entry, self.entry.make(self.given))
         if self.trials < 1:
             raise InputError(f"Expected at least one trial, got {self.trials}.")
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What is not searched: the given settings, and those of an instance, which its model's name does not tell."""
+        known = MODELS.get(self.entry.name)
+        own = {} if known is not None and known.settings == self.entry.settings else self.entry.settings
+        return {**own, **self.given}
 
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol: its metrics are the usual ones and the one that is searched for."""
@@ -128,6 +137,8 @@ def local_engine(parallel: int = 1, threads: int | None = None) -> Engine:
     def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
         kind = job.entry.load()
         workers = parallel if is_importable(kind) else 0
+        if workers < parallel:
+            log.warning("Trials of %s run in this process: others cannot import the class.", kind.__name__)
         share = threads or max(1, available_cores() // max(1, parallel))
         job = replace(job, threads=share)
         packed: Job = Packed.of(job, [kind]) if workers else job
@@ -208,7 +219,7 @@ def run_trials(
         model=entry.name,
         source=entry.source,
         metric=request.metric,
-        fixed=json.loads(json.dumps(dict(request.given))),
+        fixed=json.loads(json.dumps(request.fixed)),
         space=json.loads(json.dumps(space_document(request.space))),
     )
     ledger = _Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
@@ -342,7 +353,7 @@ def _best_document(data: Interactions, request: Request, trials: Mapping[int, Tr
     statuses = [one.status for one in trials.values()]
     document = {
         "model": request.entry.name,
-        "settings": {**request.given, **best.settings, **best.chosen},
+        "settings": {**request.fixed, **best.settings, **best.chosen},
         "metric": request.metric,
         "trial": best.number,
         "validation": best.score,
