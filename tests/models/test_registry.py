@@ -53,7 +53,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
     before = set(sys.modules)
     yield path
     forget()
-    for name in [name for name in sys.modules if name.startswith("recfusion_file_own") and name not in before]:
+    for name in [name for name in set(sys.modules) - before if name.startswith("recfusion_file_")]:
         del sys.modules[name]
 
 
@@ -156,9 +156,10 @@ def test_a_place_without_a_model_says_what_is_there(file: Path, place: str, mess
 @pytest.mark.parametrize("code", ["import no_such_module", "def broken(:", "raise SystemExit(3)", "1 / 0"])
 def test_a_file_that_cannot_be_run_is_one_sentence(file: Path, code: str) -> None:
     file.write_text(code)
+    before = set(sys.modules)
     with pytest.raises(InputError, match=r"Cannot import 'own.py' \(\w+: .*\): see that Python can run it by itself"):
         find(f"{file}:Mine")
-    assert not [name for name in sys.modules if name.startswith("recfusion_file_own")]
+    assert not [name for name in set(sys.modules) - before if name.startswith("recfusion_file_")]
 
 
 @pytest.fixture
