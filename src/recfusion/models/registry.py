@@ -114,9 +114,9 @@ def find(model: str | type[Recommender] | Recommender, folder: Path | None = Non
 
 def trusted(name: str, place: str, trust: Iterable[type[Recommender]]) -> Entry:
     """Return the entry of a model that a file names; code that only the file names is never imported."""
-    known = known_models()
-    if name in known:
-        return known[name]
+    ours = known_models().get(name)
+    if ours is not None and (not place or _package(place) == _package(ours.place)):  # a class may have moved within it
+        return ours
     wanted = place.rpartition(":")[2] or name
     for kind in trust:
         if kind.__qualname__ == wanted:
@@ -125,6 +125,10 @@ def trusted(name: str, place: str, trust: Iterable[type[Recommender]]) -> Entry:
         f"The model's class is '{place or name}', which is neither recfusion's nor an installed package's: hand it "
         f"over if you trust it (in Python trust=[{wanted}], in a command --trust {place or 'file.py:Class'})."
     )
+
+
+def _package(place: str) -> str:
+    return place.partition(":")[0].partition(".")[0]
 
 
 def _placed(place: str, folder: Path | None) -> Entry:

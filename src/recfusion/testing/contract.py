@@ -87,7 +87,7 @@ _CHECKS = (
     Check("the fit of one model leaves another as it is", fits.fits_apart),
     Check("fitting again gives what a fresh model gives", fits.refit),
     Check("epochs() yields Epochs or nothing, and fits as fit does", fits.epochs),
-    Check("there need be no validation users", fits.no_validation),
+    Check("fit needs neither validation users nor a seed", fits.train_alone),
     Check("a user without history has sound scores", scores.empty_history),
     Check("a user who has everything has sound scores", scores.full_history),
     Check("an item that nobody has in training breaks nothing", fits.unseen_item),

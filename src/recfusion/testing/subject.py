@@ -56,7 +56,8 @@ class Subject:
 
     @cached_property
     def on_other(self) -> FloatArray:
-        """What a fresh model gives that is fitted on other data."""
+        """What a fresh model gives that is fitted on other data, after the first."""
+        _ = self.first
         return self.fit(self.other, self.few).score(self.asked.copy())
 
 
