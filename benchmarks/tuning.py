@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import psutil
-from recfusion.tuning.local import LocalEngine
 
 from recfusion.core.files import write_json
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.settings import Source
 from recfusion.experiments.train import train
+from recfusion.models.registry import entry
 from recfusion.tuning.space_file import tuning_space
-from recfusion.tuning.tune import Algorithm, Request, run_trials
+from recfusion.tuning.tune import Algorithm, Request, local_engine, run_trials
 
 PARTS = ("parallel", "search", "memory")
 # EASE's own search for l2 is switched off: it would do the work that is measured here.
@@ -55,17 +55,17 @@ def parallel(data: Interactions, small: bool) -> dict[str, Any]:
     """Return the seconds of the same trials with one process and with two."""
     trials, repeat = (4, 1) if small else (12, 3)
     given = {"max_epochs": 10 if small else 80, "patience": 100}
-    whole = tuning_space("recfusion", given)
+    whole = tuning_space(entry("recfusion"), given)
     space = {name: each for name, each in whole.items() if name not in ("lr", "width", "depth", "batch_size")}
     # Trials at random are the same for any number of processes; none is stopped, so that all do the same work.
-    request = Request("recfusion", space, given, trials=trials, algorithm="random", stop_early=False)
+    request = Request(entry("recfusion"), space, given, trials=trials, algorithm="random", stop_early=False)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     scores: dict[int, list[float | None]] = {}
     for _ in range(repeat):
         for processes, taken in seconds.items():
             with tempfile.TemporaryDirectory() as folder:
                 start = time.perf_counter()
-                ended = run_trials(data, request, LocalEngine(processes, threads=1), Path(folder))
+                ended = run_trials(data, request, local_engine(processes, threads=1), Path(folder))
                 taken.append(time.perf_counter() - start)
             scores[processes] = [ended[number].score for number in range(trials)]
     return {
@@ -101,11 +101,12 @@ def search(data: Interactions, small: bool) -> dict[str, Any]:
 def _running_best(
     data: Interactions, model: str, given: Mapping[str, Any], algorithm: Algorithm, seed: int, trials: int
 ) -> list[float]:
+    row = entry(model)
     request = Request(
-        model, tuning_space(model, given), given, trials=trials, algorithm=algorithm, seed=seed, stop_early=False
+        row, tuning_space(row, given), given, trials=trials, algorithm=algorithm, seed=seed, stop_early=False
     )
     with tempfile.TemporaryDirectory() as folder:
-        ended = run_trials(data, request, LocalEngine(1, threads=1), Path(folder))
+        ended = run_trials(data, request, local_engine(1, threads=1), Path(folder))
     scores = [ended[number].score if ended[number].score is not None else -1.0 for number in range(trials)]
     return np.maximum.accumulate(np.array(scores, float)).tolist()
 

@@ -11,6 +11,7 @@ from fitted import METRICS, changed, fits
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
+from recfusion.evaluation.significance import holm
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.examples import LENGTH, USERS
 from recfusion.experiments.result import Result
@@ -75,6 +76,8 @@ def test_every_other_model_is_tested_against_the_reference(groups: Interactions)
         difference, (low, high) = test.of("popularity")
         assert (difference, low, high) == (-test.difference, -test.ci95[1], -test.ci95[0])
         assert found.test("ndcg@10", "popularity", label) in (*found.tests, test)
+    p_values = [test.p for test in found.differences]
+    assert [test.p_holm for test in found.differences] == holm(p_values) != p_values
     usual = Comparison.of(results)
     assert usual.reference == "ease"
     assert {test.a for test in usual.differences} == {"random", "popularity"}

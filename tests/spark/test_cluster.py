@@ -117,8 +117,8 @@ def test_lists_of_a_cluster_equal_the_local_ones(master: str, groups: Interactio
         *("spark", "recommend", model, "--users", tmp_path / "users.parquet", "--out", tmp_path / "lists", "-k", 3),
         *("--chunks", 1, "--master", master),
     )
-    from recfusion.models.bundle import Bundle
-    from recfusion.models.recommend import read_histories, recommend_batches
+    from recfusion.serving.bundle import Bundle
+    from recfusion.serving.recommend import read_histories, recommend_batches
 
     bundle = Bundle.load(model)
     local = pl.concat(list(recommend_batches(bundle, read_histories(bundle, table), 3)))

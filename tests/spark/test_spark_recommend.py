@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
-from recfusion.models.bundle import Bundle
-from recfusion.models.recommend import read_histories, recommend_batches
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
@@ -14,6 +12,8 @@ from recfusion.data.load import load
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.experiments.train import train
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.recommend import read_histories, recommend_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def test_lists_equal_those_of_the_local_path_and_finished_chunks_are_kept(
     with monkeypatch.context() as patch:
         patch.setattr(recommend, "_histories", broken)
         *_, (done, counts) = recommend.spark_recommend(session, model, source, out, k=5, chunks=2)
-    assert (done, counts) == (2, recommend.Counts(users=32, unknown=2, empty=2))
+    assert (done, counts) == (2, recommend.ListCounts(users=32, unknown=2, empty=2))
     written = sorted(out.glob("part-*.parquet"))
     assert [file.stat().st_mtime_ns for file in written][: len(times)] == times
     found = pl.read_parquet(written).sort("user", "rank")

@@ -85,7 +85,6 @@ def evaluate(
             if rows.start <= row < rows.stop:
                 listed = items[row - rows.start, :length]
                 kept[place, : len(listed)] = listed
-        items = items[:, : ks[-1]]
         for name, seen in covered.items():
             first = items[:, : kinds[name][1]]
             seen[first[first >= 0]] = True

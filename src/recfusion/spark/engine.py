@@ -10,6 +10,7 @@ from uuid import uuid4
 from recfusion.core.errors import InputError
 from recfusion.core.pool import Failure, Work, attempt
 from recfusion.experiments.candidate import Packed
+from recfusion.models.places import is_importable
 from recfusion.spark.session import brief, task_cores, task_slots, use_cores
 from recfusion.tuning.tune import Asked, Engine, NextTrial, OnTrial, TrialJob
 
@@ -46,7 +47,13 @@ def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine
     def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
         context = session.sparkContext
         threads = task_cores(session)
-        shared = context.broadcast(Packed.of(replace(job, threads=threads), [job.entry.load()]))
+        kind = job.entry.load()
+        if not is_importable(kind):
+            raise InputError(
+                f"Spark's workers cannot import the class {kind.__name__}: put it into a file (file.py:Class) or a "
+                "package."
+            )
+        shared = context.broadcast(Packed.of(replace(job, threads=threads), [kind]))
         task = _Task(uuid4().hex, shared, threads)
 
         def do(asked: Asked) -> object:
