@@ -38,7 +38,7 @@ class Lines:
         return self.start.startswith(head)
 
     def read(self, path: Path) -> list[bytes]:
-        """Return the lines of a file; no file has none, and a torn last line is left out."""
+        """Return the lines of a file, without a torn last one; a file that is not there has no lines."""
         if not path.exists():
             return []
         with _locked(path, os.O_RDONLY, self.what) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
