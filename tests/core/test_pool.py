@@ -201,6 +201,10 @@ def test_a_worker_ends_when_the_process_that_started_it_is_killed(tmp_path: Path
     assert parent.stdout is not None
     worker = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
-    parent.communicate()
+    parent.wait()
     _, alive = psutil.wait_procs([worker], timeout=60)
-    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    left = [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    for one in left:
+        one.kill()
+    parent.stdout.close()
+    assert left == []
