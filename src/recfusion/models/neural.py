@@ -121,13 +121,23 @@ class NeuralRecommender(Recommender):
 
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
         super().load_state(state, chosen, n_items)
-        self.net_ = self.make_net(n_items).to(self.device)
         weights = {name.removeprefix("net."): array for name, array in state.items() if name.startswith("net.")}
-        try:
-            self.net_.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-        except RuntimeError as error:
-            raise ValueError(f"the weights do not fit the network: {error}") from None
+        if not self._fits(weights, n_items):
+            raise ValueError("the weights do not fit the network that the settings describe")
+        self.net_ = self.make_net(n_items).to(self.device)
+        self.net_.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         self.net_.eval()
+
+    def _fits(self, weights: Mapping[str, NDArray[Any]], n_items: int) -> bool:
+        """Compare the sizes of a network with its weights before memory is taken for it, where torch can tell them."""
+        try:
+            with torch.device("meta"):
+                wanted = self.make_net(n_items).state_dict()
+        except RuntimeError:  # a net that looks at its own numbers while it is made
+            return True
+        return {name: tuple(of.shape) for name, of in wanted.items()} == {
+            name: of.shape for name, of in weights.items()
+        }
 
     @property
     def n_parameters(self) -> int:

@@ -29,6 +29,17 @@ log = logging.getLogger(__name__)
 FORMAT = 2
 CONFIG = "config.json"  # marks a folder as ours
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
+# What reading or building from a damaged file raises, also of libraries: torch has RuntimeErrors for sizes.
+_DAMAGE = (
+    OSError,
+    SafetensorError,
+    pl.exceptions.PolarsError,
+    LookupError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    MemoryError,
+)
 LIST_COLUMNS = ("user", "rank", "score", "basis")  # of a recommended list, beside the items' own
 COUNT = "train_count"  # column of the item table: users who have the item in training
 
@@ -112,7 +123,7 @@ class Bundle:
             _check_finite(state)
             model.load_state(state, config.chosen, len(items))
             _check_scores(model, len(items))
-        except (OSError, SafetensorError, pl.exceptions.PolarsError, LookupError, ValueError, TypeError) as error:
+        except _DAMAGE as error:
             raise InputError(
                 f"The model folder '{path}' is damaged ({_brief(error)}): train the model again."
             ) from None
