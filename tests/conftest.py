@@ -13,8 +13,10 @@ import polars as pl
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from recfusion.core.arrays import Csr, binary_csr
+from recfusion.core.processes import THREAD_VARIABLES
 from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
@@ -23,7 +25,10 @@ from recfusion.data.settings import Preparation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-torch.set_num_threads(1)  # nets this small lose more by waiting for a second thread than they gain
+# Matrices and nets this small lose more by waiting for a second thread than they gain, on a busy machine above all.
+torch.set_num_threads(1)
+threadpool_limits(1)
+os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")  # of the commands that tests start
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test may depend on how busy the machine is
 
