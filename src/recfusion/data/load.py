@@ -11,10 +11,11 @@ from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, read_named
 from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import Interactions
+from recfusion.data.item_file import read_items
 from recfusion.data.prepare import prepare
 from recfusion.data.prepared_folder import is_prepared, load_prepared
 from recfusion.data.raw import RawData
-from recfusion.data.readers import read_items, read_table
+from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
 
 
