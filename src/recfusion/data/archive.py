@@ -2,8 +2,10 @@
 
 import gzip
 import hashlib
+import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -20,6 +22,10 @@ from recfusion.core.memory import available_bytes, gigabytes
 T = TypeVar("T")
 
 FOLDER_DEPTH = 3  # levels of a folder that are looked at
+_DAMAGE = (
+    *(zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError),
+    *(NotImplementedError, OverflowError, ValueError),
+)
 BOMB_RATIO, BOMB_BYTES = 200, 1 << 28  # tables pack 3 to 50 times smaller; what is small may be of any ratio
 
 
@@ -65,7 +71,9 @@ def reading(path: Path) -> Iterator[None]:
     """Turn the errors of a damaged or unreadable file at `path` into an InputError of one sentence."""
     try:
         yield
-    except (zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError) as error:
+    except InputError:
+        raise
+    except _DAMAGE as error:
         raise InputError(f"The archive '{path}' is damaged or incomplete ({error}): get a fresh copy.") from None
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from None
@@ -123,6 +131,13 @@ def parse_lines(text: str, parse: Callable[[str], T], expected: str, where: str)
     return table
 
 
+def whole_number(text: str, digits: int = 18) -> int:
+    """Return the number that a publisher's file has as an id or year; a ValueError where it is none, or too long."""
+    if not (text.isascii() and text.isdigit() and len(text) <= digits):
+        raise ValueError(text)
+    return int(text)
+
+
 def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield (name, stream) for each file of a tar archive, in one pass; each must be read before the next is asked for.
 
@@ -152,6 +167,7 @@ def check_archive(path: Path) -> None:
 
 def md5_of(path: Path) -> str:
     """Return the MD5 of a file, the checksum that the publishers give."""
+    check_regular(path)
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 

@@ -1,22 +1,27 @@
 """A table opened for reading, be it text, Parquet, JSON lines or a frame; nothing of a file is in memory yet."""
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
 
+from recfusion.core.arrays import IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular
+from recfusion.core.memory import require_memory
 from recfusion.data.archive import open_bytes
 from recfusion.data.lines import EXTRA, TextLayout, line_blocks, split_lines
 from recfusion.data.sniff import sniff_text
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab")
 _KINDS = dict.fromkeys(_TEXT, "text") | {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+DEEPEST = 64  # levels of brackets in a line of JSON
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,43 @@ def open_table(table: Path | pl.DataFrame, separator: str | None, name: str) -> 
         layout = sniff_text(table, separator)
         return Table(where, table, list(layout.columns), layout)
     with table_errors(where, kind):
-        frame = pl.scan_parquet(table, glob=False) if kind == "parquet" else _scan_objects(table)
+        frame = _scan_parquet(table) if kind == "parquet" else _scan_objects(table)
         return Table(where, frame, frame.collect_schema().names())
+
+
+def _scan_parquet(path: Path) -> pl.LazyFrame:
+    """Return a Parquet file as a table; a few bytes of it may stand for billions of rows."""
+    frame = pl.scan_parquet(path, glob=False)
+    rows = frame.select(pl.len()).collect().item()
+    require_memory(32 * rows, f"Reading the {rows:,} rows of '{path}'", "take a part of it.")
+    return frame
 
 
 def _scan_objects(path: Path) -> pl.LazyFrame:
     """Return JSON lines as a table; what is packed is unpacked here, where that is bounded."""
+    for block in line_blocks(path):
+        _check_nesting(block, path)
     with open_bytes(path) as file:
         source = glob.escape(str(path)) if file.seekable() else b"".join(iter(lambda: file.read(1 << 20), b""))
     return pl.scan_ndjson(source, infer_schema_length=None)
+
+
+def _check_nesting(block: bytes, path: Path) -> None:
+    """Raise where a line nests so deep that the parser, which calls itself, would end the whole process."""
+    depth = _depths(block)
+    starts = np.append(0, np.flatnonzero(np.frombuffer(block[:-1], np.uint8) == ord("\n")) + 1)
+    base = np.append(0, depth[starts[1:] - 1])
+    for place in starts[np.maximum.reduceat(depth, starts) - base > DEEPEST]:
+        line = block[place : block.find(b"\n", place) % (len(block) + 1)]
+        if np.max(_depths(re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)), initial=0) > DEEPEST:
+            raise InputError(f"Expected one plain object per line in '{path}', got one nested over {DEEPEST} times.")
+
+
+def _depths(text: bytes) -> IntArray:
+    """Return the brackets that are open after each byte, those within strings among them."""
+    steps = np.zeros(256, np.int8)
+    steps[list(b"[{")], steps[list(b"]}")] = 1, -1
+    return np.cumsum(steps[np.frombuffer(text, np.uint8)], dtype=np.int64)
 
 
 @contextmanager
