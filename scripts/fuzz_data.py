@@ -11,12 +11,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
 from recfusion.data.item_file import read_items
 from recfusion.data.load import load
 from recfusion.data.settings import Preparation
@@ -95,9 +98,8 @@ def seed_file(rng: np.random.Generator, kind: str) -> bytes:
     elif kind.startswith(".jsonl"):
         frame.write_ndjson(file)
     else:
-        frame.write_csv(
-            file, include_header=bool(rng.integers(4)), quote_style=str(rng.choice(["necessary", "always"]))
-        )  # type: ignore[arg-type]
+        quotes: Literal["always", "necessary"] = "always" if rng.integers(2) else "necessary"
+        frame.write_csv(file, include_header=bool(rng.integers(4)), quote_style=quotes)
         return file.getvalue().replace(b",", str(rng.choice(SEPARATORS)).encode())
     return file.getvalue()
 
@@ -137,11 +139,11 @@ def hostile_file(rng: np.random.Generator, folder: Path, name: str) -> Path:
     return path
 
 
-def finding(path: Path) -> tuple[str, str]:
+def finding(path: Path, reader: Callable[..., Interactions] = load) -> tuple[str, str]:
     """Return what came of reading a file, and what is wrong with that: nothing where it is empty."""
     every = Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0)
     try:
-        found = load(path, every, max_bad_share=1.0)
+        found = reader(path, every, max_bad_share=1.0)
     except InputError as error:
         return "refused", _wrong_sentence(error)
     except Exception as error:
@@ -201,7 +203,7 @@ def fuzz(first: int, cases: int, seconds: float, keep: Path | None = None) -> tu
                 break
             path = hostile_file(np.random.default_rng(seed), Path(folder if keep is None else keep), f"case-{seed}")
             # No signal reaches a loop outside Python; this ends the process, and leaves the file.
-            faulthandler.dump_traceback_later(SECONDS, exit=True)
+            faulthandler.dump_traceback_later(SECONDS, exit=True, file=2)
             outcomes = [finding(path), item_finding(path)]
             faulthandler.cancel_dump_traceback_later()
             counts.update(outcome for outcome, _ in outcomes)

@@ -51,11 +51,11 @@ def test_a_pipe_is_no_table(tmp_path: Path, name: str) -> None:
 def test_a_pipe_is_no_item_file_no_json_and_no_archive(tmp_path: Path) -> None:
     table, other = tmp_path / "a.csv", pipe(tmp_path / "items.csv")
     table.write_text("user,item\n1,2\n")
-    for read in (lambda: load(table, items=other), lambda: read_json(other), lambda: md5_of(other)):
-        with pytest.raises(InputError, match="got a pipe or device"):
-            read()
     with pytest.raises(InputError, match="got a pipe or device"):
-        check_archive(other)
+        load(table, items=other)
+    for read in (read_json, md5_of, check_archive):
+        with pytest.raises(InputError, match="got a pipe or device"):
+            read(other)
     with pytest.raises(InputError, match="got a pipe or device"):
         load("/dev/zero")
 
@@ -90,6 +90,18 @@ def test_deep_json_is_one_sentence(tmp_path: Path, depth: int, opened: str, clos
     if depth > 1000:
         with pytest.raises(InputError, match="Expected JSON"):
             read_json(tmp_path / "a.json")
+
+
+def test_objects_with_names_of_their_own_are_one_sentence(tmp_path: Path) -> None:
+    lines = (f'{{"user":{n},"item":1,"name {n}":1}}\n' for n in range(20_000))
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    with pytest.raises(InputError, match="over 5,000"):
+        load(tmp_path / "a.jsonl")
+
+
+def test_brackets_in_texts_are_no_nesting(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"user":1,"item":2,"text":"' + "[" * 500 + '\\""}\n')
+    assert len(read_table(tmp_path / "a.jsonl").rows) == 1
 
 
 HUGE = "9" * 25
@@ -132,6 +144,9 @@ def test_titles_of_netflix_beyond_32_bits_are_named(tmp_path: Path, line: str) -
 def test_a_home_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECFUSION_DATA", "~no-such-user-at-all/x")
     with pytest.raises(InputError, match="set RECFUSION_DATA to a whole path"):
+        locate("ml-1m")
+    monkeypatch.setenv("RECFUSION_DATA", "x" * 5000)
+    with pytest.raises(InputError, match="Cannot read 'xxx"):
         locate("ml-1m")
     monkeypatch.delenv("RECFUSION_DATA")
     monkeypatch.setenv("RECFUSION_CACHE", "~no-such-user-at-all/x")

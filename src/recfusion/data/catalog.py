@@ -10,7 +10,7 @@ from typing import Literal
 import polars as pl
 
 from recfusion.core.errors import InputError, choices
-from recfusion.data.archive import Archive, md5_of
+from recfusion.data.archive import Archive, md5_of, reading
 from recfusion.data.movielens import MovieLensLayout, read_movielens
 from recfusion.data.netflix import is_netflix_folder, read_netflix
 from recfusion.data.raw import RawData, ReadReport
@@ -136,11 +136,12 @@ def locate(name: str) -> Path | None:
     if entry.layout == "embedded":
         return Path(__file__).parent / "embedded"
     for folder in data_folders():
-        if (folder / entry.archive).is_file():
-            return folder / entry.archive
-        for unpacked in entry.folders:
-            if _holds(folder / unpacked, entry.layout):
-                return folder / unpacked
+        with reading(folder):
+            if (folder / entry.archive).is_file():
+                return folder / entry.archive
+            for unpacked in entry.folders:
+                if _holds(folder / unpacked, entry.layout):
+                    return folder / unpacked
     return None
 
 

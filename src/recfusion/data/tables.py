@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from recfusion.core.arrays import IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular
 from recfusion.core.memory import require_memory
@@ -21,7 +19,7 @@ from recfusion.data.sniff import sniff_text
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab")
 _KINDS = dict.fromkeys(_TEXT, "text") | {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-DEEPEST = 64  # levels of brackets in a line of JSON
+DEEPEST, MOST_KEYS = 64, 5_000  # levels of brackets in a line of JSON, and names in all of them
 
 
 @dataclass(frozen=True)
@@ -85,29 +83,28 @@ def _scan_parquet(path: Path) -> pl.LazyFrame:
 
 def _scan_objects(path: Path) -> pl.LazyFrame:
     """Return JSON lines as a table; what is packed is unpacked here, where that is bounded."""
+    keys: set[str] = set()
     for block in line_blocks(path):
-        _check_nesting(block, path)
+        keys |= _checked_keys(block, path)
+        if len(keys) > MOST_KEYS:  # the time to find the types grows with their square
+            raise InputError(f"Expected the same few names in each object of '{path}', got over {MOST_KEYS:,} of them.")
     with open_bytes(path) as file:
         source = glob.escape(str(path)) if file.seekable() else b"".join(iter(lambda: file.read(1 << 20), b""))
     return pl.scan_ndjson(source, infer_schema_length=None)
 
 
-def _check_nesting(block: bytes, path: Path) -> None:
-    """Raise where a line nests so deep that the parser, which calls itself, would end the whole process."""
-    depth = _depths(block)
-    starts = np.append(0, np.flatnonzero(np.frombuffer(block[:-1], np.uint8) == ord("\n")) + 1)
-    base = np.append(0, depth[starts[1:] - 1])
-    for place in starts[np.maximum.reduceat(depth, starts) - base > DEEPEST]:
-        line = block[place : block.find(b"\n", place) % (len(block) + 1)]
-        if np.max(_depths(re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)), initial=0) > DEEPEST:
+def _checked_keys(block: bytes, path: Path) -> set[str]:
+    """Return the names in lines of objects, and raise where one nests so deep that the parser would end the process."""
+    line = pl.col("line")
+    lines = pl.read_lines(block.decode("utf-8", errors="replace").encode())
+    for (text,) in lines.filter(line.str.count_matches(r"[\[{]") > DEEPEST).iter_rows():
+        depth = highest = 0
+        for mark in re.findall(r"[\[{}\]]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
+            depth += 1 if mark in "[{" else -1
+            highest = max(highest, depth)
+        if highest > DEEPEST:
             raise InputError(f"Expected one plain object per line in '{path}', got one nested over {DEEPEST} times.")
-
-
-def _depths(text: bytes) -> IntArray:
-    """Return the brackets that are open after each byte, those within strings among them."""
-    steps = np.zeros(256, np.int8)
-    steps[list(b"[{")], steps[list(b"]}")] = 1, -1
-    return np.cumsum(steps[np.frombuffer(text, np.uint8)], dtype=np.int64)
+    return set(lines.select(line.str.extract_all(r'"[^"]*"\s*:').explode().unique()).to_series().drop_nulls())
 
 
 @contextmanager
