@@ -97,11 +97,15 @@ def _items(source: Archive, file: str, parse: Callable[[str], tuple[int, str, st
 def _movies_csv(source: Archive) -> pl.DataFrame:
     names = ("movieId", "title", "genres")
     header, _, lines = source.read("movies.csv").partition(b"\n")
-    rows = split_lines(lines, TextLayout(",", True, names, 1), names)
-    items = rows.select(pl.col("movieId").cast(pl.Int64, strict=False).alias("item"), "title", "genres")
-    if header.strip() != ",".join(names).encode() or items["item"].null_count() or rows[EXTRA].count():
-        raise changed_copy(f"Expected lines with the columns {', '.join(names)} in movies.csv of '{source.path}'")
-    return items
+    rows = split_lines(lines, TextLayout(",", True, names, 1), names) if lines else pl.DataFrame()
+    got = f"'{header[:80].decode('latin-1').strip()}'"
+    if header.strip() == ",".join(names).encode() and not rows.is_empty():
+        items = rows.select(pl.col("movieId").cast(pl.Int64, strict=False).alias("item"), "title", "genres")
+        wrong = (items["item"].is_null() | rows[EXTRA].is_not_null()).arg_true()
+        if wrong.is_empty():
+            return items
+        got = f"something else in line {wrong[0] + 2:,}"
+    raise changed_copy(f"Expected the columns {', '.join(names)} in movies.csv of '{source.path}', got {got}")
 
 
 def _u_item(line: str) -> tuple[int, str, str]:
