@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
+from recfusion.data.item_file import read_items
 from recfusion.data.raw import RawData
-from recfusion.data.readers import read_items, read_table
+from recfusion.data.readers import read_table
 
 GOOD = "".join(f"u{n},i{n},4,1000000000\n" for n in range(60))
 HEADER = "user,item,rating,timestamp\n"
@@ -50,9 +51,9 @@ def test_the_same_rows_come_out_of_every_kind_of_file(tmp_path: Path) -> None:
         assert read_table(path).rows.equals(expected), path.name
 
 
-def test_quoted_fields_may_hold_separators_quotes_and_line_ends(tmp_path: Path) -> None:
-    raw = read_table(write(tmp_path, 'user,item\r\nann,"a, b"\r\nann,"say ""hi"""\r\nbob,"two\nlines"\r\n'))
-    assert raw.rows["item"].to_list() == ["a, b", 'say "hi"', "two\nlines"]
+def test_quoted_fields_may_hold_separators_and_quotes_and_bare_ones_quotes(tmp_path: Path) -> None:
+    raw = read_table(write(tmp_path, 'user,item\r\nann,"a, b"\r\nann,"say ""hi"""\r\nbob,12" disc\r\n'))
+    assert raw.rows["item"].to_list() == ["a, b", 'say "hi"', '12" disc']
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_footer_does_not_turn_integer_ids_into_text(tmp_path: Path) -> None:
 
 def test_more_bad_rows_than_allowed_are_an_error_that_shows_the_first(tmp_path: Path) -> None:
     path = write(tmp_path, "user,item,rating\nann,1,5\nbob,2,good\ncy,3,\n")
-    with pytest.raises(InputError, match=r"1 lack a value and 1 cannot be parsed.*row 2 has the rating 'good'"):
+    with pytest.raises(InputError, match=r"1 lack a value and 1 cannot be parsed.*line 3 has the rating 'good'"):
         read_table(path)
     assert counts(read_table(path, max_bad_share=0.7)) == (3, 1, 1, 1)
     assert len(read_table(path, rating="none").rows) == 3
@@ -214,14 +215,14 @@ def test_floats_that_are_no_whole_numbers_are_no_ids(tmp_path: Path) -> None:
     [
         ("a.csv", b"", "empty file"),
         ("a.csv", b"user,item\n", "got none below"),
-        ("a.csv", b'user,item\nann,"1\nbob,2\ncy,3\n', "a double quote is not closed"),
+        ("a.csv", b'user,item\nann,"1\nbob,2\ncy,3\n', "line 2 has a double quote that is not closed"),
         ("a.csv", b"user;item\nann;1\n", None),
         ("a.parquet", b"user,item\n1,2\n", "Cannot read"),
         ("a.jsonl", b'{"user":1,"item":2}\n{"user":2,"it', "a line is no JSON object"),
         ("a.jsonl", b'[{"user":1,"item":2}]', "a line is no JSON object"),
         ("a.xlsx", b"PK", "Cannot tell what kind"),
         ("a", b"user,item\n1,2\n", "Cannot tell what kind"),
-        ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000)[:20], "Cannot read"),
+        ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000)[:20], "damaged or incomplete"),
     ],
 )
 def test_a_broken_file_is_one_clear_error(tmp_path: Path, name: str, content: bytes, words: str | None) -> None:
@@ -256,6 +257,31 @@ def test_an_item_file_gives_one_row_per_item(tmp_path: Path, caplog: pytest.LogC
         items = read_items(path, "movieId")
     assert items.rows() == [("1", "Heat"), ("2", "Up")]
     assert "2 of 4 rows" in caplog.text
+
+
+def test_texts_of_an_item_file_may_go_over_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path, 'item,title,about\n1,Heat,"two\n\nlines, ""long"""\n2,"Up"\n\n3,*,"x"\n')
+    assert read_items(path, "item").rows() == [
+        ("1", "Heat", 'two\n\nlines, "long"'),
+        ("2", "Up", None),
+        ("3", "*", "x"),
+    ]
+    assert not caplog.text
+
+
+def test_lines_of_an_item_file_with_stray_quotes_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path, 'item;title\n1;"Heat"\n2;"\\"Up\\" again"\n3;"Big\n4;"Alien"\n5;12" Disc;6\n')
+    assert read_items(path, "item").rows() == [("1", "Heat"), ("4", "Alien"), ("5", '12" Disc')]
+    assert "2 lines" in caplog.text
+    assert "line 3" in caplog.text
+    assert "1 rows" in caplog.text
+
+
+def test_an_item_file_may_have_long_separators(tmp_path: Path) -> None:
+    path = write(tmp_path, "movieId::title\n1::Heat (1995)\n2::Up: a film\n", "movies.dat")
+    assert read_items(path, "movieId").rows() == [("1", "Heat (1995)"), ("2", "Up: a film")]
 
 
 @pytest.mark.parametrize("header", ["movieId,title", "id,title", "item,title", "movie_id,movie_title"])

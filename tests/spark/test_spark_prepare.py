@@ -50,6 +50,8 @@ def messy(path: Path, *, separator: str = ",", text_ids: bool = False) -> Path:
     lines[80] = separator.join((" 7 ", "3", "5", "1900000000"))
     lines[90] = separator.join(("7", "3"))
     lines[100] = ""
+    lines[110] = separator.join(('"7', "3", "4", "1000000000"))
+    lines[120] = separator.join(('"7\\"', '"3"', "4", "1000000000"))
     path.write_bytes("\n".join(lines).encode() + b"\n\n")
     return path
 
@@ -137,11 +139,11 @@ def test_tables_that_spark_cannot_read_are_refused(session: "SparkSession", tmp_
 
     file = tmp_path / "quoted.csv"
     file.write_text('user,item,title\n1,2,"two\nlines"\n' + "1,3,x\n" * 30)
-    with pytest.raises(InputError, match="goes over several lines"):
+    with pytest.raises(InputError, match="line 2 has a double quote that is not closed"):
         spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "a")
     file = tmp_path / "bad.csv"
     file.write_text("user,item,rating\n" + "1,2,x\n" * 30)
-    with pytest.raises(InputError, match="row 1 has the rating 'x'"):
+    with pytest.raises(InputError, match="line 2 has the rating 'x'"):
         spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "b")
     with pytest.raises(InputError, match="mount the storage"):
         spark_prepare(session, Source(data="s3://bucket/x.csv"), Preparation(), tmp_path / "c")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -96,13 +97,27 @@ def write_json(path: Path, document: object) -> None:
         beside.write_text(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
+def check_regular(path: Path) -> None:
+    """Raise unless there is a file at `path`: to read from a pipe or a device may never end."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError) as error:
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        found = "nothing" if missing else getattr(error, "strerror", None) or str(error)
+        raise InputError(f"Expected a file at '{path}', got {found}: check the path.") from None
+    if not stat.S_ISREG(mode):
+        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
+        raise InputError(f"Expected a file at '{path}', got {found}: check the path.")
+
+
 def read_json(path: Path) -> object:
     """Read a JSON file; a missing or broken one is an error that names it."""
+    check_regular(path)
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}; make it again.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"Expected JSON in '{path}', got something else ({error}): make it again.") from None
 
 

@@ -2,8 +2,10 @@
 
 import gzip
 import hashlib
+import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -14,10 +16,17 @@ from pathlib import Path, PureWindowsPath
 from typing import IO, TypeVar, cast
 
 from recfusion.core.errors import InputError
+from recfusion.core.files import check_regular
+from recfusion.core.memory import available_bytes, gigabytes
 
 T = TypeVar("T")
 
 FOLDER_DEPTH = 3  # levels of a folder that are looked at
+_DAMAGE = (
+    *(zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError),
+    *(NotImplementedError, OverflowError, ValueError),
+)
+BOMB_RATIO, BOMB_BYTES = 200, 1 << 28  # tables pack 3 to 50 times smaller; what is small may be of any ratio
 
 
 @dataclass(frozen=True)
@@ -46,9 +55,11 @@ class Archive:
             if self.path.is_dir():
                 return (self.path / full).read_bytes()
             with zipfile.ZipFile(self.path) as archive:
-                if archive.getinfo(full).flag_bits & 0x1:
+                member = archive.getinfo(full)
+                if member.flag_bits & 0x1:
                     raise InputError(f"'{full}' in '{self.path}' is encrypted: use an unencrypted copy of the archive.")
-                return archive.read(full)
+                _check_size(member.file_size, member.compress_size, available_bytes(), self.path)
+                return archive.read(full)  # never more than the size it states
 
     def open(self, name: str) -> Path | bytes:
         """Return what a parser can read: the path of a file in a folder, or the bytes of one in a zip archive."""
@@ -60,10 +71,47 @@ def reading(path: Path) -> Iterator[None]:
     """Turn the errors of a damaged or unreadable file at `path` into an InputError of one sentence."""
     try:
         yield
-    except (zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError) as error:
+    except InputError:
+        raise
+    except _DAMAGE as error:
         raise InputError(f"The archive '{path}' is damaged or incomplete ({error}): get a fresh copy.") from None
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from None
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, unpacked where it is gzip; what is no file, or unpacks to absurdly much, is refused."""
+    check_regular(path)
+    with reading(path), path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield cast(IO[bytes], _Unpacked(gzip.GzipFile(fileobj=file), path) if packed else file)
+
+
+class _Unpacked:
+    """A gzip stream that ends in an error where it would fill the memory."""
+
+    def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
+        self.stream, self.path, self.done = stream, path, 0
+        self.packed, self.room = path.stat().st_size, available_bytes()
+
+    def seekable(self) -> bool:
+        return False
+
+    def read(self, size: int) -> bytes:
+        piece = self.stream.read(size)
+        self.done += len(piece)
+        _check_size(self.done, self.packed, self.room, self.path)
+        return piece
+
+
+def _check_size(unpacked: int, packed: int, room: int, path: Path) -> None:
+    if unpacked > room or unpacked > max(BOMB_BYTES, BOMB_RATIO * packed):
+        raise InputError(
+            f"'{path}' unpacks to at least {gigabytes(unpacked)}, more than {BOMB_RATIO} times its size or more than "
+            f"the free memory ({gigabytes(room)}): check where it comes from, and unpack it by hand if it is sound."
+        )
 
 
 def changed_copy(what: str) -> InputError:
@@ -81,6 +129,13 @@ def parse_lines(text: str, parse: Callable[[str], T], expected: str, where: str)
         except ValueError:
             raise changed_copy(f"Expected {expected} in line {number} of {where}, got '{line[:80]}'") from None
     return table
+
+
+def whole_number(text: str, digits: int = 18) -> int:
+    """Return the number that a publisher's file has as an id or year; a ValueError where it is none, or too long."""
+    if not (text.isascii() and text.isdigit() and len(text) <= digits):
+        raise ValueError(text)
+    return int(text)
 
 
 def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
@@ -103,17 +158,16 @@ def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 def check_archive(path: Path) -> None:
     """Raise unless `path` opens as a zip archive, or as a tar archive within gzip."""
-    with reading(path), path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    if not is_gzip:
-        Archive(path).names()
-        return
-    with reading(path), gzip.open(path) as stream:
-        next(tar_files(cast(IO[bytes], stream), path), None)
+    with open_bytes(path) as stream:
+        if isinstance(stream, _Unpacked):
+            next(tar_files(stream, path), None)
+        else:
+            Archive(path).names()
 
 
 def md5_of(path: Path) -> str:
     """Return the MD5 of a file, the checksum that the publishers give."""
+    check_regular(path)
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
@@ -122,7 +176,7 @@ def _folder_names(folder: Path) -> list[str]:
     names = []
     for here, folders, files in os.walk(folder):
         inner = Path(here).relative_to(folder)
-        names += [(inner / file).as_posix() for file in files]
+        names += [(inner / file).as_posix() for file in files if (Path(here) / file).is_file()]  # no pipes, no devices
         if len(inner.parts) >= FOLDER_DEPTH - 1:
             folders.clear()
     return names

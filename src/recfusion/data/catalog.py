@@ -1,7 +1,7 @@
 """The data sets known by name: where they come from, under which terms, where they lie on this machine, how to load."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Literal
 import polars as pl
 
 from recfusion.core.errors import InputError, choices
-from recfusion.data.archive import Archive, md5_of
+from recfusion.data.archive import Archive, md5_of, reading
 from recfusion.data.movielens import MovieLensLayout, read_movielens
 from recfusion.data.netflix import is_netflix_folder, read_netflix
 from recfusion.data.raw import RawData, ReadReport
@@ -112,14 +112,22 @@ def data_set(name: str) -> DataSet:
 def cache_folder() -> Path:
     """Return the folder for downloads: RECFUSION_CACHE, else recfusion in XDG_CACHE_HOME, else in ~/.cache."""
     if own := os.environ.get("RECFUSION_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "recfusion"
+        return _expanded(own, "RECFUSION_CACHE")
+    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "RECFUSION_CACHE") / "recfusion"
 
 
-def data_folders() -> list[Path]:
-    """Return the folders where local copies are looked for: those named by RECFUSION_DATA, then the cache."""
+def data_folders() -> Iterator[Path]:
+    """Yield the folders where local copies are looked for: those named by RECFUSION_DATA, then the cache."""
     named = [part for part in os.environ.get("RECFUSION_DATA", "").split(os.pathsep) if part]
-    return [*(Path(part).expanduser() for part in named), cache_folder()]
+    yield from (_expanded(part, "RECFUSION_DATA") for part in named)
+    yield cache_folder()
+
+
+def _expanded(folder: str, variable: str) -> Path:
+    try:
+        return Path(folder).expanduser()
+    except RuntimeError:  # no such user, or one without a home
+        raise InputError(f"Expected a folder, got '{folder}' without a home: set {variable} to a whole path.") from None
 
 
 def locate(name: str) -> Path | None:
@@ -128,11 +136,12 @@ def locate(name: str) -> Path | None:
     if entry.layout == "embedded":
         return Path(__file__).parent / "embedded"
     for folder in data_folders():
-        if (folder / entry.archive).is_file():
-            return folder / entry.archive
-        for unpacked in entry.folders:
-            if _holds(folder / unpacked, entry.layout):
-                return folder / unpacked
+        with reading(folder):
+            if (folder / entry.archive).is_file():
+                return folder / entry.archive
+            for unpacked in entry.folders:
+                if _holds(folder / unpacked, entry.layout):
+                    return folder / unpacked
     return None
 
 
@@ -153,7 +162,7 @@ def read_named(name: str) -> RawData:
 
 def how_to_get(entry: DataSet) -> str:
     """Return the part of a sentence, up to its full stop, that says how a missing data set gets onto this machine."""
-    place = f"put {entry.archive} or its unpacked folder {entry.folders[0]}/ into '{data_folders()[0]}'"
+    place = f"put {entry.archive} or its unpacked folder {entry.folders[0]}/ into '{next(data_folders())}'"
     if entry.url is None:
         return f"its publisher no longer offers it, so {place}, or into a folder that RECFUSION_DATA names."
     return f"run `recfusion data fetch {entry.name}`, or {place}, or into a folder that RECFUSION_DATA names."

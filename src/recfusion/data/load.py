@@ -11,10 +11,11 @@ from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, read_named
 from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import Interactions
+from recfusion.data.item_file import read_items
 from recfusion.data.prepare import prepare
 from recfusion.data.prepared_folder import is_prepared, load_prepared
 from recfusion.data.raw import RawData
-from recfusion.data.readers import read_items, read_table
+from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
 
 
@@ -67,7 +68,7 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
         return replace(read_named(source.data), source=source)
-    if frame is None and not Path(source.data).exists():
+    if frame is None and not _exists(source.data):
         raise _not_found(source.data)
     raw = read_table(
         Path(source.data) if frame is None else frame,
@@ -93,9 +94,16 @@ def _not_found(data: str) -> InputError:
     )
 
 
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror}.") from None
+
+
 def _frame_name(name: str) -> str:
     """Return the name of a frame if nothing else is known by it."""
-    if name in CATALOG or Path(name).exists():
+    if name in CATALOG or _exists(name):
         raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.")
     return name
 

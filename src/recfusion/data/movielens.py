@@ -9,7 +9,8 @@ from typing import Literal
 import polars as pl
 
 from recfusion.core.errors import InputError
-from recfusion.data.archive import Archive, changed_copy, parse_lines, reading
+from recfusion.data.archive import Archive, changed_copy, parse_lines, reading, whole_number
+from recfusion.data.lines import EXTRA, TextLayout, split_lines
 from recfusion.data.raw import RawData, ReadReport
 
 MovieLensLayout = Literal["u.data", "ratings.dat", "ratings.csv"]
@@ -64,7 +65,7 @@ def _ratings(source: Archive, file: str, form: _Form) -> pl.DataFrame:
             quote_char=None,
             glob=False,
         )
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise unexpected(str(error).partition("\n")[0]) from None
     gaps = [column for column in form.columns if column.startswith("_")]
     if any(rows[gap].null_count() < rows.height for gap in gaps):
@@ -94,27 +95,30 @@ def _items(source: Archive, file: str, parse: Callable[[str], tuple[int, str, st
 
 
 def _movies_csv(source: Archive) -> pl.DataFrame:
-    schema = {"movieId": pl.Int64, "title": pl.String, "genres": pl.String}
-    try:
-        return pl.read_csv(source.open("movies.csv"), schema=schema, glob=False).rename({"movieId": "item"})
-    except (pl.exceptions.PolarsError, OSError) as error:
-        what = str(error).partition("\n")[0]
-        raise changed_copy(
-            f"Expected the columns {', '.join(schema)} in movies.csv of '{source.path}', {what}"
-        ) from None
+    names = ("movieId", "title", "genres")
+    header, _, lines = source.read("movies.csv").partition(b"\n")
+    rows = split_lines(lines, TextLayout(",", True, names, 1), names) if lines else pl.DataFrame()
+    got = f"'{header[:80].decode('latin-1').strip()}'"
+    if header.strip() == ",".join(names).encode() and not rows.is_empty():
+        items = rows.select(pl.col("movieId").cast(pl.Int64, strict=False).alias("item"), "title", "genres")
+        wrong = (items["item"].is_null() | rows[EXTRA].is_not_null()).arg_true()
+        if wrong.is_empty():
+            return items
+        got = f"something else in line {wrong[0] + 2:,}"
+    raise changed_copy(f"Expected the columns {', '.join(names)} in movies.csv of '{source.path}', got {got}")
 
 
 def _u_item(line: str) -> tuple[int, str, str]:
     item, title, _release, _video, _url, *flags = line.split("|")
     if not set(flags) <= {"0", "1"}:
         raise ValueError(line)
-    return int(item), title, "|".join(genre for genre, flag in zip(GENRES, flags, strict=True) if flag == "1")
+    return whole_number(item), title, "|".join(genre for genre, flag in zip(GENRES, flags, strict=True) if flag == "1")
 
 
 def _movies_dat(line: str) -> tuple[int, str, str]:
     item, rest = line.split("::", maxsplit=1)
     title, genres = rest.rsplit("::", maxsplit=1)
-    return int(item), title, genres
+    return whole_number(item), title, genres
 
 
 _FORMS: Mapping[MovieLensLayout, _Form] = {

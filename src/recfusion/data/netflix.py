@@ -1,18 +1,19 @@
 """Reader for the Netflix Prize set: the prize's own archive, its unpacked folder, or the four combined files."""
 
-import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 import polars as pl
 
 from recfusion.core.errors import InputError
-from recfusion.data.archive import Archive, changed_copy, parse_lines, reading, tar_files
+from recfusion.data.archive import Archive, changed_copy, open_bytes, parse_lines, reading, tar_files, whole_number
+from recfusion.data.lines import LONGEST_LINE
 from recfusion.data.raw import RawData, ReadReport
 
+TITLES_BYTES = 1 << 26
 BLOCK_BYTES = 64 << 20  # text parsed at a time: large enough for speed, small beside the table that results
 SECONDS_A_DAY = 86_400
 
@@ -29,7 +30,9 @@ def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> Ra
     with reading(path):
         for file_name, stream in _archive_files(path) if path.is_file() else _folder_files(path):
             if _TITLES.search(file_name):
-                titles = stream.read()
+                titles = stream.read(TITLES_BYTES)
+                if len(titles) == TITLES_BYTES:
+                    raise changed_copy(f"Expected half a megabyte of titles in '{path}', got {TITLES_BYTES:,} bytes")
             else:
                 ratings.feed(stream)
     rows = ratings.finish()
@@ -49,8 +52,8 @@ def is_netflix_folder(folder: Path) -> bool:
 
 def _archive_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the files of titles and ratings, also those in a tar archive within the archive."""
-    with gzip.open(path) as stream:
-        for name, content in tar_files(cast(IO[bytes], stream), path):
+    with open_bytes(path) as stream:
+        for name, content in tar_files(stream, path):
             if _TAR.search(name):
                 yield from _movies(content, path)
             elif _TITLES.search(name) or _MOVIE.search(name):
@@ -116,6 +119,8 @@ class _Ratings:
     def _parse_whole_lines(self) -> None:
         text = b"".join(self.pieces)
         end = text.rfind(b"\n") + 1
+        if not end and len(text) > LONGEST_LINE:
+            raise self._unexpected(f"got a line of more than {LONGEST_LINE:,} bytes")
         self.pieces, self.size = [text[end:]], len(text) - end
         if end:
             self.frames.append(self._parse(text[:end]))
@@ -150,9 +155,10 @@ class _Ratings:
             raise self._unexpected(str(error).partition("\n")[0]) from None
 
     def _item(self, header: bytes) -> int:
-        if not header.isdigit() or len(header) > 9:  # nine digits fit in 32 bits
-            raise self._unexpected(f"got '{_start(header)}:'")
-        return int(header)
+        try:
+            return whole_number(header.decode("latin-1"), 9)  # nine digits fit in 32 bits
+        except ValueError:
+            raise self._unexpected(f"got '{_start(header)}:'") from None
 
     def _unexpected(self, what: str) -> InputError:
         return changed_copy(f"Expected lines 'ITEM:' and 'user,rating,YYYY-MM-DD' in '{self.path}', {what}")
@@ -165,4 +171,4 @@ def _start(text: bytes) -> str:
 def _item(line: str) -> tuple[int, str, int | None]:
     """Return item, title and year of a line 'id,year,title'; titles may hold commas, and a year may be NULL."""
     item, year, title = line.split(",", maxsplit=2)
-    return int(item), title, None if year == "NULL" else int(year)
+    return whole_number(item, 9), title, None if year == "NULL" else whole_number(year, 9)

@@ -6,12 +6,13 @@ from numbers import Integral, Real
 import polars as pl
 
 from recfusion.core.errors import InputError
+from recfusion.data.lines import EXTRA
 
-EXTRA = "\x00extra"  # a column that only rows with too many fields fill
 _ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 # 15 digits are exact as floats. An exponent must have a sign or follow a fraction, as programs write it: 1e5 is a code.
 _NUMBER = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
+_NO_ID = "[\0\r\n\ufffd]"  # what was no UTF-8, and what would make two lines of one
 _EXACT = 2**53  # beyond it, floats skip whole numbers
 _DATES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
@@ -21,8 +22,8 @@ def parse_rows(
 ) -> pl.LazyFrame:
     """Add what each role's column gives and its value as typed, and the flags blank, missing, unparsable and good.
 
-    `seconds` is what `time_form` found in the file's first rows; without it they are looked at here. The stages are
-    separate so that no text is parsed twice.
+    `seconds` is what `time_form` found in the table's first rows. The stages are separate so that no text is parsed
+    twice.
     """
     given, kinds = _with_given(frame)
     values = {role: _identifier(role, kinds[role]) for role in ("user", "item")}
@@ -32,22 +33,23 @@ def parse_rows(
             number = number.str.replace(",", ".", literal=True)
         number = number.cast(pl.Float32, strict=False)
         values["rating"] = pl.when(number.is_finite()).then(number)
-    if "time" in kinds:
-        values["time"] = _seconds(given, kinds["time"]) if seconds is None else seconds
+    if seconds is not None:
+        values["time"] = seconds
     typed = given.with_columns(value.alias(f"{role} value") for role, value in values.items())
+    whole = pl.col(EXTRA).is_null()
     all_given = pl.all_horizontal(pl.col(f"{role} given").is_not_null() for role in kinds)
     none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in kinds)
-    good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in kinds) & pl.col(EXTRA).is_null()
-    blank = none_given & pl.col(EXTRA).is_null()
+    good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in kinds)
     lone = pl.lit(lone_users) & pl.col("user value").is_not_null() & pl.col("item given").is_null()
-    flagged = typed.with_columns(blank=blank, missing=~all_given & ~blank & ~lone, good=good | lone)
+    flags = {"blank": none_given, "missing": ~all_given & ~none_given & ~lone, "good": good | lone}
+    flagged = typed.with_columns(**{name: flag & whole for name, flag in flags.items()})
     return flagged.with_columns(unparsable=~pl.any_horizontal("good", "missing", "blank"))
 
 
-def time_form(frame: pl.LazyFrame) -> pl.Expr:
-    """Return how the column `time` becomes seconds, from the first rows; parts of a table must all use one form."""
+def time_form(frame: pl.LazyFrame) -> pl.Expr | None:
+    """Return how the column `time`, where there is one, becomes seconds: all of a table takes the form of its start."""
     given, kinds = _with_given(frame)
-    return _seconds(given, kinds["time"])
+    return _seconds(given, kinds["time"]) if "time" in kinds else None
 
 
 def _with_given(frame: pl.LazyFrame) -> tuple[pl.LazyFrame, dict[str, pl.DataType]]:
@@ -79,7 +81,7 @@ def _identifier(role: str, dtype: pl.DataType) -> pl.Expr:
         return pl.when((given == given.round()) & (given.abs() < _EXACT)).then(given).cast(pl.Int64)
     if _is_typed(role, dtype):
         return given.cast(pl.Int64)
-    return pl.when(~given.str.contains("\ufffd", literal=True)).then(given)
+    return pl.when(~given.str.contains(_NO_ID)).then(given)
 
 
 def parse_ids(values: pl.Series | Iterable[object], like: pl.DataType) -> pl.Series:
@@ -163,12 +165,6 @@ def row_flags(parsed: pl.LazyFrame) -> dict[str, pl.Expr]:
             flags[f"{role} text"] = pl.col("good") & ~value.str.contains(_INTEGER)
             flags[f"{role} trimmed"] = value != pl.col(role).cast(pl.String)
     return flags
-
-
-def final_value(role: str, facts: Mapping[str, int]) -> pl.Expr:
-    """Return a role's values: ids that are text become numbers where all of them are."""
-    value = pl.col(f"{role} value")
-    return value.cast(pl.Int64) if facts.get(f"{role} text") == 0 else value
 
 
 def remarks(facts: Mapping[str, int]) -> list[str]:

@@ -1,6 +1,7 @@
 """From raw rows to a binary matrix, by reported steps: duplicates, rating threshold, rare users, rare items."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep
+from recfusion.data.notes import Scale, preparation_notes
 from recfusion.data.parsing import parse_ids
 from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
@@ -48,7 +50,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
     _drop_duplicates(rows, len(item_ids))
     steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
-    threshold = resolve_min_rating(choices.min_rating, rows.rating)
+    threshold, scale = resolve_min_rating(choices.min_rating, rows.rating), Scale.of(rows.rating)
     if threshold is not None:
         if rows.rating is None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{raw.name}' has no ratings.")
@@ -81,7 +83,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
-        report=_with_described(raw, items),
+        report=_report(raw, items, preparation_notes(choices, threshold, scale, steps)),
         licence=raw.licence,
         citation=raw.citation,
     )
@@ -184,11 +186,11 @@ def _item_table(items: pl.Series, described: pl.DataFrame | None) -> pl.DataFram
     return table.join(known, on="item", how="left", maintain_order="left")
 
 
-def _with_described(raw: RawData, items: pl.Series) -> ReadReport:
-    """Return the reader's report with how many items the item file describes, where one was given."""
-    if raw.items is None:
-        return raw.report
-    known = items.is_in(parse_ids(raw.items["item"], items.dtype).implode()).sum()
-    if known == len(items):
-        return raw.report
-    return replace(raw.report, notes=(*raw.report.notes, f"the item file describes {known:,} of {len(items):,} items"))
+def _report(raw: RawData, items: pl.Series, notes: Iterable[str]) -> ReadReport:
+    """Return the reader's report with `notes`, and how many items an item file describes where it is not all."""
+    found = [*raw.report.notes, *notes]
+    if raw.items is not None:
+        known = items.is_in(parse_ids(raw.items["item"], items.dtype).implode()).sum()
+        if known < len(items):
+            found.append(f"the item file describes {known:,} of {len(items):,} items")
+    return replace(raw.report, notes=tuple(found))

@@ -7,7 +7,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.core.files import read_json, write_json
+from recfusion.core.files import check_regular, read_json, write_json
 from recfusion.data.interactions import Interactions, PreparationStep
 from recfusion.data.prepare import prepare
 from recfusion.data.raw import RawData, ReadReport
@@ -32,7 +32,10 @@ class Prepared(BaseModel):
 
 def is_prepared(path: Path) -> bool:
     """Return whether a folder holds a whole prepared data set."""
-    return (path / PREPARED).is_file()
+    try:
+        return (path / PREPARED).is_file()
+    except OSError:  # a name that is too long, a folder that may not be entered
+        return False
 
 
 def write_prepared(folder: Path, about: Prepared) -> None:
@@ -60,7 +63,10 @@ def load_prepared(folder: Path, asked: Preparation | None = None) -> Interaction
             "prepare it again with them."
         )
     try:
-        rows = pl.read_parquet(sorted(folder.glob(PARTS)), glob=False)
+        parts = sorted(folder.glob(PARTS))
+        for part in parts:
+            check_regular(part)
+        rows = pl.read_parquet(parts, glob=False)
         items = pl.read_parquet(folder / ITEMS, glob=False) if (folder / ITEMS).is_file() else None
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None

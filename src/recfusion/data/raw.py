@@ -14,8 +14,11 @@ class ReadReport:
     rows: int
     columns: dict[str, str] = field(default_factory=dict)  # role (user, item, rating, time) -> column in the file
     missing: int = 0  # rows without a user, an item or (where the file has them) a rating or a time
-    unparsable: int = 0  # rows whose rating or time is no number or date, or with too many or too few fields
+    unparsable: int = (
+        0  # rows whose rating or time is no number or date, or with too many fields, and lines whose quotes do not pair
+    )
     notes: tuple[str, ...] = ()  # what else a reader of the protocol card should know
+    blank: int = 0  # empty rows, which are not counted as rows; with them, every line of a text file is accounted for
 
 
 @dataclass(frozen=True)

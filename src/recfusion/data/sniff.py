@@ -1,17 +1,15 @@
 """Guessing what the user did not say about a table: its separator, whether it has a header, which column is which."""
 
-import csv
-import gzip
-import io
 import re
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from recfusion.core.errors import InputError
+from recfusion.data.archive import open_bytes
+from recfusion.data.lines import LONGEST_LINE, TextLayout, fields_of
 
-SEPARATORS = (",", "\t", ";", "|", " ")
+SEPARATORS = (",", "\t", ";", "|", "::", " ")
 ROLES = ("user", "item", "rating", "time")
 
 # The part of a column's name that gives its role away, once "id", "no" and punctuation are gone; most telling first.
@@ -25,15 +23,8 @@ _TELLING: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "datetime", "date", "unixreviewtime", "ts", "createdat", "t"),
 }
 
-
-@dataclass(frozen=True)
-class TextLayout:
-    """How a delimited text file is laid out."""
-
-    separator: str
-    header: bool
-    columns: tuple[str, ...]
-    skip_lines: int  # up to the end of the header
+_COUNTS = {"quantity", "qty", "count", "counts", "plays", "playcount", "listens", "views", "weight", "frequency"}
+_LONGEST_NAME = 100  # of a column whose role one would guess
 
 
 def sniff_text(path: Path, separator: str | None) -> TextLayout:
@@ -46,19 +37,23 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
         raise InputError(f"Expected text in UTF-8 in '{path}', got binary data or another encoding: convert it first.")
     if "\r" in text and "\n" not in text:
         raise InputError(f"Expected lines that end in a line feed in '{path}', got carriage returns: convert it first.")
-    text = text.replace("\r\n", "\n").replace("\r", " ")
+    lines = _first_lines(text, whole)
     if separator is None:
-        separator = max(SEPARATORS, key=lambda mark: _regularity(_records(text, mark, whole)))
+        separator = max(SEPARATORS, key=lambda mark: _regularity(_records(lines, mark)))
     else:
         separator = _checked_separator(separator)
-    records = _records(text, separator, whole)
-    (last_line, fields), others = records[0], [fields for _, fields in records[1:]]
+    fields, *others = _records(lines, separator)
+    if _lists_items([fields, *others]):
+        raise InputError(
+            f"'{path}' looks like a user and a list of items on each line (such as '{lines[0][1][:40]}'): write one "
+            "line per user and item instead, such as 'user,item'."
+        )
     header = _is_header(fields, others)
     names = [name if header and name else f"column {place}" for place, name in enumerate(fields, start=1)]
-    doubled = sorted(name for name in set(names) if names.count(name) > 1)
-    if doubled:
-        raise InputError(f"The header of '{path}' has the column '{doubled[0]}' twice: rename one of them.")
-    return TextLayout(separator, header, tuple(names), last_line if header else 0)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"The header of '{path}' has the column '{twice[:80]}' twice: rename one of them.")
+    return TextLayout(separator, header, tuple(names), lines[0][0] if header else 0)
 
 
 def guess_columns(
@@ -74,7 +69,7 @@ def guess_columns(
     for role, name in asked.items():
         if name is not None:
             if name not in columns:
-                raise InputError(f"Expected a column '{name}' (--{role}) in {where}, which has: {', '.join(columns)}.")
+                raise InputError(f"Expected a column '{name}' (--{role}) in {where}, which has: {listed(columns)}.")
             if name in chosen.values():
                 raise InputError(f"Expected a column of its own for --{role} in {where}, got '{name}' twice.")
             chosen[role] = name
@@ -94,16 +89,30 @@ def guess_columns(
     return chosen
 
 
+def unused_ratings(columns: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
+    """Return the columns that may hold ratings or counts, to judge by their names, and have no role."""
+    free = [name for name in columns if name not in chosen.values() and len(name) <= _LONGEST_NAME]
+    return [name for name in free if _role_rank(name, "rating") is not None or _COUNTS & set(_words(name))][:5]
+
+
 def _cannot_tell(role: str, columns: Sequence[str], where: str) -> InputError:
     return InputError(
-        f"Expected a column for the {role} in {where}, found {len(columns)} column{'s' * (len(columns) != 1)}: "
-        f"{', '.join(columns) or 'none'}; name it with --{role} (and the separator with --separator, if columns look "
+        f"Expected a column for the {role} in {where}, found {len(columns):,} column{'s' * (len(columns) != 1)}: "
+        f"{listed(columns) or 'none'}; name it with --{role} (and the separator with --separator, if columns look "
         "wrong)."
     )
 
 
+def listed(columns: Sequence[str]) -> str:
+    """Return the names of columns for a message, no more and no longer than one can read."""
+    names = ", ".join(name if len(name) <= 60 else f"{name[:60]}..." for name in columns[:20])
+    return f"{names} and {len(columns) - 20:,} more" if len(columns) > 20 else names
+
+
 def _role_rank(name: str, role: str) -> int | None:
-    words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
+    if len(name) > _LONGEST_NAME:
+        return None
+    words = _words(name)
     telling = _TELLING[role]
     joined = "".join(words)
     bare = joined.removesuffix("id") if joined not in telling else joined
@@ -113,6 +122,10 @@ def _role_rank(name: str, role: str) -> int | None:
     return len(telling) + min(hits) if hits and not {"name", "title"} & set(words) else None
 
 
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
+
+
 def _is_header(first: list[str], others: list[list[str]]) -> bool:
     """Say whether the first line names columns: it looks unlike the others, or names a role."""
     if any(field[:1].isdigit() or _is_number(field) for field in first):
@@ -120,32 +133,43 @@ def _is_header(first: list[str], others: list[list[str]]) -> bool:
     if not others or len(first) < 2:
         return True
     # An id such as user_01 is no name of a column, though "user" is in it.
-    words = [field for field in first if not any(mark.isdigit() for mark in field)]
+    words = [field for field in first if not any(mark.isdigit() for mark in field[:_LONGEST_NAME])]
     named = any(_role_rank(word, role) is not None for word in words for role in ROLES)
     columns = zip(*(fields for fields in others if len(fields) == len(first)), strict=True)
     return named or any(any(values) and all(_is_number(value or "0") for value in values) for values in columns)
 
 
-def _regularity(records: list[tuple[int, list[str]]]) -> tuple[float, int]:
+def _lists_items(records: list[list[str]]) -> bool:
+    """Say whether each line has a user of its own and any number of items, all of them numbers."""
+    counts = Counter(map(len, records))
+    return (
+        len(counts) > 2
+        and counts.most_common(1)[0][1] < len(records) / 2
+        and len({fields[0] for fields in records}) == len(records)
+        and all(field.isdecimal() for fields in records for field in fields)
+    )
+
+
+def _regularity(records: list[list[str]]) -> tuple[float, int]:
     """Score a separator: the share of lines with as many fields as the first, then the number of fields."""
-    counts = [len(fields) for _, fields in records]
+    counts = [len(fields) for fields in records]
     return (counts.count(counts[0]) / len(counts) if counts[0] > 1 else 0.0, counts[0])
 
 
-def _records(text: str, separator: str, whole: bool, most: int = 50) -> list[tuple[int, list[str]]]:
-    """Return the first records that are not blank, each with the number of its last line."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    read = [(reader.line_num, [field.strip() for field in fields]) for fields in reader]
-    records = [(line, fields) for line, fields in read if any(fields)]
-    return records[: most if whole else max(1, min(most, len(records) - 1))]
+def _first_lines(text: str, whole: bool, most: int = 50) -> list[tuple[int, str]]:
+    """Return the first lines that are not blank, each with its number; the last one may be cut off."""
+    found = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    return found[: most if whole else max(1, min(most, len(found) - 1))]
+
+
+def _records(lines: list[tuple[int, str]], separator: str) -> list[list[str]]:
+    return [[field.strip() for field in fields_of(line, separator)] for _, line in lines]
 
 
 def _checked_separator(separator: str) -> str:
-    separator = "\t" if separator == "\\t" else separator
-    if len(separator.encode()) != 1 or separator in '"\r\n':
-        raise InputError(
-            f"Expected one character such as ; or | as the separator, got '{separator}': convert the file."
-        )
+    separator = separator.replace("\\t", "\t")
+    if not separator or any(mark in separator for mark in '"\r\n\0'):
+        raise InputError(f"Expected a separator such as ; or :: without quotes and line ends, got '{separator}'.")
     return separator
 
 
@@ -158,12 +182,11 @@ def _is_number(text: str) -> bool:
 
 
 def _first_bytes(path: Path, most: int = 1 << 16) -> tuple[bytes, bool]:
-    """Return the start of a file, unpacked where it is gzip, and whether that is all of it."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            start = gzip.GzipFile(fileobj=file).read(most) if packed else file.read(most)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"Cannot read '{path}': {error}.") from None
-    return start, len(start) < most
+    """Return the start of a file, unpacked where it is gzip, with a whole line at least, and whether that is all."""
+    with open_bytes(path) as file:
+        start = file.read(most)
+        whole = len(start) < most
+        if not whole and b"\n" not in start.strip():
+            more = file.read(LONGEST_LINE)
+            start, whole = start + more, len(more) < LONGEST_LINE
+    return start, whole

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
+from recfusion.data.item_file import read_items
+from recfusion.data.notes import Scale, preparation_notes
 from recfusion.data.prepare import resolve_min_rating
 from recfusion.data.prepared_folder import ITEMS, Prepared, is_prepared, write_prepared
-from recfusion.data.readers import read_items
 from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import input_files, read_rows
 from recfusion.spark.stages import Stages, described
@@ -64,7 +66,7 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
         )
     unique = stages.frame("unique", lambda: _latest(rows.frame))
     note("one row per user and item (the latest, then the highest rating)", unique)
-    threshold = _threshold(unique, preparation, source.data)
+    threshold, scale = _threshold(unique, preparation, source.data)
     kept = unique
     if threshold is not None:
         kept = note(f"rating at least {threshold:g}", kept.where(kept["rating"] >= float(np.float32(threshold))))
@@ -82,7 +84,9 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     if items is not None:
         items.write_parquet(stages.folder / ITEMS)
     chosen = preparation.model_copy(update={"min_rating": threshold})
-    about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=rows.report)
+    notes = (*rows.report.notes, *preparation_notes(preparation, threshold, scale, steps))
+    report = replace(rows.report, notes=notes)
+    about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=report)
     write_prepared(stages.folder, about)
     stages.clear()
 
@@ -102,17 +106,19 @@ def _latest(rows: DataFrame) -> DataFrame:
     return kept.select("user", "item", *(sf.col("kept")[name].alias(name) for name in deciding))
 
 
-def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> float | None:
-    """Return the rating from which on a row counts; of all ratings, "auto" asks for three alone."""
+def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> tuple[float | None, Scale | None]:
+    """Return the rating from which on a row counts, and the scale; of all ratings, "auto" asks for three alone."""
     if "rating" not in unique.columns:
         threshold = resolve_min_rating(preparation.min_rating, None)
         if threshold is not None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{where}' has no ratings.")
-        return None
+        return None, None
     rating = sf.col("rating")
-    found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating))).first()
+    whole, one = sf.min((rating == sf.floor(rating)).cast("int")), sf.avg((rating == 1).cast("int"))
+    found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating)), whole * one).first()
     assert found is not None
-    return resolve_min_rating(preparation.min_rating, np.array([v for v in found if v is not None], np.float32))
+    ratings = np.array([value for value in found[:3] if value is not None], np.float32)
+    return resolve_min_rating(preparation.min_rating, ratings), Scale(float(found[0]), float(found[1]), float(found[3]))
 
 
 def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[PreparationStep], told: OnStep) -> DataFrame:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -12,15 +13,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from recfusion.core.errors import InputError
-from recfusion.data.parsing import EXTRA, row_flags, time_form
+from recfusion.data.lines import BOM, EXTRA, split_lines
+from recfusion.data.parsing import row_flags
 from recfusion.data.raw import ReadReport
-from recfusion.data.readers import Reading, check_share, open_rows, text_rows
+from recfusion.data.readers import Reading, check_share, first_faults, open_rows
 from recfusion.data.settings import Source
 from recfusion.spark import check_path
 from recfusion.spark.stages import Stages, address
-
-_SPLIT = "split"  # rows whose quotes do not close on their line
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -57,26 +56,22 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
     counts = parsed.agg(*(sf.sum(sf.col(f"`{name}`").cast("long")).alias(name) for name in flags)).first()
     assert counts is not None
     facts = {name: int(counts[name] or 0) for name in flags}
-    if facts.pop(_SPLIT, 0):
-        raise InputError(
-            f"A quoted field in '{source.data}' goes over several lines, or its quotes are not closed; Spark divides "
-            "such a file anywhere: convert it to Parquet first."
-        )
-    check_share(replace(reading, where=source.data), facts, source.max_bad_share)
+    faults = first_faults(reading, facts)
+    check_share(replace(reading, table=replace(reading.table, where=source.data)), facts, faults, source.max_bad_share)
     whole = {role: facts.get(f"{role} text") == 0 for role in ("user", "item")}
     good = parsed.where("good").select(
         *(sf.col(role).cast("long") if whole.get(role) else sf.col(role) for role in reading.columns)
     )
-    return Rows(good, reading.report(facts))
+    return Rows(good, reading.report(facts, faults))
 
 
 def _parsed(session: SparkSession, files: list[Path], reading: Reading) -> DataFrame:
     names = [address(file) for file in files]
-    seconds = time_form(reading.frame) if "time" in reading.columns else None
-    # The workers get no frame of the driver's file, but what to do with their own rows.
-    parse = _Parse(replace(reading, frame=pl.LazyFrame()), seconds)
-    schema = spark_schema(parse.rows(reading.frame.clear()))
-    if reading.layout is not None:
+    empty = reading.head.clear()
+    # The workers get no rows of the driver's file, but what to do with their own.
+    parse = _Parse(replace(reading, table=replace(reading.table, source=pl.LazyFrame()), head=empty))
+    schema = spark_schema(parse.rows(empty.lazy()))
+    if reading.table.layout is not None:
         lines = session.read.option("lineSep", "\n").text(names)
         start, path = sf.col("_metadata.file_block_start"), sf.col("_metadata.file_path")
         table = lines.select(sf.col("value").cast("binary").alias("value"), path.alias("path"), start.alias("start"))
@@ -90,15 +85,13 @@ class _Parse:
     """What a task does with its part of the table."""
 
     reading: Reading
-    seconds: pl.Expr | None
 
     def rows(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """Return each row's values, whether it is good, and the flags that are counted."""
-        parsed = self.reading.parse(frame, self.seconds)
+        parsed = self.reading.parse(frame)
         values = {role: pl.col(f"{role} value") for role in self.reading.columns}
         flags = {name: flag.fill_null(False) for name, flag in row_flags(parsed).items()}
-        split = {_SPLIT: pl.lit(False)} if self.reading.layout is not None else {}
-        return parsed.select(**values, good=pl.col("good"), **flags, **split).collect()
+        return parsed.select(**values, good=pl.col("good"), **flags).collect()
 
     def table(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -107,35 +100,23 @@ class _Parse:
 
     def text(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parse lines as the local reader does; those of a file's header are left out."""
-        layout = self.reading.layout
+        layout, columns = self.reading.table.layout, self.reading.columns
         assert layout is not None
         seen: dict[str, int] = {}  # lines of the first block of each file
         for batch in batches:
             lines: list[bytes] = []
-            n_split = 0
             for value, path, start in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if start == 0:
                     seen[path] = seen.get(path, 0) + 1
                     if seen[path] <= layout.skip_lines:
                         continue
                     if seen[path] == 1:
-                        value = value.removeprefix(_BOM)
-                if value.count(b'"') % 2:
-                    n_split += 1
-                else:
-                    lines.append(value)
-            raw = text_rows(b"\n".join(lines) + b"\n", layout) if lines else None
-            roles = [pl.col(name).alias(role) for role, name in self.reading.columns.items()]
-            if raw is not None:
-                yield from to_arrow(self.rows(raw.select(*roles, EXTRA)))
-            if n_split:
-                yield from to_arrow(self._split_rows(n_split))
-
-    def _split_rows(self, count: int) -> pl.DataFrame:
-        """Return rows that say nothing but that their quotes do not close."""
-        cells = dict.fromkeys(self.reading.columns, [None] * count)
-        frame = pl.LazyFrame(cells | {EXTRA: [None] * count}, schema=dict.fromkeys((*cells, EXTRA), pl.String))
-        return self.rows(frame).with_columns(pl.lit(True).alias(_SPLIT))
+                        value = value.removeprefix(BOM)
+                lines.append(value)
+            if lines:
+                found = split_lines(b"\n".join(lines) + b"\n", layout, list(columns.values())).lazy()
+                roles = (cs.by_name(name).alias(role) for role, name in columns.items())
+                yield from to_arrow(self.rows(found.select(*roles, EXTRA)))
 
 
 def spark_schema(frame: pl.DataFrame) -> StructType:
