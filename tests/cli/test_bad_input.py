@@ -78,7 +78,7 @@ def model(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("user,item,rating\n", "got none below"),
         ("user\na\nb\n", "a column for the item"),
         ("who,what\na,1\nc,2\n", "a column for the user"),
-        ("user,item,rating\na,1,good\nb,2,bad\n", "line 2 has the rating 'good' instead of a number"),
+        ("user,item,rating\na,1,good\nb,2,bad\n", "line 2 has a rating that is not a number: 'good'"),
         ("user,item\na,1\na,2\na,3\na,4\na,5\n", "No interactions"),
         ("user,item,item\na,1,2\n", "twice"),
         ("user,item\na,1\nb,\n", "line 3 has no item"),

@@ -21,7 +21,8 @@ _NEEDED = dict.fromkeys(("user", "item"), "a whole number or text in UTF-8 on on
 }
 _FAULTS = {"missing": "lacks a value", "unparsable": "cannot be parsed"}
 
-Faults = Mapping[str, tuple[int, str]]  # kind -> number of the first such row, and what is wrong with it
+# kind -> number of the first such row, what is wrong with it, and what stands there: that is shown, and never recorded
+Faults = Mapping[str, tuple[int, str, str]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Reading:
 
     def report(self, facts: Mapping[str, int], faults: Faults) -> ReadReport:
         """Return what was read, from the counts of the rows' flags."""
-        first = [f"the first row that {_FAULTS[kind]}: {fault}" for kind, (_, fault) in sorted(faults.items())]
+        first = [f"the first row that {_FAULTS[kind]}: {fault}" for kind, (_, fault, _) in sorted(faults.items())]
         return ReadReport(
             rows=facts["rows"],
             columns=self.columns,
@@ -143,7 +144,7 @@ def check_share(reading: Reading, facts: Mapping[str, int], faults: Faults, max_
     if missing + unparsable > max_bad_share * total:
         columns = ", ".join(f"{role} = {name[:60]}" for role, name in chosen.items())
         spare = "".join(f", leave out the {role} (--{role} none)" for role in ("rating", "time") if role in chosen)
-        first = "".join(f"; {fault}" for _, fault in sorted(faults.values())[:1])
+        first = "".join(f"; {fault}{there}" for _, fault, there in sorted(faults.values())[:1])
         raise InputError(
             f"Of {total:,} rows in '{where}', {missing:,} lack a value and {unparsable:,} cannot be parsed, which is "
             f"more than the allowed {max_bad_share:.0%}{first}. Check the columns ({columns}){spare}, or raise "
@@ -177,29 +178,27 @@ def _faults_in(reading: Reading, batch: pl.LazyFrame, done: pl.DataFrame, start:
     """Return the first row of each kind of fault in a batch that begins at row `start`."""
     places = {kind: done[kind].arg_max() for kind in _FAULTS if done[kind].any()}
     return {
-        kind: (start + place, _fault(reading, batch, place, start))
+        kind: (start + place, *_fault(reading, batch, place, start))
         for kind, place in places.items()
         if place is not None
     }
 
 
-def _fault(reading: Reading, batch: pl.LazyFrame, place: int, start: int) -> str:
+def _fault(reading: Reading, batch: pl.LazyFrame, place: int, start: int) -> tuple[str, str]:
     row = reading.parse(batch.slice(place, 1)).collect().row(0, named=True)
     layout, number = reading.table.layout, start + place + 1
     where = f"row {number:,}" if layout is None else f"line {number + layout.skip_lines:,}"
     extra = row[EXTRA]
     if extra is not None and extra.startswith(BROKEN):
-        return (
-            f"{where} has a double quote that is not closed, or stands inside a quoted field, where a row is one line: "
-            f"{_short(extra[1:])}"
-        )
+        quote = "a double quote that is not closed, or stands inside a quoted field, where a row is one line"
+        return f"{where} has {quote}", f": {_short(extra[1:])}"
     if extra is not None:
-        return f"{where} has too many fields, the first of them {_short(extra)}"
+        return f"{where} has too many fields", f", the first of them {_short(extra)}"
     for role in reading.columns:
         if row[f"{role} given"] is None:
-            return f"{where} has no {role}"
+            return f"{where} has no {role}", ""
         if row[f"{role} value"] is None:
-            return f"{where} has the {role} {_short(row[role])} instead of {_NEEDED[role]}"
+            return f"{where} has a {role} that is not {_NEEDED[role]}", f": {_short(row[role])}"
     raise AssertionError(f"{where} has no fault")
 
 

@@ -17,7 +17,7 @@ _TELLING: dict[str, tuple[str, ...]] = {
     "user": ("user", "username", "customer", "client", "member", "visitor", "reviewer", "person", "account", "u"),
     "item": (
         *("item", "movie", "product", "book", "track", "song", "artist", "asin", "sku", "article", "game", "app"),
-        *("anime", "business", "venue", "place", "location", "poi", "recipe", "isbn", "i"),
+        *("stockcode", "anime", "business", "venue", "place", "location", "poi", "recipe", "isbn", "i"),
     ),
     "rating": ("rating", "stars", "star", "score", "overall", "preference", "rate", "r"),
     "time": ("timestamp", "time", "datetime", "date", "unixreviewtime", "ts", "createdat", "t"),
