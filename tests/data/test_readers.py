@@ -138,7 +138,9 @@ def test_a_footer_does_not_turn_integer_ids_into_text(tmp_path: Path) -> None:
 
 def test_more_bad_rows_than_allowed_are_an_error_that_shows_the_first(tmp_path: Path) -> None:
     path = write(tmp_path, "user,item,rating\nann,1,5\nbob,2,good\ncy,3,\n")
-    with pytest.raises(InputError, match=r"1 lack a value and 1 cannot be parsed.*line 3 has a rating that is not a number: 'good'"):
+    with pytest.raises(
+        InputError, match=r"1 lack a value and 1 cannot be parsed.*line 3 has a rating that is not a number: 'good'"
+    ):
         read_table(path)
     assert counts(read_table(path, max_bad_share=0.7)) == (3, 1, 1, 1)
     assert len(read_table(path, rating="none").rows) == 3

@@ -143,7 +143,7 @@ def test_tables_that_spark_cannot_read_are_refused(session: "SparkSession", tmp_
         spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "a")
     file = tmp_path / "bad.csv"
     file.write_text("user,item,rating\n" + "1,2,x\n" * 30)
-    with pytest.raises(InputError, match="line 2 has the rating 'x'"):
+    with pytest.raises(InputError, match="line 2 has a rating that is not a number: 'x'"):
         spark_prepare(session, Source(data=str(file)), Preparation(), tmp_path / "b")
     with pytest.raises(InputError, match="mount the storage"):
         spark_prepare(session, Source(data="s3://bucket/x.csv"), Preparation(), tmp_path / "c")

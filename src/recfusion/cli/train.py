@@ -24,6 +24,9 @@ def train(
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
     all_users: Annotated[bool, typer.Option("--all-users", help="Learn from every user, for production.")] = False,
+    histories: Annotated[
+        bool, typer.Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
+    ] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
 ) -> None:
@@ -43,7 +46,7 @@ def train(
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
     with working(f"Reading {choice.source.data}"):
         data = load(choice.source, choice.preparation)
-    with training(f"Training {candidate.label} on {data.n_users:,} users and {data.n_items:,} items") as on_epoch:
+    with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
         try:
             bundle = run(
                 candidate,
@@ -52,6 +55,7 @@ def train(
                 seed=seed,
                 all_users=all_users,
                 device=device,
+                histories=histories,
                 checkpoint=checkpoint,
                 on_epoch=on_epoch,
             )
@@ -64,7 +68,7 @@ def train(
     print_protocol(console, bundle.protocol)
     for metric, value in bundle.metrics.get("validation", {}).items():
         console.print(f"validation {metric}: {100 * value['mean']:.2f}")
-    note(f"Trained in {bundle.fit_seconds:.1f} s; saved to {folder}")
+    note(f"Trained on {bundle.train_users:,} users in {bundle.fit_seconds:.1f} s; saved to {folder}")
 
 
 def _kept(checkpoint: Path) -> Path | None:

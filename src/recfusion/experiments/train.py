@@ -34,6 +34,7 @@ def train(
     all_users: bool = False,
     metrics: Sequence[str] = DEFAULT_METRICS,
     device: str = "cpu",
+    histories: bool = True,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
@@ -42,10 +43,11 @@ def train(
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
     learns from everybody, and nobody is left to judge it on. What is chosen on validation users, open settings and the
     number of epochs, is then chosen on those of the split first. A model that trains keeps its state in the file
-    `checkpoint` and goes on from it where it is there.
+    `checkpoint` and goes on from it where it is there. Without `histories` no row of a user stays in the model.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
-    candidate = replace(candidate, model=replace(candidate.model))
+    unfitted = candidate.model if histories else candidate.model.without_histories()
+    candidate = replace(candidate, model=replace(unfitted))
     use_device(candidate.model, device)
     plan = plan or SplitPlan()
     protocol = Protocol.of(data, plan, tuple(metrics))
@@ -61,9 +63,9 @@ def train(
             tried, _, seconds, _ = fit(candidate, parts.train, parts.valid, seed=seed, on_epoch=on_epoch)
             searched = tuple(tried.chosen())
             candidate = replace(candidate, model=tried.settled())
-        model, _, more, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
+        fitted, _, more, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
         return Bundle.of(
-            *(candidate.entry, model, data, data.matrix, protocol),
+            *(candidate.entry, fitted, data, data.matrix, protocol),
             seed=seed,
             all_users=True,
             fit_seconds=seconds + more,

@@ -165,6 +165,20 @@ class Recommender(ABC):
         """Return the model as it is best fitted as one of several on data of this size, where time is shared."""
         return self
 
+    @property
+    def keeps_histories(self) -> bool:
+        """Whether the fitted model holds rows of the training data, and so what single users have."""
+        return False
+
+    def without_histories(self) -> Self:
+        """Return the model as it is fitted where no user's row may stay in it."""
+        if self.keeps_histories:
+            raise InputError(
+                f"A fitted {type(self).__name__} with these settings holds rows of training users: choose another "
+                "model, or allow histories."
+            )
+        return self
+
     def __post_init__(self) -> None:
         for name in settings_of(type(self)):
             setattr(self, name, checked(type(self), name, getattr(self, name)))

@@ -49,6 +49,10 @@ class InfiniteAE(Recommender):
         self.inputs_, self.solution_, self.targets_ = fitted.inputs, fitted.solution, fitted.targets
         return self
 
+    @property
+    def keeps_histories(self) -> bool:
+        return True
+
     def score(self, history: Csr) -> FloatArray:
         inputs = weighted(history, self.weights_, self.norm_power)
         return predict(KernelRidge(self.inputs_, self.solution_, self.targets_), inputs, self.bias)

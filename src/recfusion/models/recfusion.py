@@ -64,6 +64,10 @@ class RecFusion(NeuralRecommender):
             raise InputError("A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it.")
 
     @property
+    def keeps_histories(self) -> bool:
+        return self.net == "unet2d"  # the companions of a picture
+
+    @property
     def idle(self) -> tuple[str, ...]:
         return () if self.net == "mlp" else ("width", "depth")
 

@@ -54,6 +54,7 @@ class Bundle:
     protocol: Protocol
     seed: int
     all_users: bool = False  # trained on every user: nobody is left to judge it on
+    train_users: int = 0  # that it was fitted on; 0 where an old folder does not say
     fit_seconds: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
     searched: tuple[str, ...] = ()  # the settings that a search chose before the fit, on the validation users
@@ -81,7 +82,10 @@ class Bundle:
         """Return the bundle of a model just fitted on `train`."""
         items = data.item_table.rename(_free_names(data.item_table.columns))
         items = items.with_columns(pl.Series(COUNT, column_counts(train)))
-        return cls(entry, model, items, protocol, seed, all_users, fit_seconds, metrics or {}, tuple(searched))
+        return cls(
+            *(entry, model, items, protocol, seed, all_users, train.shape[0]),
+            *(fit_seconds, metrics or {}, tuple(searched)),
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder; an older model folder of that name is replaced in one step."""
@@ -134,6 +138,7 @@ class Bundle:
             protocol=Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL)),
             seed=config.seed,
             all_users=config.all_users,
+            train_users=config.train_users,
             fit_seconds=config.fit_seconds,
             metrics=_dictionary(read_json(path / METRICS), path / METRICS),
             searched=tuple(config.searched),
@@ -151,6 +156,7 @@ class Bundle:
             "searched": list(self.searched),
             "seed": self.seed,
             "all_users": self.all_users,
+            "train_users": self.train_users,
             "fit_seconds": self.fit_seconds,
         }
 
@@ -166,6 +172,7 @@ class _Config(BaseModel):
     searched: list[str] = Field(default_factory=list)
     seed: StrictInt = Field(ge=0)
     all_users: StrictBool
+    train_users: StrictInt = Field(0, ge=0)
     fit_seconds: float
     digests: dict[str, str] = Field(default_factory=dict)
 

@@ -22,7 +22,7 @@ def model_card(bundle: Bundle) -> str:
         "Results": _results(bundle),
         "Parameters and settings": _settings(bundle),
         "Training time and energy": _energy(bundle),
-        "Limitations": _limitations(),
+        "Limitations": _limitations(bundle),
         "Licence of the data": _licence(bundle),
     }
     title = bundle.entry.title
@@ -83,6 +83,8 @@ def _loading(bundle: Bundle) -> list[str]:
 def _data(bundle: Bundle) -> list[str]:
     protocol = bundle.protocol
     trained = "all users" if bundle.all_users else f"the training users of split {protocol.split_id(bundle.seed)}"
+    if bundle.train_users:
+        trained = f"{bundle.train_users:,} users, {trained}"
     return [
         f"Trained on {trained} of {protocol.name} ({protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions after preparation; protocol {protocol.hash}, seed {bundle.seed}).",
@@ -145,9 +147,12 @@ def _energy(bundle: Bundle) -> list[str]:
     ]
 
 
-def _limitations() -> list[str]:
+def _limitations(bundle: Bundle) -> list[str]:
+    held = "**It holds rows of the training data: what single users have, without their ids.** Treat the folder as you "
+    held += "treat the data, or train with `--no-histories`. "
     return [
-        "It knows only which items users had, not why; it repeats the habits and the popularity bias of its data. "
+        (held if bundle.model.keeps_histories else "")
+        + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its data. "
         "Items with no interaction in training cannot be recommended on merit, and a user without any known item "
         "gets the most popular ones. Results on users of another time, place or shop will differ.",
     ]

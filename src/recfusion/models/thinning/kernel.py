@@ -89,6 +89,10 @@ class ThinningKernel(Recommender):
     def economical(self, shape: Shape) -> Self:
         return replace(self, max_users=_LANDMARKS) if shape.users > self.max_users else self
 
+    @property
+    def keeps_histories(self) -> bool:
+        return True
+
     def score(self, history: Csr) -> FloatArray:
         inputs = weighted(history, self.item_weights_, self.norm_power_)
         scores = predict(KernelRidge(self.inputs_, self.solution_, self.targets_), inputs, self.bias)

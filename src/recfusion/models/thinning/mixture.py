@@ -116,6 +116,17 @@ class Thinning(Recommender):
             own = {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
             part.load_state(own, {}, n_items)
 
+    @property
+    def keeps_histories(self) -> bool:
+        named = [_name(label) for label in vars(self).get("parts_") or self.parts or self._names()]
+        return any(make_model(name, {}).keeps_histories for name in named)
+
+    def without_histories(self) -> Self:
+        kept = [name for name in self._names() if not make_model(name, {}).keeps_histories]
+        if self.parts is not None or not kept:
+            return super().without_histories()
+        return replace(self, members=",".join(kept))
+
     def use_device(self, device: str) -> None:
         self.device = device
 
