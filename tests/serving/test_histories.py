@@ -50,7 +50,8 @@ def test_without_histories_a_mixture_leaves_parts_out_and_a_kernel_is_refused(gr
     assert isinstance(bundle.model, Thinning)
     assert list(bundle.model.parts_) == ["thinning-linear"]
     assert HOLDS not in model_card(bundle)
-    for settings in ({"members": "thinning-kernel"}, {"parts": {"thinning-kernel": {}}}):
+    given: list[dict[str, Any]] = [{"members": "thinning-kernel"}, {"parts": {"thinning-kernel": {}}}]
+    for settings in given:
         with pytest.raises(InputError, match="holds rows of training users: choose another model"):
             train("thinning", groups, settings, histories=False)
     with pytest.raises(InputError, match="A fitted ThinningKernel with these settings holds rows"):

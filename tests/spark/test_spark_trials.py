@@ -15,8 +15,9 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.models.registry import entry, find
 from recfusion.search.space import Choice, Interval, Space
+from recfusion.tuning.local import local_engine
 from recfusion.tuning.space_file import tuning_space
-from recfusion.tuning.tune import Request, local_engine, refit_best, run_trials
+from recfusion.tuning.tune import Request, refit_best, run_trials
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

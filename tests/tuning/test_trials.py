@@ -21,8 +21,8 @@ from recfusion.models.ease import EASE
 from recfusion.models.registry import find
 from recfusion.search.trial import GRACE, Trial
 from recfusion.training.epoch import Curve
+from recfusion.tuning.local import Asked, TrialJob
 from recfusion.tuning.trials_file import Search, append_trial, read_trials
-from recfusion.tuning.tune import Asked, TrialJob
 
 SEARCH = Search(protocol="abc", seed=0, model="ease", metric="ndcg@100", fixed={}, space={"l2": {"low": 1}})
 

@@ -23,20 +23,8 @@ from recfusion.models.registry import entry
 from recfusion.search.space import Choice, Interval
 from recfusion.search.trial import Trial
 from recfusion.serving.bundle import Bundle
-from recfusion.tuning.tune import (
-    NextTrial,
-    OnTrial,
-    Progress,
-    Request,
-    TrialJob,
-    Tuned,
-    known_best,
-    local_engine,
-    refit_best,
-    run_trials,
-    settings_to_try,
-    tune,
-)
+from recfusion.tuning.local import NextTrial, OnTrial, TrialJob, local_engine
+from recfusion.tuning.tune import Progress, Request, Tuned, known_best, refit_best, run_trials, settings_to_try, tune
 
 SPACE = {"l2": Interval(1.0, 1000.0, log=True)}
 
@@ -248,7 +236,8 @@ from pathlib import Path
 from recfusion.data.load import load
 from recfusion.search.space import Interval
 from recfusion.models.registry import entry
-from recfusion.tuning.tune import Request, local_engine, run_trials
+from recfusion.tuning.local import local_engine
+from recfusion.tuning.tune import Request, run_trials
 if __name__ == "__main__":
     space = {"l2": Interval(1.0, 1000.0, log=True)}
     request = Request(entry("ease"), space, {"tune_trials": 1}, trials=500)

@@ -12,7 +12,8 @@ from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption,
 
 if TYPE_CHECKING:
     from recfusion.search.trial import Trial
-    from recfusion.tuning.tune import Engine, Progress, Request, Tuned
+    from recfusion.tuning.local import Engine
+    from recfusion.tuning.tune import Progress, Request, Tuned
 
 MasterOption = Annotated[
     str | None,
@@ -115,7 +116,7 @@ def tune(
 def _engine(
     name: str, parallel: int | None, threads: int | None, master: str | None, conf: list[str] | None
 ) -> "Iterator[Engine]":
-    from recfusion.tuning.tune import local_engine
+    from recfusion.tuning.local import local_engine
 
     if name == "local":
         yield local_engine(parallel or 1, threads)

@@ -12,7 +12,7 @@ from recfusion.core.pool import Failure, Work, attempt
 from recfusion.experiments.candidate import Packed
 from recfusion.models.places import is_importable
 from recfusion.spark.session import brief, task_cores, task_slots, use_cores
-from recfusion.tuning.tune import Asked, Engine, NextTrial, OnTrial, TrialJob
+from recfusion.tuning.local import Asked, Engine, NextTrial, OnTrial, TrialJob
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

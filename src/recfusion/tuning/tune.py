@@ -2,35 +2,33 @@
 
 import json
 import logging
-import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.pool import Failure, Job, Kind, Pool, Tell, Work
-from recfusion.core.processes import available_cores
+from recfusion.core.pool import Failure, Kind
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
-from recfusion.data.split import Split, split, without_test
+from recfusion.data.split import split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
-from recfusion.experiments.candidate import Candidate, Packed
+from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.judge import fit_and_judge
 from recfusion.experiments.train import with_intervals
 from recfusion.models.base import Recommender
-from recfusion.models.places import is_importable
 from recfusion.models.registry import MODELS, Entry, find
 from recfusion.search.space import Space, holds, space_document
 from recfusion.search.tpe import ask
-from recfusion.search.trial import Trial, best_trial, curve_medians, is_hopeless
+from recfusion.search.trial import Trial, best_trial, curve_medians
 from recfusion.serving.bundle import CONFIG, Bundle
 from recfusion.training.epoch import Epoch, OnEpoch
+from recfusion.tuning.local import Asked, Engine, TrialJob, local_engine
 from recfusion.tuning.space_file import tuning_space
 from recfusion.tuning.trials_file import Search, append_trial, read_trials
 
@@ -39,15 +37,6 @@ Algorithm: TypeAlias = Literal["tpe", "random"]
 METRIC = "ndcg@100"
 TRIALS, BEST, MODEL = "trials.jsonl", "best.json", "model"  # what the folder of a search holds
 _STARTUP = 8  # trials at random, the defaults among them, before TPE has something to go by
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A trial that is to be run."""
-
-    number: int
-    settings: Mapping[str, Any]
-    medians: tuple[float, ...] = ()  # below which a trial ends, by epoch from the first
 
 
 @dataclass(frozen=True)
@@ -81,70 +70,6 @@ class Request:
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol: its metrics are the usual ones and the one that is searched for."""
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))))
-
-
-@dataclass(frozen=True)
-class TrialJob:
-    """What all trials of a search share. The test users are no part of it."""
-
-    entry: Entry
-    given: Mapping[str, Any]
-    metric: str
-    protocol: Protocol
-    parts: Split
-    threads: int | None = None
-
-    def start(self) -> Work:
-        def work(asked: Asked, tell: Tell) -> Trial:
-            candidate = Candidate("trial", self.entry, self.entry.make({**self.given, **asked.settings}))
-            judged = fit_and_judge(
-                *(candidate, None, self.protocol, self.parts),
-                threads=self.threads,
-                on_epoch=tell,
-                stop=lambda epoch: is_hopeless(epoch, asked.medians),
-            )
-            result, score = judged.result, judged.result.validation[self.metric]
-            if not math.isfinite(score):
-                raise InputError(f"The model's {self.metric} is {score}.")
-            return Trial(
-                settings=dict(asked.settings),
-                score=score,
-                number=asked.number,
-                status="ok" if judged.stopped is None else "stopped",
-                chosen=result.chosen,
-                reason=f"below the median of the trials before it in epoch {judged.stopped}" * bool(judged.stopped),
-                curve=result.curve,
-                seconds=result.fit_seconds,
-            )
-
-        return work
-
-
-# Runs trials: the job, the next trial (None at the end), what to tell of each, how many there are, and for how long.
-NextTrial: TypeAlias = Callable[[], Asked | None]
-OnTrial: TypeAlias = Callable[[Kind, Asked, object], None]
-Engine: TypeAlias = Callable[[TrialJob, NextTrial, OnTrial, float], None]
-
-
-def local_engine(parallel: int = 1, threads: int | None = None) -> Engine:
-    """Return the engine of so many processes of this machine; 0: trials run in this process.
-
-    Each process has `threads` threads; by default the cores are divided among them.
-    """
-    if parallel < 0 or (threads is not None and threads < 1):
-        raise InputError(f"Expected at least one process and thread, got {parallel} and {threads}.")
-
-    def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
-        kind = job.entry.load()
-        workers = parallel if is_importable(kind) else 0
-        if workers < parallel:
-            log.warning("Trials of %s run in this process: others cannot import the class.", kind.__name__)
-        share = threads or max(1, available_cores() // max(1, parallel))
-        job = replace(job, threads=share)
-        packed: Job = Packed.of(job, [kind]) if workers else job
-        Pool(packed, job, next_trial, on_event, workers, share, seconds=seconds).run()
-
-    return run
 
 
 @dataclass(frozen=True)
