@@ -83,3 +83,21 @@ def test_a_rating_on_the_threshold_counts_as_in_the_local_path(session: "SparkSe
     assert (counts.users, counts.bad) == (24, 0)
     assert counts.disliked == sum(rating < 0.5 for _, _, rating in rows)
     assert found.equals(local(model, table, 4))
+
+
+def test_a_model_of_somebody_else_makes_lists_where_its_class_is_trusted(
+    session: "SparkSession", groups: Interactions, users: Path, tmp_path: Path
+) -> None:
+    from recfusion.spark import recommend
+
+    file = Path(__file__).parents[1] / "foreign.py"
+    model = train(f"{file}:Mine", groups).save(tmp_path / "model")
+    source = Source(data=str(users), time="none")
+    with pytest.raises(InputError, match="hand it over if you trust it"):
+        next(recommend.spark_recommend(session, model, source, tmp_path / "lists", k=3))
+    trust = (f"{file}:Mine",)
+    for _ in recommend.spark_recommend(session, model, source, tmp_path / "lists", k=3, chunks=1, trust=trust):
+        pass
+    lists = pl.read_parquet(sorted((tmp_path / "lists").glob("*.parquet")))
+    assert lists["user"].n_unique() == 32
+    assert len(lists) == 96

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recfusion.cli.options import DataChoice, data_options, parse_settings
+from recfusion.cli.options import DataChoice, TrustOption, data_options, parse_settings, trusted_classes
 from recfusion.cli.tune import ConfOption, MasterOption
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def recommend(
         float, typer.Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
     chunks: Annotated[int, typer.Option(help="Parts that are kept once they are done.", min=1)] = 8,
+    trust: TrustOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -79,7 +80,7 @@ def recommend(
     from recfusion.spark.session import spark_session
 
     _check_paths(str(users), folder)
-    threshold = Bundle.load(model).protocol.preparation.min_rating
+    threshold = Bundle.load(model, trust=trusted_classes(trust)).protocol.preparation.min_rating
     source = Source(
         data=str(users),
         user=user,
@@ -95,7 +96,7 @@ def recommend(
 
     with _kept(), session, progress("Recommending", chunks) as advance:
         found, before = ListCounts(), 0
-        for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks):
+        for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks, trust=trust or ()):
             advance(f"{found.users:,} users", done - before)
             before = done
     note_left_out(bad=found.bad, disliked=found.disliked, threshold=threshold)

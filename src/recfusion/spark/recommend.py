@@ -2,7 +2,7 @@
 
 import functools
 import shutil
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
 from recfusion.data.settings import Source
+from recfusion.models.registry import find
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.recommend import read_histories, recommend_batches
 from recfusion.spark.rows import from_arrow, input_files, read_rows, spark_schema, to_arrow
@@ -46,16 +47,25 @@ class ListCounts:
 
 
 def spark_recommend(
-    session: SparkSession, model: Path, users: Source, folder: Path, *, k: int = 10, chunks: int = CHUNKS
+    session: SparkSession,
+    model: Path,
+    users: Source,
+    folder: Path,
+    *,
+    k: int = 10,
+    chunks: int = CHUNKS,
+    trust: Sequence[str] = (),
 ) -> Generator[tuple[int, ListCounts], None, None]:
     """Write the K best items of every user of a table as Parquet; yield (chunks done, counts so far) on the way.
 
     Users are divided into chunks by their ids; a chunk that is whole is not computed again. The lists equal those of
-    `recommend_batches` on the same table, in another order of users.
+    `recommend_batches` on the same table, in another order of users. `trust` are places of classes that the model may
+    be of; a file of one must be there for all workers.
     """
     if k < 1 or chunks < 1:
         raise InputError(f"Expected at least one item and one chunk, got k = {k} and {chunks} chunks.")
-    bundle = Bundle.load(model)
+    places = tuple(str(Path(place).absolute()) if ".py:" in place else place for place in trust)
+    bundle = Bundle.load(model, trust=[find(place).load() for place in places])
     job = {
         "recommend": users.absolute().model_dump(mode="json"),
         "files": described(input_files(Path(users.data))),
@@ -73,7 +83,7 @@ def spark_recommend(
     total = _counts(stages.place(_READ))
     archive = _ship(stages, model)
     for chunk in range(chunks):
-        total += _chunk(stages, chunk, archive, bundle, k)
+        total += _chunk(stages, chunk, archive, bundle, k, places)
         yield chunk + 1, total
     stages.publish([_name(chunk) for chunk in range(chunks)])
     write_json(folder / DONE, asdict(total))
@@ -95,7 +105,7 @@ def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> Da
     return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
 
 
-def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> ListCounts:
+def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int, trust: tuple[str, ...]) -> ListCounts:
     """Make the lists of one chunk where they are not there, and return its counts."""
     name, part = _name(chunk), f"histories/chunk={chunk}"
     kept = stages.place(name) / _COUNTS
@@ -107,7 +117,7 @@ def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int) -> 
     context = session.sparkContext
     unknown, empty, seen = (context.accumulator(0) for _ in range(3))
     histories = stages.read(part).repartition(task_slots(session))
-    work = _Recommend(archive, k, task_cores(session), unknown, empty, seen)
+    work = _Recommend(archive, trust, k, task_cores(session), unknown, empty, seen)
     lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))
     lists.write.mode("overwrite").parquet(address(stages.place(name)))
     counts = ListCounts(seen.value, unknown.value, empty.value)
@@ -120,6 +130,7 @@ class _Recommend:
     """What a task does with its users."""
 
     archive: str
+    trust: tuple[str, ...]
     k: int
     threads: int
     unknown: "Accumulator[int]"
@@ -127,7 +138,7 @@ class _Recommend:
     seen: "Accumulator[int]"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        bundle = _loaded(SparkFiles.get(self.archive))
+        bundle = _loaded(SparkFiles.get(self.archive), self.trust)
         use_cores(self.threads)
         for batch in batches:
             rows = from_arrow(batch).explode("items", empty_as_null=True).rename({"items": "item"})
@@ -140,9 +151,9 @@ class _Recommend:
 
 
 @functools.cache
-def _loaded(folder: str) -> Bundle:
+def _loaded(folder: str, trust: tuple[str, ...]) -> Bundle:
     """Return the model, read once in the life of a worker process."""
-    return Bundle.load(folder)
+    return Bundle.load(folder, trust=[find(place).load() for place in trust])
 
 
 def _example(bundle: Bundle, histories: DataFrame) -> pl.DataFrame:
