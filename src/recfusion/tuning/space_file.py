@@ -16,11 +16,13 @@ _KEYS = ("low", "high", "log", "choices")
 def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = None) -> Space:
     """Return what is searched for a model: its declared ranges, or exactly what `file` names.
 
-    Settings that are `given` are not searched.
+    Settings that are `given` are not searched, nor those that the model would choose itself were they not fixed.
     """
-    kind = entry.load()
-    idle = entry.make(given).idle
-    declared = {name: each for name, each in search_space(kind).items() if name not in idle}
+    kind, model = entry.load(), entry.make(given)
+    fixed = {
+        name for name, each in settings_of(kind).items() if each.start is not None and getattr(model, name) is not None
+    }
+    declared = {name: each for name, each in search_space(kind).items() if name not in {*model.idle, *fixed}}
     if file is None:
         space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in given}
         if not space:
