@@ -38,8 +38,8 @@ class ELSA(NeuralRecommender):
     A has a row of length 1 for each item: memory and time grow with items x factors instead of items x items.
     """
 
-    lr: float = setting(0.03, "learning rate of AdamW", at_least=0, search=(1e-3, 0.3), log=True)
-    factors: int = setting(512, "length of an item's row", at_least=1, search=(64, 1024), log=True)
+    lr: float = setting(0.05, "learning rate of AdamW", at_least=0, search=(1e-3, 0.3), log=True)
+    factors: int = setting(256, "length of an item's row", at_least=1, search=(64, 1024), log=True)
 
     def make_net(self, n_items: int) -> LowRank:
         return LowRank(n_items, self.factors)
