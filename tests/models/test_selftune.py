@@ -13,6 +13,8 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, setting_values, settings_of
 from recfusion.models.ease import EASE
+from recfusion.models.gram import gram
+from recfusion.models.linear_autoencoder import LinearAutoencoder, penalties, solve
 from recfusion.models.selftune import (
     LEAST_USERS,
     Judged,
@@ -61,11 +63,12 @@ SELF_TUNED = pytest.mark.parametrize(
     "kind",
     [
         (EASE, {}),
+        (LinearAutoencoder, {}),
         (ThinningLinear, {}),
         (ThinningLinear, {"pairs": 30}),
         (ThinningKernel, {}),
     ],
-    ids=["ease", "linear", "pairs", "kernel"],
+    ids=["ease", "autoencoder", "linear", "pairs", "kernel"],
 )
 Kind = tuple[type[Recommender], dict[str, Any]]
 
@@ -197,6 +200,29 @@ def test_the_starts_and_the_given_points_are_tried_first() -> None:
     assert len(asked) == 4
     assert model.l2_ == 3.0
     assert model.l2 is None
+
+
+def test_a_point_that_is_the_start_is_tried_once() -> None:
+    asked: list[float] = []
+
+    def objective(values: Mapping[str, Any]) -> list[Judged]:
+        asked.append(values["l2"])
+        return [Judged({}, np.zeros(60))]
+
+    rng = np.random.default_rng(0)
+    settle(EASE(), objective, VALID, rng, searched=("l2",), filled=("l2",), first=[{"kappa": 0.0}], trials=4)
+    assert len(asked) == len(set(asked)) == 4
+
+
+def test_bounds_and_scales_that_a_trial_tries_are_judged_as_if_the_model_had_them() -> None:
+    solved = solve(gram(TRAIN), penalties(TRAIN, 5.0, 0.2))
+    tried = list(LinearAutoencoder()._variants(solved, TRAIN, VALID))
+    assert len(tried) == 121
+    for one in (tried[0], tried[27], tried[80]):
+        model = LinearAutoencoder(l2=5.0, p=0.2, beta=0.0, **one.settings).fit(TRAIN)
+        assert one.values == pytest.approx(evaluate(model, VALID, TRAIN, ("ndcg@100",)).per_user["ndcg@100"])
+    assert tried[27].settings == {"xi": 0.5, "a": 0.2}
+    assert len(list(LinearAutoencoder(xi=0.0, a=0.1)._variants(solved, TRAIN, VALID))) == 1
 
 
 def test_a_search_looks_at_an_even_choice_of_many_users() -> None:

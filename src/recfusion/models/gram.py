@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.linalg.blas import ssyrk
 from scipy.linalg.lapack import spotrf, spotri
+from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from recfusion.core.arrays import Csr, FloatArray
@@ -48,6 +49,40 @@ def gram(train: Csr) -> FloatArray:
             block = train[start : start + rows].toarray()  # (rows, items)
             g = ssyrk(1.0, block.T, beta=1.0, c=g, overwrite_c=True, lower=True)
     return mirror_lower(g)
+
+
+class Grams:
+    """The Gram matrix for the user weights asked for last, as a copy to work in."""
+
+    def __init__(self, train: Csr) -> None:
+        self._train = train
+        self._b = 0.0
+        self._g: FloatArray | None = None
+
+    def copy(self, b: float) -> FloatArray:
+        return self._matrix(b).copy(order="F")
+
+    def last(self, b: float) -> FloatArray:
+        """Return the matrix itself, and keep none: there will be no other call."""
+        g, self._g = self._matrix(b), None
+        return g
+
+    def _matrix(self, b: float) -> FloatArray:
+        if self._g is None or b != self._b:
+            self._g = None  # makes room for the other one
+            self._g, self._b = gram(user_weighted(self._train, b)), b
+        return self._g
+
+
+def user_weighted(train: Csr, b: float) -> Csr:
+    """Return the rows times the roots of weights |u|^-b, rescaled so that the sum over all entries is kept."""
+    if b == 0:
+        return train
+    lengths = np.diff(train.indptr).astype(np.float64)
+    weights = np.maximum(lengths, 1) ** -b
+    weights *= lengths.sum() / max((weights * lengths).sum(), 1e-12)
+    data = np.repeat(np.sqrt(weights), np.diff(train.indptr)).astype(np.float32)
+    return csr_array((data, train.indices, train.indptr), shape=train.shape)
 
 
 def invert_in_place(a: FloatArray) -> FloatArray:

@@ -107,7 +107,8 @@ def _search(
         return max(float(variant.values.mean()) for variant in variants)
 
     begin = {name: starts[name] for name in space}
-    points = [begin, *({**begin, **{k: v for k, v in point.items() if k in space}} for point in first)]
+    laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
+    points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
     search(score, space, trials=trials, seed=int(rng.integers(2**31)), first=points)
     chosen = choose(tried, starts)
     log.info("%d trials chose %s", trials, chosen)

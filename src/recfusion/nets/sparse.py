@@ -100,8 +100,13 @@ class SparseLinear(nn.Module):
 
     def forward(self, x: SparseRows) -> Tensor:
         """Return y (rows, width); an empty row gives the bias."""
-        product: Tensor = _SparseProduct.apply(x, self.weight)  # type: ignore[no-untyped-call]
-        return product + self.bias
+        return sparse_product(x, self.weight) + self.bias
+
+
+def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
+    """Return x W (rows, width), with a gradient for the dense W (columns, width) alone."""
+    product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
+    return product
 
 
 class _SparseProduct(torch.autograd.Function):

@@ -16,13 +16,14 @@ _KEYS = ("low", "high", "log", "choices")
 def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = None) -> Space:
     """Return what is searched for a model: its declared ranges, or exactly what `file` names.
 
-    Settings that are `given` are not searched.
+    Settings that are `given` are not searched, nor those that the model would choose itself were they not fixed.
     """
-    kind = entry.load()
-    idle = entry.make(given).idle
-    declared = {name: each for name, each in search_space(kind).items() if name not in idle}
+    kind, model = entry.load(), entry.make(given)
+    own = {name for name, each in settings_of(kind).items() if each.start is not None}
+    fixed = {*given, *(name for name in own if getattr(model, name) is not None)}
+    declared = {name: each for name, each in search_space(kind).items() if name not in model.idle}
     if file is None:
-        space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in given}
+        space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in fixed}
         if not space:
             left = " but those that are set" if declared else ""
             alone = not declared and "tune_trials" in settings_of(kind)

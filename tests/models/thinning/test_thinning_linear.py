@@ -14,7 +14,8 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.split import Fold
 from recfusion.models.ease import EASE
-from recfusion.models.thinning.linear import ThinningLinear, penalty, user_weighted
+from recfusion.models.gram import user_weighted
+from recfusion.models.thinning.linear import ThinningLinear, penalty
 
 Dense = NDArray[np.float64]
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}

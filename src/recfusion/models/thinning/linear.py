@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape, learned, self_tuned, setting
-from recfusion.models.gram import gram, invert_in_place, item_weights, require_gram_memory
+from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory, user_weighted
 from recfusion.models.scaling import by_scaling, relative, scalings
 from recfusion.models.selftune import (
     MOST_ITEMS,
@@ -74,7 +73,7 @@ class ThinningLinear(Recommender):
         generator = make_rng(rng)
         judged = None if valid is None else judged_users(valid)
         small, seen = (train, judged) if judged is None else searched_items(train, judged)
-        grams = _Grams(small)
+        grams = Grams(small)
         mean = train.nnz / max(1, train.shape[1])
 
         def first_order(values: Mapping[str, Any]) -> list[Judged]:
@@ -90,7 +89,7 @@ class ThinningLinear(Recommender):
         trials = self.tune_trials
         settle(self, first_order, seen, generator, searched=_LINEAR, filled=filled, first=[plain], trials=trials)
         if small is not train:
-            grams = _Grams(train)
+            grams = Grams(train)
         if len(self.pairs_):
             del grams
             weights = self._fit_pairs(train, judged, generator)
@@ -154,40 +153,6 @@ class ThinningLinear(Recommender):
 
     def _ridge(self) -> dict[str, float]:
         return {name: getattr(self, f"{name}_") for name in ("l2", "nu", "kappa")}
-
-
-class _Grams:
-    """The Gram matrix for the user weights asked for last, as a copy to work in."""
-
-    def __init__(self, train: Csr) -> None:
-        self._train = train
-        self._b = 0.0
-        self._g: FloatArray | None = None
-
-    def copy(self, b: float) -> FloatArray:
-        return self._matrix(b).copy(order="F")
-
-    def last(self, b: float) -> FloatArray:
-        """Return the matrix itself, and keep none: there will be no other call."""
-        g, self._g = self._matrix(b), None
-        return g
-
-    def _matrix(self, b: float) -> FloatArray:
-        if self._g is None or b != self._b:
-            self._g = None  # makes room for the other one
-            self._g, self._b = gram(user_weighted(self._train, b)), b
-        return self._g
-
-
-def user_weighted(train: Csr, b: float) -> Csr:
-    """Return the rows times the roots of weights |u|^-b, rescaled so that the sum over all entries is kept."""
-    if b == 0:
-        return train
-    lengths = np.diff(train.indptr).astype(np.float64)
-    weights = np.maximum(lengths, 1) ** -b
-    weights *= lengths.sum() / max((weights * lengths).sum(), 1e-12)
-    data = np.repeat(np.sqrt(weights), np.diff(train.indptr)).astype(np.float32)
-    return csr_array((data, train.indices, train.indptr), shape=train.shape)
 
 
 def penalty(n: FloatArray, *, l2: float, nu: float, mean: float | None = None) -> FloatArray:

@@ -1,0 +1,60 @@
+"""ELSA: a linear autoencoder of low rank, trained by gradient (Vancura et al., 2022)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.models.base import setting
+from recfusion.models.neural import NeuralRecommender
+from recfusion.nets.sparse import SparseRows, sparse_product
+from recfusion.training.loop import Phase
+
+
+class LowRank(nn.Module):
+    """x B with B = A A' - I; the rows of A have length 1, so that the diagonal of B is 0."""
+
+    def __init__(self, n_items: int, factors: int) -> None:
+        super().__init__()
+        self.factors = nn.Parameter(torch.randn(n_items, factors))
+
+    def rows(self) -> Tensor:
+        """Return A (items, factors)."""
+        return normalize(self.factors, dim=1)
+
+    def forward(self, x: SparseRows) -> Tensor:
+        """Return x B (rows, items)."""
+        a = self.rows()
+        return (sparse_product(x, a) @ a.T).index_put_((x.row_of, x.columns), -x.values, accumulate=True)
+
+
+@dataclass
+class ELSA(NeuralRecommender):
+    """Weights A A' - I that minimise the squared distance of a user's row and its image, both of length 1.
+
+    A has a row of length 1 for each item: memory and time grow with items x factors instead of items x items.
+    """
+
+    lr: float = setting(0.05, "learning rate of AdamW", at_least=0, search=(1e-3, 0.3), log=True)
+    factors: int = setting(256, "length of an item's row", at_least=1, search=(64, 1024), log=True)
+
+    def make_net(self, n_items: int) -> LowRank:
+        return LowRank(n_items, self.factors)
+
+    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
+        return [Phase(lambda rows: self._loss(SparseRows.of(rows, self.device)))]
+
+    @torch.no_grad()
+    def score(self, history: Csr) -> FloatArray:
+        scores: Tensor = self.net_(SparseRows.of(history, self.device))
+        return scores.cpu().numpy()
+
+    def _loss(self, rows: SparseRows) -> Tensor:
+        """Return the mean over users of |x / |x| - xB / |xB||^2, which is 2 - 2 cos(x, xB)."""
+        x = rows.normalised()
+        image = normalize(self.net_(x), dim=1)
+        common = rows.weighted(x.values * image[x.row_of, x.columns]).sums()
+        return (2 - 2 * common).mean()
