@@ -30,9 +30,9 @@ from recfusion.core.files import write_json
 from recfusion.core.rng import stream
 from recfusion.diffusion import Bound, elbo
 from recfusion.evaluation.evaluate import batches
-from recfusion.models.base import setting_values
 from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import make_model
+from recfusion.models.settings import setting_values
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.deep_bound import thinning_bound
 from recfusion.training.batches import dense

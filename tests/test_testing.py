@@ -13,9 +13,10 @@ from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, Shape, learned, self_tuned, setting
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.popularity import Popularity
 from recfusion.models.random import Random
+from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.testing import ContractError, Subject, check_recommender, checks, tastes
 from recfusion.training.epoch import Checkpoint, Epoch
 

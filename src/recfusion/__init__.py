@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from recfusion.experiments.store import read_results as read_results
     from recfusion.experiments.train import train as train
     from recfusion.models.base import Recommender as Recommender
-    from recfusion.models.base import learned as learned
-    from recfusion.models.base import self_tuned as self_tuned
-    from recfusion.models.base import setting as setting
     from recfusion.models.ease import EASE as EASE
     from recfusion.models.popularity import Popularity as Popularity
     from recfusion.models.random import Random as Random
     from recfusion.models.recfusion import RecFusion as RecFusion
     from recfusion.models.registry import MODELS as MODELS
     from recfusion.models.registry import make_model as make_model
+    from recfusion.models.settings import learned as learned
+    from recfusion.models.settings import self_tuned as self_tuned
+    from recfusion.models.settings import setting as setting
     from recfusion.models.slim import SLIM as SLIM
     from recfusion.models.thinning.linear import ThinningLinear as ThinningLinear
     from recfusion.models.thinning.mixture import Thinning as Thinning
@@ -74,12 +74,13 @@ _HOMES = {
         "recfusion.experiments.spec": "read_experiment",
         "recfusion.experiments.store": "read_results",
         "recfusion.experiments.train": "train",
-        "recfusion.models.base": "Recommender learned self_tuned setting",
+        "recfusion.models.base": "Recommender",
         "recfusion.models.ease": "EASE",
         "recfusion.models.popularity": "Popularity",
         "recfusion.models.random": "Random",
         "recfusion.models.recfusion": "RecFusion",
         "recfusion.models.registry": "MODELS make_model",
+        "recfusion.models.settings": "learned self_tuned setting",
         "recfusion.models.slim": "SLIM",
         "recfusion.models.thinning.linear": "ThinningLinear",
         "recfusion.models.thinning.mixture": "Thinning",

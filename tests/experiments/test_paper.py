@@ -20,8 +20,8 @@ from recfusion.experiments.reproduce import (
     packaged_experiment,
     parameter_counts,
 )
-from recfusion.models.base import setting_values
 from recfusion.models.registry import MODELS, entry, make_model
+from recfusion.models.settings import setting_values
 
 NAMES = {"ease": "ease", "mine": "recfusion", "bspm": "bspm"}
 

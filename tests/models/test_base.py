@@ -8,11 +8,12 @@ import pytest
 
 from conftest import csr
 from recfusion.core.errors import InputError
-from recfusion.models.base import NotFitted, Shape, setting
+from recfusion.models.base import NotFitted, Shape
 from recfusion.models.ease import EASE
 from recfusion.models.ials import IALS
 from recfusion.models.infinite_ae import InfiniteAE
 from recfusion.models.popularity import Popularity
+from recfusion.models.settings import setting
 
 
 def test_a_setting_of_a_type_that_cannot_be_checked_is_refused() -> None:

@@ -11,7 +11,7 @@ from conftest import csr
 from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.base import Recommender, setting_values, settings_of
+from recfusion.models.base import Recommender
 from recfusion.models.ease import EASE
 from recfusion.models.gram import gram
 from recfusion.models.linear_autoencoder import LinearAutoencoder, penalties, solve
@@ -25,6 +25,7 @@ from recfusion.models.selftune import (
     searched_items,
     settle,
 )
+from recfusion.models.settings import setting_values, settings_of
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 

@@ -112,7 +112,7 @@ def test_a_setting_without_a_meaning_is_not_shown_as_a_difference() -> None:
 
 
 def test_every_setting_is_shown_once_or_named_as_common() -> None:
-    from recfusion.models.base import settings_of
+    from recfusion.models.settings import settings_of
 
     family = recfusion_family()
     named = [row.setting for row in family.rows + family.common]

@@ -22,8 +22,9 @@ from recfusion.data.load import load
 from recfusion.data.settings import Source
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import evaluate_bundle, train
-from recfusion.models.base import Recommender, learned, setting
+from recfusion.models.base import Recommender
 from recfusion.models.ease import EASE
+from recfusion.models.settings import learned, setting
 from recfusion.serving.bundle import FILES, Bundle
 
 Damage = Callable[[Path], object]

@@ -9,8 +9,9 @@ from scipy.sparse import csr_array
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
-from recfusion.models.base import Recommender, learned_names
+from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS
+from recfusion.models.settings import learned_names
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.serving.card import model_card
 

@@ -8,9 +8,9 @@ import pytest
 
 from foreign import Mine
 from recfusion.core.errors import InputError
-from recfusion.models.base import search_space, setting
 from recfusion.models.popularity import Popularity
 from recfusion.models.registry import entry, find
+from recfusion.models.settings import search_space, setting
 from recfusion.search.space import Choice, Interval, Space, holds, space_document
 from recfusion.tuning.space_file import tuning_space
 

@@ -47,7 +47,7 @@ def _presets(entry: "Entry") -> str:
 def _document(entry: "Entry") -> dict[str, Any]:
     import dataclasses
 
-    from recfusion.models.base import setting_values, settings_of
+    from recfusion.models.settings import setting_values, settings_of
 
     declared = settings_of(entry.load())
     return {

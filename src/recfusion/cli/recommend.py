@@ -77,7 +77,7 @@ def recommend(
 def _loaded(folder: Path, settings: list[str] | None, trust: list[str] | None) -> "Bundle":
     """Return the model of a folder, with the settings that may differ from list to list."""
     from recfusion.core.errors import choices
-    from recfusion.models.base import checked
+    from recfusion.models.settings import checked
     from recfusion.serving.bundle import Bundle
 
     bundle = Bundle.load(folder, trust=trusted_classes(trust))

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 
 from recfusion.core.errors import InputError, choices
 from recfusion.core.pool import Job, Work
-from recfusion.models.base import Recommender, setting_values
+from recfusion.models.base import Recommender
 from recfusion.models.places import home_file, is_importable, load_file
 from recfusion.models.registry import Entry, find
+from recfusion.models.settings import setting_values
 
 _LABEL = r"\w[\w .,+()=/-]{0,59}"
 Models: TypeAlias = Mapping[str, str | Recommender | Mapping[str, Any]] | Iterable[str]
@@ -112,7 +113,7 @@ def make_one(name: str, settings: Mapping[str, str], trials: int | None = None) 
 
 
 def _made(entry: Entry, settings: Mapping[str, str], trials: int | None) -> tuple[Entry, Recommender]:
-    from recfusion.models.base import settings_of
+    from recfusion.models.settings import settings_of
 
     searches = trials is not None and "tune_trials" in settings_of(entry.load())
     return entry, entry.make({**({"tune_trials": trials} if searches else {}), **settings})

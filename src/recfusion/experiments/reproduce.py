@@ -17,8 +17,8 @@ from recfusion.experiments.paper import COUNTS, TABLES
 from recfusion.experiments.run import stored_results
 from recfusion.experiments.spec import Experiment, parse_experiment
 from recfusion.experiments.store import append_result, read_results
-from recfusion.models.base import setting_values
 from recfusion.models.registry import MODELS, entry, make_model
+from recfusion.models.settings import setting_values
 
 EVERY_RATING = Preparation(min_rating=None)
 COUNTED_SPLITS = 10

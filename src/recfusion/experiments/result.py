@@ -19,8 +19,8 @@ from recfusion.evaluation.evaluate import Evaluation
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.slices import PopularitySlices
 from recfusion.experiments.examples import Example
-from recfusion.models.base import without_seconds
 from recfusion.models.registry import MODELS
+from recfusion.models.settings import without_seconds
 from recfusion.training.epoch import Curve
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.judge import fit, fit_and_judge
-from recfusion.models.base import Recommender, open_names
+from recfusion.models.base import Recommender
+from recfusion.models.settings import open_names
 from recfusion.serving.bundle import Bundle
 from recfusion.training.epoch import Checkpoint, OnEpoch
 

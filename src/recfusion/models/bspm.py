@@ -10,8 +10,9 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, setting
+from recfusion.models.base import Recommender
 from recfusion.models.gram import blas_threads, gram, require_gram_memory
+from recfusion.models.settings import learned, setting
 
 
 @dataclass

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, Normal, ScheduleName, Steps, denoise, elbo, make_schedule
-from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
+from recfusion.models.settings import setting
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense
 from recfusion.training.loop import Phase

@@ -10,8 +10,8 @@ from torch.nn.functional import normalize
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, NoiseSchedule, Schedule, denoise, from_survival
-from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
+from recfusion.models.settings import setting
 from recfusion.nets.time import time_embedding
 from recfusion.training.batches import dense
 from recfusion.training.loop import Phase

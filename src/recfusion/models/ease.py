@@ -9,7 +9,7 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, self_tuned
+from recfusion.models.base import Recommender
 from recfusion.models.gram import gram, item_weights, require_gram_memory
 from recfusion.models.selftune import (
     MOST_ITEMS,
@@ -20,6 +20,7 @@ from recfusion.models.selftune import (
     settle,
     trials_setting,
 )
+from recfusion.models.settings import learned, self_tuned
 
 
 @dataclass

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from recfusion.core.arrays import Csr, FloatArray
-from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
+from recfusion.models.settings import setting
 from recfusion.nets.sparse import SparseRows, sparse_product
 from recfusion.training.loop import Phase
 

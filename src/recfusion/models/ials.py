@@ -14,8 +14,9 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, Shape, learned, setting
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import blas_threads
+from recfusion.models.settings import learned, setting
 
 log = logging.getLogger(__name__)
 _PRODUCTS_PER_SECOND = 1.2e10  # multiply-adds in small matrices on one core, about (measured)

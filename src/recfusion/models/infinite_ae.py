@@ -6,7 +6,8 @@ from typing import Self
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, setting
+from recfusion.models.base import Recommender
+from recfusion.models.settings import learned, setting
 from recfusion.models.tangent_kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
 
 

@@ -11,7 +11,7 @@ from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, self_tuned
+from recfusion.models.base import Recommender
 from recfusion.models.gram import Grams, invert_in_place, require_gram_memory
 from recfusion.models.scaling import scalings
 from recfusion.models.selftune import (
@@ -24,6 +24,7 @@ from recfusion.models.selftune import (
     settle,
     trials_setting,
 )
+from recfusion.models.settings import learned, self_tuned
 
 _SOLVED = ("l2", "p", "beta")  # what an inverse is needed for
 _FIRST = ({"p": 0.0, "beta": 0.0}, {"l2": 100.0, "p": 0.67})  # EASE, and what weighted users and scaled items want

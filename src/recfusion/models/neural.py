@@ -14,7 +14,8 @@ from recfusion.core.arrays import Csr
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.base import Recommender, Shape, setting
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.settings import setting
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch

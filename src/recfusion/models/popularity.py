@@ -8,7 +8,8 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned
+from recfusion.models.base import Recommender
+from recfusion.models.settings import learned
 
 
 @dataclass

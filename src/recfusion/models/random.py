@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, column_counts, row_numbers
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned
+from recfusion.models.base import Recommender
+from recfusion.models.settings import learned
 
 
 @dataclass

@@ -13,8 +13,8 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
-from recfusion.models.base import learned, setting
 from recfusion.models.neural import NeuralRecommender
+from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import MLP
 from recfusion.nets.unet import UNet
 from recfusion.training.batches import dense

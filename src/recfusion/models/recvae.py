@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.diffusion.distributions import Normal
-from recfusion.models.base import setting
 from recfusion.models.neural import NeuralRecommender
+from recfusion.models.settings import setting
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, composite_log_prob, draw_with_log_prob, multinomial_nll, rec_vae
 from recfusion.training.loop import Phase

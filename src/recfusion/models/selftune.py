@@ -12,7 +12,8 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import map_batches
 from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.evaluation.topk import top_k
-from recfusion.models.base import Recommender, search_space, setting, setting_values, settings_of
+from recfusion.models.base import Recommender
+from recfusion.models.settings import search_space, setting, setting_values, settings_of
 from recfusion.search.space import Space
 from recfusion.search.tpe import search
 

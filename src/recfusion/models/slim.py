@@ -10,8 +10,9 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, learned, setting
+from recfusion.models.base import Recommender
 from recfusion.models.gram import gram, require_gram_memory
+from recfusion.models.settings import learned, setting
 
 log = logging.getLogger(__name__)
 _FIRST_CANDIDATES = 64  # items that a target starts with, and at most gains in a round

@@ -10,8 +10,8 @@ from recfusion.core.errors import InputError
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.comparison import Comparison, Model
-from recfusion.models.base import setting_values
 from recfusion.models.registry import make_model
+from recfusion.models.settings import setting_values
 
 FILE = "again.toml"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recfusion.models import registry
-from recfusion.models.base import setting_values, settings_of
+from recfusion.models.settings import setting_values, settings_of
 from recfusion.report.figures import FAINT, INK, LINE, QUIET, Canvas
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, read_json, replacing_folder, write_json
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
-from recfusion.models.base import Recommender, setting_values, without_seconds
+from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
+from recfusion.models.settings import setting_values, without_seconds
 from recfusion.serving.card import model_card
 
 log = logging.getLogger(__name__)

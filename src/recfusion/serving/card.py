@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from recfusion.models.base import setting_values, settings_of
+from recfusion.models.settings import setting_values, settings_of
 
 if TYPE_CHECKING:
     from recfusion.serving.bundle import Bundle

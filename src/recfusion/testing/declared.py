@@ -16,9 +16,10 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS
-from recfusion.models.base import Recommender, Shape, build, checked, hints, search_space, setting_values, settings_of
+from recfusion.models.base import Recommender, Shape, build
 from recfusion.models.places import require_recommender
 from recfusion.models.registry import find
+from recfusion.models.settings import checked, hints, search_space, setting_values, settings_of
 from recfusion.search.space import Choice
 from recfusion.serving.bundle import Bundle
 from recfusion.testing.scores import apart

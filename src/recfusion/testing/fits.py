@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, vstack
 
 from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
-from recfusion.models.base import setting_values
+from recfusion.models.settings import setting_values
 from recfusion.testing.scores import apart, unsound
 from recfusion.testing.subject import N_ITEMS, SEED, Subject, copied_fold
 from recfusion.training.epoch import Epoch

@@ -10,7 +10,8 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, setting_values
+from recfusion.models.base import Recommender
+from recfusion.models.settings import setting_values
 
 N_ITEMS, _GROUPS = 24, 3
 SEED = 5

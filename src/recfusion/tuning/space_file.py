@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from recfusion.core.errors import InputError, choices
-from recfusion.models.base import Recommender, checked, closed_values, hints, search_space, settings_of
+from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry
+from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
 from recfusion.search.space import Choice, Interval, Space
 
 _KEYS = ("low", "high", "log", "choices")

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
-from recfusion.models.base import learned, setting
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.scaling import relative
+from recfusion.models.settings import learned, setting
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.loop import Phase

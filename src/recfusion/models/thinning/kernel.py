@@ -7,9 +7,10 @@ from typing import Any, Self
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, Shape, learned, self_tuned, setting
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.scaling import by_scaling, scalings
 from recfusion.models.selftune import Judged, judged_users, settle, trials_setting
+from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.tangent_kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
 
 _SEARCHED = ("ridge", "ridge_power", "input_power", "norm_power")

@@ -10,7 +10,7 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, Shape, learned, self_tuned, setting
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory, user_weighted
 from recfusion.models.scaling import by_scaling, relative, scalings
 from recfusion.models.selftune import (
@@ -22,6 +22,7 @@ from recfusion.models.selftune import (
     settle,
     trials_setting,
 )
+from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
 log = logging.getLogger(__name__)

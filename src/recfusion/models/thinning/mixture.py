@@ -13,9 +13,10 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
-from recfusion.models.base import Recommender, Shape, learned, setting, setting_values
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, ndcg, trials_setting
+from recfusion.models.settings import learned, setting, setting_values
 from recfusion.models.thinning.reverse import reverse_scores
 from recfusion.training.epoch import Checkpoint, Epoch
 

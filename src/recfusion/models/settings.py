@@ -1,0 +1,174 @@
+"""How a model's settings and learned fields are declared, checked and read; every model is a dataclass of them."""
+
+import dataclasses
+import typing
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from recfusion.core.errors import InputError
+from recfusion.search.space import Choice, Interval
+
+if typing.TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Kind: typing.TypeAlias = "type[DataclassInstance]"  # a model's class
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which values a setting may take, and between which it is worth searching."""
+
+    doc: str
+    at_least: float | None = None
+    search: tuple[float, float] | None = None
+    log: bool = False
+    start: Any = None  # of a self-tuned setting: what it is without a search
+    every: bool = False  # of a closed choice: all of its values are worth searching
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    at_least: float | None = None,
+    search: tuple[float, float] | Literal["all"] | None = None,
+    log: bool = False,
+) -> Any:
+    """Declare a hyper-parameter: its default, what it means, its bound and its search range, in one place.
+
+    A closed choice (a Literal, or true or false) has no range: `search="all"` makes all its values worth searching.
+    """
+    span = None if search == "all" else search
+    return dataclasses.field(
+        default=default, metadata={"setting": Range(doc, at_least, span, log, every=search == "all")}
+    )
+
+
+def self_tuned(
+    start: float, doc: str, *, search: tuple[float, float], at_least: float | None = None, log: bool = False
+) -> Any:
+    """Declare a setting that `fit` chooses on the validation users unless it is given; without them it is `start`.
+
+    It stays None: what `fit` chose, or was given, is in the learned field of its name with an underscore.
+    """
+    doc = f"{doc} (chosen on the validation users; without them {start:g})"
+    return dataclasses.field(default=None, metadata={"setting": Range(doc, at_least, search, log, start)})
+
+
+def learned(*, item_numbers: bool = False) -> Any:
+    """Declare what `fit` learns; it is saved with the model. Its name ends in an underscore.
+
+    With `item_numbers` it holds columns of the matrix, which a saved model must not have outside of its items.
+    """
+    return dataclasses.field(
+        init=False, repr=False, compare=False, metadata={"learned": True, "item_numbers": item_numbers}
+    )
+
+
+@cache
+def settings_of(model: Kind) -> dict[str, Range]:
+    """Return the settings of a model class: its declared ones, and plain fields of its constructor.
+
+    A field with `compare=False` is no part of the model, such as the device to compute on.
+    """
+    found = {}
+    for field in dataclasses.fields(model):
+        if field.init and field.compare:
+            found[field.name] = field.metadata.get("setting", Range(""))
+    return found
+
+
+def search_space(model: Kind, names: Collection[str] | None = None) -> dict[str, Interval | Choice]:
+    """Return what a model class declares to be searched of its settings, all of them or those named."""
+    kinds = hints(model)
+    found: dict[str, Interval | Choice] = {}
+    for name, declared in settings_of(model).items():
+        if names is not None and name not in names:
+            continue
+        if declared.every:
+            found[name] = Choice(closed_values(kinds[name]))
+        elif declared.search is not None:
+            found[name] = Interval(*declared.search, log=declared.log, integer=kinds[name] is int)
+    return found
+
+
+def closed_values(kind: Any) -> tuple[Any, ...]:
+    """Return the values of a type that is a closed choice, a Literal or bool; of any other none."""
+    return (False, True) if kind is bool else typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+
+
+def setting_values(model: "DataclassInstance") -> dict[str, Any]:
+    """Return the values of a model's settings as they were given, as they go into JSON."""
+    return {name: getattr(model, name) for name in settings_of(type(model))}
+
+
+@cache
+def open_names(model: Kind) -> tuple[str, ...]:
+    """Return the settings that `fit` chooses where they are None: those with a learned field of their name and `_`."""
+    fields = {field.name: field for field in dataclasses.fields(model)}
+    return tuple(
+        name
+        for name in settings_of(model)
+        if fields[name].default is None and "learned" in getattr(fields.get(f"{name}_"), "metadata", {})
+    )
+
+
+def learned_names(model: Kind) -> list[str]:
+    """Return the names of the arrays that a model class learns."""
+    values = {f"{name}_" for name in open_names(model)}
+    return [f.name for f in dataclasses.fields(model) if "learned" in f.metadata and f.name not in values]
+
+
+@cache
+def hints(model: Kind) -> dict[str, Any]:
+    """Return the types of a model class's fields."""
+    try:
+        return typing.get_type_hints(model)
+    except Exception as error:  # whatever an annotation of somebody else's class raises
+        raise InputError(
+            f"The annotations of {model.__name__} cannot be read ({type(error).__name__}: {error}): write its settings "
+            "with types that its module knows."
+        ) from None
+
+
+@cache
+def _adapter(model: Kind, name: str) -> TypeAdapter[Any]:
+    config = ConfigDict(allow_inf_nan=False, arbitrary_types_allowed=True)
+    try:
+        return TypeAdapter(hints(model)[name], config=config)
+    except PydanticUserError:  # a record, say, which has rules of its own
+        raise InputError(
+            f"The setting {name} of {model.__name__} has a type that cannot be checked: use numbers, texts, truth "
+            "values, lists or tables of them."
+        ) from None
+
+
+def checked(model: Kind, name: str, value: Any, *, called: str = "", text: bool = False) -> Any:
+    """Return a setting's value as its declared type; a whole number may stand for any number.
+
+    With `text`, text is parsed, as it comes from a command line. `called` is what the error calls the model.
+    """
+    plain = value.item() if isinstance(value, np.generic) else value
+    declared, of = settings_of(model)[name], called or model.__name__
+    if plain is None and declared.start is not None:
+        return None
+    try:
+        parsed = _adapter(model, name).validate_python(plain, strict=not (text and isinstance(plain, str)))
+    except ValidationError as error:
+        expected = error.errors()[0]["msg"].lower()
+        raise InputError(f"Setting {name} of {of}: {expected}; got {value!r}.") from None
+    if declared.at_least is not None and parsed is not None and parsed < declared.at_least:
+        raise InputError(f"Expected {name} of {of} to be at least {declared.at_least:g}, got {parsed}.")
+    return parsed
+
+
+def without_seconds(settings: Any) -> Any:
+    """Return settings of version 1 without the time limit of searches, which is no more."""
+    if not isinstance(settings, dict):
+        return settings
+    return {key: without_seconds(value) for key, value in settings.items() if key != "tune_seconds"}
