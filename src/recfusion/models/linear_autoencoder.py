@@ -27,7 +27,6 @@ from recfusion.models.selftune import (
 from recfusion.models.settings import learned, self_tuned
 
 _SOLVED = ("l2", "p", "beta")  # what an inverse is needed for
-_FIRST = ({"p": 0.0, "beta": 0.0}, {"l2": 100.0, "p": 0.67})  # EASE, and what weighted users and scaled items want
 _TENTHS = tuple(tenth / 10 for tenth in range(11))  # values of xi and a, which a trial tries with its one inverse
 
 
@@ -79,9 +78,10 @@ class LinearAutoencoder(Recommender):
             return list(self._variants(solved, small, seen))
 
         self.trials_ = 0
+        plain = {"p": 0.0, "beta": 0.0}
         filled = (*_SOLVED, "xi", "a")
         trials = self.tune_trials
-        settle(self, objective, seen, make_rng(rng), searched=_SOLVED, filled=filled, first=_FIRST, trials=trials)
+        settle(self, objective, seen, make_rng(rng), searched=_SOLVED, filled=filled, first=[plain], trials=trials)
         if small is not train:
             grams = Grams(train)
         solved = solve(grams.last(self.beta_), penalties(train, self.l2_, self.p_))
@@ -105,6 +105,14 @@ class LinearAutoencoder(Recommender):
             for xi, values in zip(bounds, found, strict=True):
                 tried = {"xi": xi, "a": a}
                 yield Judged({name: tried[name] for name in tried if getattr(self, name) is None}, values)
+
+
+@dataclass
+class EASEDAN(LinearAutoencoder):
+    """The same form, begun elsewhere: weighted users and scaled items want more drop-out and less of a ridge."""
+
+    l2: float | None = self_tuned(100.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
+    p: float | None = self_tuned(0.67, "chance that an entry of the input is dropped", at_least=0, search=(0.0, 0.9))
 
 
 @dataclass(frozen=True)
