@@ -47,14 +47,13 @@ def parts(package: str = PACKAGE, extras: Iterable[str] = ()) -> list[Part]:
 def licence(package: Distribution) -> str:
     """Return a package's licence by its own words: the expression, the classifiers, or the first line of the text."""
     metadata = package.metadata
-    expression = metadata.get("License-Expression")
-    if expression:
+    for expression in metadata.get_all("License-Expression") or ():
         return expression
     kinds = [kind for kind in metadata.get_all("Classifier") or () if kind.startswith("License :: ")]
     named = [kind.rpartition(" :: ")[2] for kind in kinds if kind != "License :: OSI Approved"]
     if named:
         return " and ".join(named)
-    words = (metadata.get("License") or "").strip().splitlines()
+    words = "\n".join(metadata.get_all("License") or ()).strip().splitlines()
     return words[0].strip() if words else "not stated"
 
 
