@@ -76,6 +76,19 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert read_json(tmp_path / "x.json") == document
 
 
+def test_json_is_not_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_json(tmp_path / "x.json", {"old": 1})
+
+    def half(self: Path, text: str, encoding: str) -> int:
+        self.write_bytes(text.encode(encoding)[:4])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(InputError, match="What was there is unchanged"):
+        write_json(tmp_path / "x.json", {"new": 2})
+    assert read_json(tmp_path / "x.json") == {"old": 1}
+
+
 def test_broken_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(InputError, match=r"Expected JSON in .*x\.json"):

@@ -1,6 +1,7 @@
 """Files of JSON lines, on systems with and without locks of files."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,32 @@ def test_a_line_that_is_no_json_object_is_refused_with_its_place(tmp_path: Path)
 def test_nothing_is_a_number_that_json_does_not_have() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         json_line({"note": float("nan")})
+
+
+def test_a_line_is_added_under_a_lock_and_is_on_the_disk_before_that_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    path, found = tmp_path / "notes.jsonl", list[tuple[bool, bytes]]()
+
+    def is_locked() -> bool:
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    usual = os.fsync
+
+    def forced(descriptor: int) -> None:
+        found.append((is_locked(), path.read_bytes()))
+        usual(descriptor)
+
+    monkeypatch.setattr(os, "fsync", forced)
+    LINES.append(path, json_line({"note": 1}), accept)
+    assert found == [(True, b'{"note":1}\n')]
+    assert not is_locked()
 
 
 _APPEND = """

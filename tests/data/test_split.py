@@ -1,5 +1,7 @@
 """Splits: who is where, and that nothing is lost or leaks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,15 @@ def test_users_are_divided_and_histories_are_divided(groups: Interactions) -> No
         assert np.diff(fold.history.indptr).tolist() == np.rint(0.8 * lengths).astype(int).tolist()
 
 
+def test_validation_and_test_have_the_sizes_of_the_plan(groups: Interactions) -> None:
+    parts = split(groups, SplitPlan(valid=0.1, test=0.3))
+    assert (len(parts.train_users), len(parts.valid.users), len(parts.test.users)) == (48, 8, 24)
+    weak = split(groups, SplitPlan(kind="weak", valid=0.2, test=0.4))
+    lengths = np.diff(groups.matrix.indptr)
+    for fold, share in ((weak.valid, 0.2), (weak.test, 0.4)):
+        assert np.diff(fold.held_out.indptr).tolist() == np.rint(share * lengths[fold.users]).astype(int).tolist()
+
+
 def test_the_same_seed_gives_the_same_split_and_another_seed_another(groups: Interactions) -> None:
     one, again, other = (split(groups, seed=seed) for seed in (1, 1, 2))
     assert one.test.users.tolist() == again.test.users.tolist() != other.test.users.tolist()
@@ -39,13 +50,14 @@ def test_the_same_seed_gives_the_same_split_and_another_seed_another(groups: Int
 
 
 def test_a_temporal_split_predicts_the_latest_items(groups: Interactions) -> None:
+    times = np.random.default_rng(0).permutation(groups.n_interactions)  # in no order of users or items
+    groups = replace(groups, times=times)
     fold = split(groups, SplitPlan(kind="temporal")).test
-    assert groups.times is not None
     for row, user in enumerate(fold.users):
         start, stop = groups.matrix.indptr[user], groups.matrix.indptr[user + 1]
-        times = dict(zip(groups.matrix.indices[start:stop].tolist(), groups.times[start:stop].tolist(), strict=True))
-        latest_shown = max(times[item] for item in fold.history[[row]].indices.tolist())
-        assert all(times[item] > latest_shown for item in fold.held_out[[row]].indices.tolist())
+        when = dict(zip(groups.matrix.indices[start:stop].tolist(), times[start:stop].tolist(), strict=True))
+        latest_shown = max(when[item] for item in fold.history[[row]].indices.tolist())
+        assert all(when[item] > latest_shown for item in fold.held_out[[row]].indices.tolist())
 
 
 def test_a_temporal_split_needs_times() -> None:

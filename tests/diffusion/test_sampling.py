@@ -139,6 +139,22 @@ def test_inpainting_keeps_what_is_known(name: str, repeats: int, known_as: Known
         assert (path <= known[mask]).all()
 
 
+@pytest.mark.parametrize("known_as", ["noised", "clean"])
+def test_the_denoiser_sees_what_is_known_at_every_repeat(known_as: KnownAs) -> None:
+    process, net, seen = PROCESSES["thinning"], Single(3, 0), list[tuple[int, Tensor]]()
+
+    def denoiser(xt: Tensor, t: Tensor) -> Tensor:
+        seen.append((int(t[0]), xt))
+        return net(xt, t)
+
+    known, mask = torch.ones(4000, 3), torch.tensor([True, False, True]).expand(4000, 3)
+    inpaint(process, denoiser, known, mask, torch.Generator().manual_seed(0), 3, known_as)
+    assert [t for t, _ in seen] == [3, 3, 3, 2, 2, 2, 1, 1, 1]
+    for t, xt in seen:  # a one that is known is there, or as often as the chain lets it live that long
+        share = 1 if known_as == "clean" else SURVIVAL[t - 1]
+        assert xt[mask].mean().item() == pytest.approx(share, abs=0.03)
+
+
 class Posterior:
     """The best x^0-prediction for uniform draws from a few known rows."""
 

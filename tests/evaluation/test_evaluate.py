@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conftest import random_csr
+from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import Fold, split
@@ -94,3 +94,17 @@ def test_means_are_over_users(groups: Interactions) -> None:
     result = evaluate(Linear(40), parts.test, parts.train, METRICS)
     assert result.mean()["ndcg@5"] == pytest.approx(result.per_user["ndcg@5"].mean())
     assert result.users.tolist() == parts.test.users.tolist()
+
+
+def test_popularity_is_the_share_of_training_users() -> None:
+    class Same:
+        def score(self, history: Csr) -> FloatArray:
+            return np.tile(np.array([3, 2, 1], np.float32), (history.shape[0], 1))
+
+    train = csr([[0], [0], [0, 1], [0]], 3)
+    fold = Fold(np.arange(2), csr([[2], [2]], 3), csr([[0], [1]], 3))
+    found = evaluate(Same(), fold, train, ("popularity@1", "popularity@2")).per_user
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "popularity@1": [1.0, 1.0],
+        "popularity@2": [0.625, 0.625],  # of items that all four have, and one of them
+    }

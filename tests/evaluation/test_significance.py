@@ -36,6 +36,13 @@ def test_users_with_more_values_weigh_more_as_in_the_pooled_mean() -> None:
     assert np.mean(drawn == 0.75) == pytest.approx(0.5, abs=0.03)
 
 
+def test_the_seed_of_the_bootstrap_decides_its_draws() -> None:
+    values = np.random.default_rng(0).normal(size=50)[:, None]
+    one, again, other, usual = (bootstrap_means(np.arange(50), values, rng=seed, draws=20) for seed in (1, 1, 2, 0))
+    assert one.tolist() == again.tolist() != other.tolist()
+    assert bootstrap_means(np.arange(50), values, draws=20).tolist() == usual.tolist()
+
+
 def test_a_summary_has_the_mean_over_users_and_the_median_over_splits() -> None:
     splits = [np.array([0.0, 1.0]), np.array([1.0]), np.array([1.0, 1.0, 1.0])]
     summary = summarise(splits, np.linspace(0, 1, 1001))

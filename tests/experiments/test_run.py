@@ -122,6 +122,18 @@ def test_only_what_is_missing_is_run(experiment: Experiment, store: Path, tmp_pa
     assert untimed(again) == untimed(outcome)
 
 
+def test_a_result_is_in_the_store_when_it_is_told_of(groups: Interactions, tmp_path: Path) -> None:
+    store, told = tmp_path / "s.jsonl", list[list[int]]()
+
+    def hear(event: Event) -> None:
+        if event.kind == "finished":
+            told.append([one.seed for one in read_results(store)])
+
+    planned = [(one, (0, 1)) for one in candidates(["popularity"])]
+    run_candidates(groups, planned, plan=SplitPlan(), metrics=("ndcg@5",), store=store, workers=0, on_event=hear)
+    assert told == [[0], [0, 1]]
+
+
 def test_a_result_of_other_settings_is_not_taken_for_done(store: Path, tmp_path: Path) -> None:
     path, copy = written(tmp_path, models=MODELS.replace("l2 = 5\n", "l2 = 6\n")), tmp_path / "copy.jsonl"
     copy.write_bytes(store.read_bytes())

@@ -1,12 +1,14 @@
 """The RecFusion family: settings that fit together, pictures of users, presets and objectives."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import recfusion.diffusion as diffusion
 from conftest import random_csr
 from recfusion.core import memory
 from recfusion.core.errors import InputError
@@ -18,6 +20,7 @@ from recfusion.experiments.train import train
 from recfusion.models.random import Random
 from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import MODELS, make_model
+from recfusion.training.batches import dense
 
 FAMILY = [name for name in MODELS if name.startswith("recfusion")]
 
@@ -145,3 +148,43 @@ def test_training_on_everybody_takes_as_many_epochs_as_were_best_on_validation(g
     assert isinstance(whole.model, RecFusion)
     assert probe.model.max_epochs == 200
     assert 1 <= whole.model.max_epochs < 200
+
+
+def test_a_learned_schedule_has_the_gradient_of_the_bound() -> None:
+    """Zeros and ones that are drawn let no gradient through: the plain bound's is another."""
+    chain: dict[str, Any] = {"process": "paper-kernel", "beta_low": 0.2, "beta_high": 0.7, "learned_schedule": True}
+    model = RecFusion(**chain, objective="elbo", width=8, lr=0.05, max_epochs=2).fit(random_csr(12, 3, 0.5, 0), rng=0)
+    x0, rng = torch.tensor([[1.0, 0.0, 1.0]]).expand(100_000, 3), torch.Generator().manual_seed(0)
+
+    def gradient(loss: Callable[[Process], Tensor]) -> Tensor:
+        process = model.make_process(torch.full((3,), 0.5))
+        return torch.autograd.grad(loss(process), model.net_.get_submodule("noise").w)[0]  # type: ignore[arg-type]
+
+    true = gradient(lambda process: diffusion.learned_elbo(process, model.net_, x0, rng).total.mean())
+    plain = gradient(lambda process: diffusion.elbo(process, model.net_, x0, rng).total.mean())
+    found = gradient(lambda process: model._loss(process, x0, rng))
+    assert (found - true).norm() < 0.3 * (plain - true).norm()
+
+
+def test_a_history_is_taken_for_the_first_step() -> None:
+    train = random_csr(12, 9, 0.3, 0)
+    model = RecFusion(time="output", T=5, width=8, max_epochs=2).fit(train, rng=0)
+    with torch.no_grad():
+        first, last = (model.net_(dense(train), torch.full((12,), t)).numpy() for t in (1, 5))
+    assert model.score(train) == pytest.approx(first, abs=1e-6)
+    assert model.score(train) != pytest.approx(last, abs=1e-3)
+
+
+class Echo(nn.Module):
+    """A network that gives back what it is shown."""
+
+    def forward(self, xt: Tensor, t: Tensor) -> Tensor:
+        return xt
+
+
+@pytest.mark.parametrize("picture_users", [0, 2, 5])
+def test_a_picture_s_scores_are_those_of_the_asked_user_s_row(picture_users: int) -> None:
+    train, asked = random_csr(12, 9, 0.3, 0), random_csr(7, 9, 0.3, 1)
+    model = RecFusion(net="unet2d", picture_users=picture_users, channels=1, levels=2, max_epochs=1).fit(train, rng=0)
+    model.net_ = Echo()
+    assert model.score(asked).tolist() == asked.toarray().tolist()

@@ -155,6 +155,15 @@ def test_a_configuration_that_makes_no_sense_says_so(folder: Path, damage: Damag
         Bundle.load(folder)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "items.parquet", "protocol.json", "metrics.json"])
+def test_a_configuration_without_the_digest_of_a_file_is_refused(folder: Path, name: str) -> None:
+    digests = json.loads((folder / "config.json").read_text())["digests"]
+    del digests[name]
+    _edit(folder / "config.json", digests=digests)
+    with pytest.raises(InputError, match=r"Expected digests of model.safetensors, items.parquet"):
+        Bundle.load(folder)
+
+
 @pytest.mark.parametrize("chosen", [{}, {"parts": {"ease": {"l2": 5.0}}}, {"parts": [], "weights": 3}, {"part": 1}])
 def test_a_mixture_that_does_not_say_what_it_consists_of_is_damaged(
     groups: Interactions, tmp_path: Path, chosen: dict[str, Any]

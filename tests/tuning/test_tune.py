@@ -56,6 +56,14 @@ def searched(data: Interactions, request: Request, engine: Here, folder: Path) -
     return known_best(data, request, ended, folder) or refit_best(data, request, ended, folder)
 
 
+def test_trials_are_sent_no_test_user(groups: Interactions) -> None:
+    jobs: list[TrialJob] = []
+    run_trials(groups, asked(), lambda job, *_: jobs.append(job), None)
+    (job,), parts = jobs, split(groups, seed=0)
+    assert job.parts.valid.users.tolist() == parts.valid.users.tolist()
+    assert [len(job.parts.test.users), job.parts.test.history.nnz, job.parts.test.held_out.nnz] == [0, 0, 0]
+
+
 def test_the_best_is_never_worse_than_the_defaults_and_is_saved_with_its_test(
     groups: Interactions, tmp_path: Path
 ) -> None:

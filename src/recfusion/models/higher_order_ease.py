@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from recfusion.models.base import self_tuned
+from recfusion.models.settings import self_tuned
 from recfusion.models.thinning.linear import ThinningLinear
 
 

@@ -1,0 +1,38 @@
+"""What all networks share: their epochs are judged on held-out items, and AdamW gets the model's own settings."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import csr, random_csr
+from recfusion.core.arrays import Csr
+from recfusion.data.interactions import Interactions
+from recfusion.data.split import split
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.models.recfusion import RecFusion
+
+
+def weights(train: Csr, **settings: float) -> Tensor:
+    """Return all weights after three epochs from one seed."""
+    model = RecFusion(width=8, max_epochs=3, **settings).fit(train, rng=0)  # type: ignore[arg-type]
+    return torch.cat([parameter.detach().flatten() for parameter in model.net_.parameters()])
+
+
+def test_an_epoch_is_judged_on_what_was_held_out_of_the_validation_users(groups: Interactions) -> None:
+    parts, metric = split(groups), "ndcg@100"
+    model = RecFusion(width=8, max_epochs=4)
+    for epoch in model.epochs(parts.train, parts.valid, rng=0):
+        assert epoch.metric == evaluate(model, parts.valid, parts.train, (metric,)).mean()[metric] > 0
+
+
+def test_weight_decay_shrinks_the_weights() -> None:
+    train = random_csr(40, 12, 0.3, 0)
+    # Three epochs of ten steps or more multiply each weight by (1 - 0.01 * 5) ** 30 = 0.21, but for what is learned.
+    assert weights(train, lr=0.01, weight_decay=5.0).norm() < 0.7 * weights(train, lr=0.01).norm()
+
+
+def test_the_first_step_of_adamw_is_as_long_as_the_learning_rate() -> None:
+    train = csr([[0, 2]], 4)  # one user is one step an epoch
+    one, two = (RecFusion(width=8, max_epochs=1, lr=lr).fit(train, rng=0).state() for lr in (0.01, 0.03))
+    longest = max(float(abs(two[name] - one[name]).max()) for name in one if one[name].size)
+    assert longest == pytest.approx(0.02, rel=1e-3)

@@ -1,0 +1,55 @@
+"""What we depend on: every pin has hashes, and the bill of materials knows every package with its licence."""
+
+import json
+import re
+import runpy
+import tomllib
+
+from named_tests import ROOT
+
+PINNING = runpy.run_path(str(ROOT / "scripts" / "pin_hashes.py"))
+BILL = runpy.run_path(str(ROOT / "scripts" / "bill_of_materials.py"))
+PINS = PINNING["read_pins"]((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_pin_has_a_hash_and_nothing_else_has() -> None:
+    hashes = PINNING["read_hashes"]((ROOT / "constraints-hashes.txt").read_text(encoding="utf-8"))
+    assert list(hashes) == PINS, "write it again: scripts/pin_hashes.py"
+    assert [pin for pin, found in hashes.items() if not found] == []
+
+
+def test_hashes_of_other_systems_stay_as_long_as_the_version_does() -> None:
+    one, two, old = ("1" * 64, "2" * 64, "3" * 64)
+    text = PINNING["document"](["Some_Thing==1.0", "other==2.0"], {"Some_Thing==1.0": {two}, "other==1.9": {old}}, {})
+    known = PINNING["read_hashes"](text)
+    assert known == {"Some_Thing==1.0": {two}, "other==2.0": set()}
+    here = {"some-thing": one, "other": one}
+    assert PINNING["read_hashes"](PINNING["document"](known, known, here)) == {
+        "Some_Thing==1.0": {one, two},
+        "other==2.0": {one},
+    }
+
+
+def test_the_bill_names_every_dependency_with_its_licence() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = BILL["parts"]()
+    names = [normal(one.name) for one in listed]
+    assert names == sorted(set(names))
+    assert {normal(re.split(r"[<>=\[]", text)[0]) for text in project["dependencies"]} < set(names)
+    assert "markupsafe" in names  # jinja2's own
+    assert "recfusion" not in names
+    assert [one.name for one in listed if one.licence == "not stated"] == []
+    found = json.loads(BILL["as_cyclonedx"](listed))
+    assert [one["name"] for one in found["components"]] == [one.name for one in listed]
+    assert BILL["as_markdown"](listed[:1]).splitlines()[2].startswith(f"| {listed[0].name} | {listed[0].version} | ")
+
+
+def test_the_licences_that_are_listed_are_of_the_pinned_versions() -> None:
+    rows = re.findall(r"^\| ([\w.-]+) \| (\d\S*) \| \S", (ROOT / "docs" / "licences.md").read_text(), re.MULTILINE)
+    assert len(rows) > 30
+    pinned = {normal(pin.partition("==")[0]): pin.partition("==")[2] for pin in PINS}
+    assert {name: pinned.get(normal(name)) for name, _ in rows} == dict(rows), "write it: scripts/bill_of_materials.py"
