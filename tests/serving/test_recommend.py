@@ -17,7 +17,9 @@ from recfusion.data.settings import Preparation
 from recfusion.evaluation import topk
 from recfusion.experiments.train import train
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.recommend import read_histories, recommend, recommend_batches
+from recfusion.serving.histories import read_histories
+from recfusion.serving.lists import ListMaker
+from recfusion.serving.recommend import recommend, recommend_batches
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_batches_together_hold_every_user_once(bundle: Bundle, monkeypatch: pyte
     whole = recommend(bundle, users, k=4).to_frame()
     monkeypatch.setattr(topk, "CELLS_PER_BATCH", 80)
     rows = pl.DataFrame({"user": list(users), "item": [items[0] for items in users.values()]})
-    pieces = list(recommend_batches(bundle, read_histories(bundle, rows), 4))
+    pieces = list(recommend_batches(ListMaker.of(bundle), read_histories(bundle, rows), 4))
     assert len(pieces) == 4
     assert pl.concat(pieces).equals(whole)
 

@@ -118,9 +118,11 @@ def test_lists_of_a_cluster_equal_the_local_ones(master: str, groups: Interactio
         *("--chunks", 1, "--master", master),
     )
     from recfusion.serving.bundle import Bundle
-    from recfusion.serving.recommend import read_histories, recommend_batches
+    from recfusion.serving.histories import read_histories
+    from recfusion.serving.lists import ListMaker
+    from recfusion.serving.recommend import recommend_batches
 
     bundle = Bundle.load(model)
-    local = pl.concat(list(recommend_batches(bundle, read_histories(bundle, table), 3)))
+    local = pl.concat(list(recommend_batches(ListMaker.of(bundle), read_histories(bundle, table), 3)))
     found = pl.read_parquet(sorted((tmp_path / "lists").glob("part-*.parquet")))
     assert found.sort("user", "rank").equals(local.sort("user", "rank"))

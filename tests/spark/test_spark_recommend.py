@@ -13,7 +13,9 @@ from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.experiments.train import train
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.recommend import read_histories, recommend_batches
+from recfusion.serving.histories import read_histories
+from recfusion.serving.lists import ListMaker
+from recfusion.serving.recommend import recommend_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +35,7 @@ def users(groups: Interactions, tmp_path: Path) -> Path:
 def local(model: Path, users: Path, k: int) -> pl.DataFrame:
     bundle = Bundle.load(model)
     known = read_histories(bundle, read_table(users, time="none", lone_users=True).rows)
-    return pl.concat(list(recommend_batches(bundle, known, k))).sort("user", "rank")
+    return pl.concat(list(recommend_batches(ListMaker.of(bundle), known, k))).sort("user", "rank")
 
 
 def test_lists_equal_those_of_the_local_path_and_finished_chunks_are_kept(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from recfusion.data.raw import RawData
     from recfusion.serving.bundle import Bundle
-    from recfusion.serving.recommend import Histories
+    from recfusion.serving.histories import Histories
 
 _FOR_LISTS = ("steps", "temperature", "draw")  # settings of a fitted model that change its lists and nothing else
 
@@ -93,13 +93,15 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
     import polars as pl
 
     from recfusion.cli.output import literal, out, print_json
-    from recfusion.serving.recommend import read_histories, recommend_batches
+    from recfusion.serving.histories import read_histories
+    from recfusion.serving.lists import ListMaker
+    from recfusion.serving.recommend import recommend_batches
 
     ids = [text.strip() for text in history.split(",") if text.strip()]
     rows = pl.DataFrame({"user": ["you"] * max(1, len(ids)), "item": pl.Series(ids or [None], dtype=pl.String)})
     known = read_histories(bundle, rows)
     _report(known)
-    found = pl.concat(list(recommend_batches(bundle, known, k))).drop("user")
+    found = pl.concat(list(recommend_batches(ListMaker.of(bundle), known, k))).drop("user")
     if as_json:
         print_json({"model": bundle.name, "recommendations": found.to_dicts()})
         return
@@ -121,7 +123,9 @@ def _for_history(bundle: "Bundle", history: str, k: int, *, as_json: bool) -> No
 def _for_file(bundle: "Bundle", read: Callable[[], "RawData"], file: Path, k: int) -> None:
     from recfusion.cli.output import counted, note, progress, working
     from recfusion.data.writers import table_writer
-    from recfusion.serving.recommend import read_histories, recommend_batches
+    from recfusion.serving.histories import read_histories
+    from recfusion.serving.lists import ListMaker
+    from recfusion.serving.recommend import recommend_batches
 
     threshold = bundle.protocol.preparation.min_rating
     with table_writer(file) as write:
@@ -132,7 +136,7 @@ def _for_file(bundle: "Bundle", read: Callable[[], "RawData"], file: Path, k: in
         note_left_out(bad=raw.report.missing + raw.report.unparsable, disliked=disliked, threshold=threshold)
         _report(known)
         with progress("Recommending", len(known.users)) as advance:
-            for found in recommend_batches(bundle, known, k):
+            for found in recommend_batches(ListMaker.of(bundle), known, k):
                 write(found)
                 advance("", found["user"].n_unique())
     note(f"{counted(len(known.users), 'list')} of up to {k} items written to {file}")

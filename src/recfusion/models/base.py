@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
+from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.saved import PARTS, check_array, saved_sparse
 from recfusion.models.settings import checked, learned_names, open_names, settings_of
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -57,6 +58,10 @@ class Recommender(ABC):
 
         A user's scores depend on that user's history alone. The caller masks seen items and may overwrite the array.
         """
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        """Return what each item of one user's history (1, items) contributes to the scores of `items`."""
+        return left_out(self.score, history, items)
 
     def epochs(
         self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None

@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values, without_seconds
 from recfusion.serving.card import model_card
+from recfusion.serving.categories import Categories
+from recfusion.serving.similarity import Similarity
 
 log = logging.getLogger(__name__)
 FORMAT = 2
@@ -87,6 +90,21 @@ class Bundle:
             *(entry, model, items, protocol, seed, all_users, train.shape[0]),
             *(fit_seconds, metrics or {}, tuple(searched)),
         )
+
+    @cached_property
+    def similarity(self) -> Similarity:
+        """How alike the items are; what was asked for once is kept."""
+        return Similarity(self.model, self.items[COUNT].to_numpy())
+
+    def categories(self, column: str) -> Categories:
+        """Return the categories that a column of the item table names; they are read once."""
+        if column not in self._categories:
+            self._categories[column] = Categories.of(self.items, column)
+        return self._categories[column]
+
+    @cached_property
+    def _categories(self) -> dict[str, Categories]:
+        return {}
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder; an older model folder of that name is replaced in one step."""

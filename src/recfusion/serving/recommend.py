@@ -1,43 +1,28 @@
 """Recommendations for people: own ids in, own ids and titles out, also for users never seen in training.
 
-Ids that the model does not know are left out and counted. A user of whom nothing is known (an empty history, or none
-but unknown ids) gets the most popular items of the training data, and the column `basis` says so.
+A user of whom nothing is known (an empty history, or none but unknown ids) gets the most popular items of the training
+data, and the column `basis` says so.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from recfusion.core.arrays import Csr, FloatArray, binary_csr
-from recfusion.core.errors import InputError
-from recfusion.data.frames import ArrowStream, as_frame
-from recfusion.data.interactions import to_columns
-from recfusion.data.readers import read_table
+from recfusion.core.arrays import Csr, IntArray
 from recfusion.evaluation.evaluate import batches
-from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import COUNT, Bundle
+from recfusion.serving.histories import Histories, histories_of
+from recfusion.serving.knobs import Knobs
+from recfusion.serving.lists import ListMaker
+from recfusion.serving.rules import Rules
+from recfusion.serving.why import explained
 
 log = logging.getLogger(__name__)
-YOU = "you"  # the user of a history that comes without one
-
-
-@dataclass(frozen=True)
-class Histories:
-    """What is known of some users, as columns of a model; made by `read_histories`."""
-
-    users: pl.Series
-    matrix: Csr  # (users, items)
-    unknown_rows: int  # rows whose item the model does not know
-    unknown_ids: tuple[str, ...]  # some of those ids, for a message
-
-    @property
-    def n_empty(self) -> int:
-        """How many users have nothing that the model knows."""
-        return int(np.count_nonzero(np.diff(self.matrix.indptr) == 0))
+_BECAUSE = pl.List(pl.Struct({"items": pl.List(pl.String), "text": pl.String, "weight": pl.Float32}))
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,99 +46,57 @@ class Recommendations:
         return self.frame._repr_html_()
 
 
-def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
-    """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history)."""
-    users = rows["user"].unique(maintain_order=True)
-    places = users.to_frame().with_row_index("row")
-    row = (
-        rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"]
-        .cast(pl.Int64)
-        .to_numpy()
-    )
-    column = to_columns(bundle.items["item"], rows["item"])
-    unknown = (column < 0) & rows["item"].is_not_null().to_numpy()
-    names = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(5).cast(pl.String)
-    n_items = len(bundle.items)
-    pairs = np.unique(row[column >= 0] * n_items + column[column >= 0])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs // n_items, minlength=len(users)))])
-    return Histories(users, binary_csr(indptr, pairs % n_items, n_items), int(unknown.sum()), tuple(names))
-
-
-def recommend(bundle: Bundle, histories: Any, k: int = 10) -> Recommendations:
-    """Return the K best items of each user.
+def recommend(
+    bundle: Bundle,
+    histories: Any,
+    k: int = 10,
+    *,
+    rules: Rules | None = None,
+    knobs: Knobs | None = None,
+    why: int = 0,
+) -> Recommendations:
+    """Return the K best items of each user, under rules and knobs, with up to `why` reasons for each.
 
     `histories` maps any name of a user to the ids of the items that the user has (a list, tuple, array or series), or
     is one such sequence of ids, or a frame with a row per user and item.
     """
-    known = read_histories(bundle, _rows(histories))
+    known, maker = histories_of(bundle, histories), ListMaker.of(bundle, rules, knobs)
     if known.unknown_rows:
         log.warning(
             "%d ids are unknown to the model and left out (%s).", known.unknown_rows, ", ".join(known.unknown_ids)
         )
-    found = pl.concat(list(recommend_batches(bundle, known, k)))
+    if maker.allowed.unknown:
+        log.warning("%d ids in the rules are unknown to the model.", maker.allowed.unknown)
+    found = pl.concat(list(recommend_batches(maker, known, k, why=why)))
     return Recommendations(found, known.unknown_rows, known.unknown_ids, known.n_empty)
 
 
-def recommend_batches(bundle: Bundle, histories: Histories, k: int) -> Iterator[pl.DataFrame]:
+def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: int = 0) -> Iterator[pl.DataFrame]:
     """Yield the recommendations of one batch of users after another; memory does not grow with their number."""
-    if k < 1:
-        raise InputError(f"Expected at least one item to recommend, got k = {k}.")
-    described = bundle.items.drop(COUNT)
-    popularity = bundle.items[COUNT].to_numpy().astype(np.float32)
+    described = maker.bundle.items.drop(COUNT)
     for rows in batches(*histories.matrix.shape):
         history = histories.matrix[rows]
-        scores = _scores(bundle, history, popularity)
+        lists = maker.lists(history, k)
         empty = np.diff(history.indptr) == 0
-        columns, values = top_k(scores, history, k)
-        user, rank = np.nonzero(columns >= 0)
-        taken = columns[user, rank]
-        yield pl.DataFrame(
+        user, rank = np.nonzero(lists.items >= 0)
+        taken = lists.items[user, rank]
+        frame = pl.DataFrame(
             {
                 "user": histories.users[rows][user],
                 "rank": rank + 1,
                 "item": described["item"][taken],
-                "score": values[user, rank],
+                "score": lists.scores[user, rank],
                 "basis": np.where(empty[user], "popularity", "history"),
             }
-        ).hstack(described.drop("item")[taken].get_columns())
-
-
-def _scores(bundle: Bundle, history: Csr, popularity: FloatArray) -> FloatArray:
-    scores = bundle.model.score(history)
-    empty = np.diff(history.indptr) == 0
-    if empty.any():
-        scores[empty] = popularity / max(1.0, float(popularity.max()))
-    return scores
-
-
-def _rows(histories: Any) -> pl.DataFrame:
-    """Return histories of any form as rows of user and item; a user without items has a row with a null."""
-    if isinstance(histories, ArrowStream) and hasattr(histories, "columns"):  # a series has none
-        return read_table(as_frame(histories), rating="none", time="none", lone_users=True).rows
-    named = histories if isinstance(histories, Mapping) else {YOU: histories}
-    if not named:
-        raise InputError("Expected at least one user to recommend for, got none.")
-    users, items = [], []
-    for user, given in named.items():
-        ids = _ids(given)
-        users += [user] * max(1, len(ids))
-        items += ids or [None]
-    return pl.DataFrame({"user": pl.Series(users, strict=False), "item": pl.Series(items, dtype=pl.String)})
-
-
-def _ids(given: Any) -> list[str | None]:
-    """Return the ids of one history as texts, whole floats as whole numbers; a bare text is no history."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InputError(
-            f"Expected the ids of a history as a list, tuple, array or series, got {given!r}: write [...]."
         )
-    values = given.tolist() if isinstance(given, np.ndarray) else list(given)
-    return [_text(value.item() if isinstance(value, np.generic) else value) for value in values]
+        if why:
+            frame = frame.with_columns(_reasons(maker, history, lists.items, why))
+        yield frame.hstack(described.drop("item")[taken].get_columns())
 
 
-def _text(value: object) -> str | None:
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else None if np.isnan(value) else str(value)
-    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
-        return None if value is None else str(value)
-    raise InputError(f"Expected ids that are numbers or texts, got {value!r} ({type(value).__name__}).")
+def _reasons(maker: ListMaker, history: Csr, items: IntArray, why: int) -> list[pl.Series]:
+    """Return the columns `because` and `reasons`, which says of what kind they are."""
+    of_users = [explained(maker, history[[row]], own[own >= 0], why) for row, own in enumerate(items)]
+    because = [[asdict(reason) for reason in found] for one in of_users for found in one.because]
+    kinds = [one.kind for one in of_users for _ in one.because]
+    return [pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)]

@@ -20,7 +20,9 @@ from recfusion.core.files import read_json, write_json
 from recfusion.data.settings import Source
 from recfusion.models.registry import find
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.recommend import read_histories, recommend_batches
+from recfusion.serving.histories import read_histories
+from recfusion.serving.lists import ListMaker
+from recfusion.serving.recommend import recommend_batches
 from recfusion.spark.rows import from_arrow, input_files, read_rows, spark_schema, to_arrow
 from recfusion.spark.session import task_cores, task_slots, use_cores
 from recfusion.spark.stages import Stages, address, described
@@ -146,7 +148,7 @@ class _Recommend:
             self.seen.add(len(known.users))
             self.unknown.add(known.unknown_rows)
             self.empty.add(known.n_empty)
-            for found in recommend_batches(bundle, known, self.k):
+            for found in recommend_batches(ListMaker.of(bundle), known, self.k):
                 yield from to_arrow(found)
 
 
@@ -160,7 +162,7 @@ def _example(bundle: Bundle, histories: DataFrame) -> pl.DataFrame:
     """Return a list without rows, whose columns are those of all."""
     kind = pl.String if dict(histories.dtypes)["user"] == "string" else pl.Int64
     nobody = pl.DataFrame({"user": pl.Series([None], dtype=kind), "item": pl.Series([None], dtype=pl.String)})
-    return next(recommend_batches(bundle, read_histories(bundle, nobody), 1)).clear()
+    return next(recommend_batches(ListMaker.of(bundle), read_histories(bundle, nobody), 1)).clear()
 
 
 def _ship(stages: Stages, model: Path) -> str:

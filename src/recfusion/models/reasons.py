@@ -1,0 +1,53 @@
+"""Why an item is scored as it is: what each item of the history contributes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
+from recfusion.evaluation.topk import batch_rows
+
+Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference without the source, or a mixture of both
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """What sources contribute to the scores of some items: sources are items of the history, or pairs of them."""
+
+    kind: Kind
+    sources: tuple[tuple[int, ...], ...]
+    parts: FloatArray  # (items asked for, sources)
+
+
+def exact(features: Csr, weights: FloatArray, items: IntArray, sources: Iterable[tuple[int, ...]]) -> Reasons:
+    """Return x_i B_ij for one row of features (1, features): they add up to the scores."""
+    parts = features.data[:, None] * weights[features.indices][:, items]  # (sources, items)
+    return Reasons("exact", tuple(sources), np.ascontiguousarray(parts.T))
+
+
+def left_out(score: Callable[[Csr], FloatArray], history: Csr, items: IntArray) -> Reasons:
+    """Return how much each score falls when one item of the history (1, items) is left out, for any model."""
+    own, n_items = history.indices, history.shape[1]
+    whole = score(history)[0, items]  # (items asked for,)
+    parts = np.zeros((len(items), len(own)), np.float32)
+    for start in range(0, len(own), rows := batch_rows(n_items)):
+        gone = np.arange(start, min(start + rows, len(own)))
+        kept = np.broadcast_to(own, (len(gone), len(own)))[np.arange(len(own)) != gone[:, None]]
+        lacking = binary_csr(np.arange(len(gone) + 1) * (len(own) - 1), kept, n_items)
+        parts[:, gone] = (whole - score(lacking)[:, items]).T
+    return Reasons("left out", tuple((int(item),) for item in own), parts)
+
+
+def mixed(of_parts: Iterable[tuple[float, Reasons]]) -> Reasons:
+    """Return the weighted sum of the reasons of several models."""
+    weighted = list(of_parts)
+    kinds = {reasons.kind for _, reasons in weighted}
+    sources = list(dict.fromkeys(source for _, reasons in weighted for source in reasons.sources))
+    place = {source: number for number, source in enumerate(sources)}
+    total = np.zeros((weighted[0][1].parts.shape[0], len(sources)), np.float32)
+    for weight, reasons in weighted:
+        columns = [place[source] for source in reasons.sources]
+        total[:, columns] += np.float32(weight) * reasons.parts
+    return Reasons(kinds.pop() if len(kinds) == 1 else "partly exact", tuple(sources), total)

@@ -1,0 +1,44 @@
+"""Categories of items: a column of the item table, whose texts may name several, separated by `|`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError, choices
+
+SEPARATOR = "|"
+_SHOWN = 30  # values that an error names
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Which item is in which categories."""
+
+    column: str
+    names: tuple[str, ...]
+    matrix: Csr  # (items, categories), 0/1
+
+    @classmethod
+    def of(cls, items: pl.DataFrame, column: str) -> "Categories":
+        """Return the categories that a column names, in the order of the alphabet; a missing value names none."""
+        if column not in items.columns:
+            raise choices("column of the item table", column, items.columns)
+        values = items[column].cast(pl.String).str.split(SEPARATOR)
+        rows = pl.DataFrame({"row": np.arange(len(items)), "name": values}).explode("name")
+        rows = rows.with_columns(pl.col("name").str.strip_chars()).filter(pl.col("name").str.len_chars() > 0).unique()
+        names = rows["name"].unique().sort()
+        place = dict(zip(names, range(len(names)), strict=True))
+        columns = np.array([place[name] for name in rows["name"]], np.int64)
+        ones = np.ones(len(rows), np.float32)
+        matrix = csr_array((ones, (rows["row"].to_numpy(), columns)), shape=(len(items), len(names)))
+        return cls(column, tuple(names), matrix)
+
+    def number(self, name: str) -> int:
+        """Return the number of a category."""
+        if name not in self.names:
+            some = ", ".join(self.names[:_SHOWN]) + (", ..." if len(self.names) > _SHOWN else "")
+            raise InputError(f"Unknown value '{name}' of the column {self.column}: choose one of {some}.")
+        return self.names.index(name)

@@ -1,0 +1,80 @@
+"""Completing a basket, shelf or playlist: n further items that go together, not the n best one by one."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from recfusion.core.arrays import FloatArray
+from recfusion.core.errors import InputError
+from recfusion.serving.bundle import COUNT, Bundle
+from recfusion.serving.histories import histories_of
+from recfusion.serving.lists import ListMaker
+from recfusion.serving.rules import Rules
+
+_FEWEST, _PER_PLACE = 200, 5  # candidates: so many, or so many per item that is wanted
+_SWEEPS = 20  # over the set, at the most; it seldom takes more than four
+
+
+def complete(
+    bundle: Bundle,
+    basket: Any,
+    n: int = 5,
+    *,
+    alternatives: int = 1,
+    together: float = 0.25,
+    rules: Rules | None = None,
+) -> pl.DataFrame:
+    """Return n items that complete a basket (a sequence of ids), as rows `alternative`, `rank`, `item`, ...
+
+    The set S is a mode of the reverse process with the basket clamped, in its pairwise form: it maximises the sum over
+    S of relevance r_j (the model's score, 0 to 1 over the candidates) + `together` times the mean similarity of j to
+    the rest of S, by exchanging one item at a time until no exchange helps. `together` = 0 gives the n best. Each
+    further alternative does without the items of the earlier ones.
+    """
+    if n < 1 or alternatives < 1:
+        raise InputError(f"Expected at least one item and one alternative, got n = {n} and {alternatives}.")
+    if not 0 <= together <= 1:
+        raise InputError(f"Expected together between 0 and 1, got {together!r}.")
+    if rules is not None and rules.at_most:
+        raise InputError("Expected rules without at_most for a completion: leave it out.")
+    known = histories_of(bundle, basket)
+    if known.n_empty:
+        raise InputError("Expected at least one item that the model knows in the basket, got none.")
+    wanted = max(_FEWEST, _PER_PLACE * n) + n * (alternatives - 1)
+    lists = ListMaker.of(bundle, rules).lists(known.matrix, min(wanted, len(bundle.items)))
+    candidates, scores = lists.items[0], lists.scores[0].astype(np.float64)
+    candidates, scores = candidates[candidates >= 0], scores[candidates >= 0]
+    near = bundle.similarity.among(candidates) if together else np.zeros((len(candidates),) * 2, np.float32)
+    shown, found = bundle.items.drop(COUNT), []
+    left = np.arange(len(candidates))
+    for number in range(1, alternatives + 1):
+        chosen = left[_best_set(scores[left], near[np.ix_(left, left)], n, together)]
+        columns = candidates[chosen]
+        rows = {"alternative": np.full(len(chosen), number), "rank": np.arange(1, len(chosen) + 1)}
+        rows |= {"item": shown["item"][columns], "score": scores[chosen].astype(np.float32)}
+        found.append(pl.DataFrame(rows).hstack(shown.drop("item")[columns].get_columns()))
+        left = np.setdiff1d(left, chosen)
+    return pl.concat(found)
+
+
+def _best_set(scores: FloatArray, near: FloatArray, n: int, together: float) -> list[int]:
+    """Return the places of the set, best scores first."""
+    n = min(n, len(scores))
+    chosen = list(range(n))  # candidates come best first
+    if n < 2 or not together:
+        return chosen
+    relevance = (scores - scores.min()) / max(float(scores.max() - scores.min()), 1e-12)
+    pull = together * 2 / (n - 1) * near  # j's pull on the rest and the rest's on j
+    for _ in range(_SWEEPS):
+        moved = False
+        for place in range(n):
+            rest = chosen[:place] + chosen[place + 1 :]
+            value = relevance + pull[:, rest].sum(1)
+            value[rest] = -np.inf
+            best = int(np.argmax(value))
+            if value[best] > value[chosen[place]] + 1e-9:
+                chosen[place], moved = best, True
+        if not moved:
+            break
+    return sorted(chosen)

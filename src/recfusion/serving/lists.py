@@ -1,0 +1,104 @@
+"""From scores to lists under rules and knobs: the one place where what may not come is masked, before selection."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.errors import InputError
+from recfusion.evaluation.topk import top_k
+from recfusion.serving.bundle import COUNT, Bundle
+from recfusion.serving.knobs import Knobs, assumed_items, knob_terms, log_relevance
+from recfusion.serving.rerank import Reranker
+from recfusion.serving.rules import Allowed, Rules, allowed_items
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Lists of some users: columns of the items and their scores, (users, k); -1 and -inf where a list ends."""
+
+    items: IntArray
+    scores: FloatArray
+
+
+@dataclass(frozen=True)
+class ListMaker:
+    """A model under rules and knobs, ready to make lists."""
+
+    bundle: Bundle
+    allowed: Allowed
+    knobs: Knobs
+    terms: dict[str, FloatArray]  # of the soft knobs, (items,) each
+    popularity: FloatArray  # (items,), the scores of a user without history
+    reranker: Reranker | None
+    include_seen: bool
+
+    @classmethod
+    def of(cls, bundle: Bundle, rules: Rules | None = None, knobs: Knobs | None = None) -> "ListMaker":
+        """Read rules and knobs against the item table."""
+        rules, knobs = rules or Rules(), knobs or Knobs()
+        counts = bundle.items[COUNT].to_numpy().astype(np.float32)
+        allowed = allowed_items(rules, bundle)
+        return cls(
+            bundle=bundle,
+            allowed=allowed,
+            knobs=knobs,
+            terms=knob_terms(knobs, bundle.categories, counts),
+            popularity=counts / max(1.0, float(counts.max(initial=0))),
+            reranker=Reranker.of(bundle, allowed.limits, knobs),
+            include_seen=rules.include_seen,
+        )
+
+    def lists(self, history: Csr, k: int) -> Lists:
+        """Return the lists of one batch of users (users, items)."""
+        if k < 1:
+            raise InputError(f"Expected at least one item to recommend, got k = {k}.")
+        believed, scores = self.believed(history)
+        if self.terms:
+            scores = log_relevance(scores, believed) + sum(self.terms.values())
+        self._put_last(scores, believed, history)
+        if self.allowed.mask is not None:
+            scores[:, ~self.allowed.mask] = -np.inf
+        seen = csr_array(history.shape, dtype=np.float32) if self.include_seen else history
+        if self.reranker is None:
+            return Lists(*top_k(scores, seen, k))
+        return Lists(*self.reranker.lists(scores, seen, k))
+
+    def believed(self, history: Csr) -> tuple[Csr, FloatArray]:
+        """Return the histories with what adventurousness takes for granted, and the model's scores for them."""
+        scores = self._plain(history)
+        if not self.knobs.adventurousness:
+            return history, scores
+        lengths = np.diff(history.indptr)
+        count = np.minimum(assumed_items(lengths, self.knobs.adventurousness), (history.shape[1] - lengths) // 2)
+        items, _ = top_k(scores, history, max(1, int(count.max(initial=0))))
+        joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
+        believed = with_items(history, np.nonzero(joined)[0], items[joined])
+        return believed, self._plain(believed)
+
+    def _plain(self, history: Csr) -> FloatArray:
+        scores = self.bundle.model.score(history)
+        empty = np.diff(history.indptr) == 0
+        if empty.any():
+            scores[empty] = self.popularity
+        return scores
+
+    def _put_last(self, scores: FloatArray, believed: Csr, history: Csr) -> None:
+        """Put what is taken for granted behind everything else, in its own order: it comes where nothing else is."""
+        if believed is history:
+            return
+        finite = np.isfinite(scores)
+        span = np.max(scores, 1, where=finite, initial=-np.inf) - np.min(scores, 1, where=finite, initial=np.inf)
+        assumed = (believed - history).tocoo()
+        new = assumed.data > 0
+        rows, columns = assumed.row[new], assumed.col[new]
+        scores[rows, columns] -= (span + 1)[rows]
+
+
+def with_items(history: Csr, rows: IntArray, columns: IntArray) -> Csr:
+    """Return the histories with further items."""
+    both_rows = np.concatenate([row_numbers(history), rows])
+    both_columns = np.concatenate([history.indices, columns])
+    ones = np.ones(len(both_rows), np.float32)
+    return csr_array((ones, (both_rows, both_columns)), shape=history.shape)

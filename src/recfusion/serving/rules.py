@@ -1,0 +1,86 @@
+"""Rules of what a list may hold: they are masks before the selection, so that a list is as long as they allow."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import to_columns
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.categories import Categories
+from recfusion.serving.ids import id_texts
+from recfusion.serving.where import matching
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be recommended.
+
+    `where` is a condition on the item table (see `recfusion.serving.where`), `allow` the only ids that may come,
+    `deny` ids that may not, `at_most` the largest number of items of any one value of a column. A list with `at_most`
+    takes the items in the order of their scores and passes over those of which one value is used up.
+    """
+
+    where: str | None = None
+    allow: Iterable[Any] | None = None
+    deny: Iterable[Any] = ()
+    include_seen: bool = False
+    at_most: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for column, most in self.at_most.items():
+            if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+                raise InputError(f"Expected at least 1 item per value of {column} in at_most, got {most!r}.")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most so many items of each category."""
+
+    categories: Categories
+    most: int
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What rules come to on an item table."""
+
+    mask: NDArray[np.bool_] | None  # (items,); None: everything
+    limits: tuple[Limit, ...]
+    unknown: int  # ids in allow and deny that the item table does not have
+
+
+def allowed_items(rules: Rules, bundle: Bundle) -> Allowed:
+    """Return what the rules allow of a model's items; rules that leave nothing are an error with counts."""
+    items = bundle.items
+    unknown, masks = 0, {}
+    if rules.where is not None:
+        masks["where"] = matching(items, rules.where)
+    if rules.allow is not None:
+        masks["allow"], missing = _named(items, rules.allow)
+        unknown += missing
+    denied, missing = _named(items, rules.deny)
+    unknown += missing
+    if denied.any():
+        masks["deny"] = ~denied
+    mask = None
+    if masks:
+        mask = np.logical_and.reduce(list(masks.values()))
+        if not mask.any():
+            taken = ", ".join(f"{name} removes {np.count_nonzero(~one):,}" for name, one in masks.items())
+            raise InputError(f"The rules leave none of {len(items):,} items ({taken}): relax one of them.")
+    limits = tuple(Limit(bundle.categories(column), most) for column, most in rules.at_most.items())
+    return Allowed(mask, limits, unknown)
+
+
+def _named(items: pl.DataFrame, ids: Iterable[Any]) -> tuple[NDArray[np.bool_], int]:
+    """Return which items have one of these ids, and how many ids no item has."""
+    texts = [text for text in id_texts(ids) if text is not None]
+    columns = to_columns(items["item"], pl.Series(texts, dtype=pl.String))
+    found = np.zeros(len(items), bool)
+    found[columns[columns >= 0]] = True
+    return found, int(np.count_nonzero(columns < 0))

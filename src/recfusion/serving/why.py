@@ -1,0 +1,67 @@
+"""Reasons for people: which of their items, and which knobs, put an item into their list."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from recfusion.core.arrays import Csr, IntArray
+from recfusion.serving.lists import ListMaker
+
+NAMES = ("title", "name")  # columns of the item table that call an item by its name
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason: items of the history (two for a pair), or a knob, and its weight.
+
+    Weights of items are in units of the model's score; where they are exact, those of all items add up to it. A knob's
+    weight is what it adds to the logarithm of relevance.
+    """
+
+    items: tuple[str, ...]
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The reasons of one list, best first for each of its items; `kind` says how they were found."""
+
+    kind: str
+    because: list[list[Reason]]
+
+
+def explained(maker: ListMaker, history: Csr, items: IntArray, most: int) -> Explanation:
+    """Return up to `most` reasons, of those that speak for it, for each item of one user's list; history (1, items)."""
+    if not history.nnz:
+        return Explanation("popularity", [[Reason((), "popular", float(maker.popularity[item]))] for item in items])
+    believed, _ = maker.believed(history)
+    reasons = maker.bundle.model.reasons(believed, items)
+    own = set(history.indices.tolist())
+    mine = np.array([own.issuperset(source) for source in reasons.sources], bool)
+    names = [_named(maker, source) for source in reasons.sources]
+    because = []
+    for item, parts in zip(items.tolist(), reasons.parts, strict=True):
+        found = [Reason(*names[place], float(parts[place])) for place in np.flatnonzero(mine & (parts > 0))]
+        assumed = float(parts[~mine].sum())
+        if assumed > 0:
+            found.append(Reason((), "what your taste suggests", assumed))
+        found = sorted(found, key=lambda reason: -reason.weight)[:most]
+        terms = [Reason((), name, float(term[item])) for name, term in maker.terms.items() if term[item] > 0]
+        because.append(found + terms)
+    return Explanation(reasons.kind, because)
+
+
+def because_text(reasons: Iterable[Reason]) -> str:
+    """Return reasons as one line of text."""
+    return "; ".join(reason.text for reason in reasons)
+
+
+def _named(maker: ListMaker, source: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
+    """Return the ids of a source, and what it is called."""
+    table = maker.bundle.items
+    ids = tuple(str(table["item"][column]) for column in source)
+    column = next((name for name in NAMES if name in table.columns), "item")
+    texts = [str(table[column][place] or name) for place, name in zip(source, ids, strict=True)]
+    return ids, " and ".join(texts)
