@@ -97,9 +97,9 @@ def log_relevance(scores: FloatArray, seen: Csr) -> FloatArray:
     lowest = np.min(scores, axis=1, keepdims=True, where=np.isfinite(scores), initial=np.inf)
     middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lowest), lowest, 0))
     t = (scores - middle) / np.maximum(np.where(np.isfinite(best), best - middle, 1), 1e-12)
-    positive = np.where(t > 0, t + np.hypot(t, _DELTA), _DELTA**2 / (np.hypot(t, _DELTA) - np.minimum(t, 0)))
+    far = np.abs(t) + np.hypot(t, _DELTA)
     with np.errstate(divide="ignore"):
-        return np.log(positive / 2).astype(np.float32)
+        return np.log(np.where(t > 0, far, _DELTA**2 / far) / 2).astype(np.float32)
 
 
 def _check(name: str, value: object, least: float) -> None:
