@@ -168,7 +168,7 @@ def test_a_wish_is_the_ratio_of_likelihoods(bundle: Bundle) -> None:
         [[(name in own) / max(len(own), 1) for name in names] for own in kinds(bundle, list(bundle.items["item"]))]
     )
     smooth = 0.05 / 5 + 0.95 * chance
-    expected = 0.5 * np.log(smooth[:, 3] / smooth[:, 3].mean()) - np.log(smooth[:, 4] / smooth[:, 4].mean())
+    expected = 0.3 * (0.5 * np.log(smooth[:, 3] / smooth[:, 3].mean()) - np.log(smooth[:, 4] / smooth[:, 4].mean()))
     assert np.allclose(sum(maker.terms.values()), expected, atol=1e-5)
     more = items(bundle, 8, knobs=Knobs(wish={"kind": {"Gift": 1}}))
     less = items(bundle, 8, knobs=Knobs(wish={"kind": {"Gift": -1}}))

@@ -14,6 +14,7 @@ _LEAST_SHOWN = 0.2  # the share of a user's taste that a history is taken to sho
 _EXPONENT = 1.5  # of popularity when its knob is at 1
 _DELTA = 0.01  # where a score counts as near the median, in distances from the median to the best
 _SMOOTH = 0.05  # chance that an item's category is another than the table says: keeps logarithms finite
+_GUIDANCE = 0.3  # exponent of a wish of 1: more, and nothing without the wished value is left
 
 Wishes = Mapping[str, Mapping[str, float]]  # column of the item table -> value -> weight or share
 
@@ -27,7 +28,7 @@ class Knobs:
     items, and the list is what comes after them.
     `popularity` (-1 to 1): relevance is multiplied by (n_j + mean n)^(1.5 v), n_j being the item's number of users.
     `wish` ({"genres": {"Drama": 1, "Horror": -.5}}, each -1 to 1): guidance; relevance is multiplied by
-    (p(g | j) / p(g))^w for each wished value g. Relevance is how far a score lies above the user's median; lists then
+    (p(g | j) / p(g))^(.3 w) for each wished value g. Relevance is how far a score lies above the user's median; lists then
     show its logarithm with these terms added.
     `shares` ({"genres": {"Drama": .6, "Comedy": .3}}): values of which the list should hold such shares; it is chosen
     greedily for scores and closeness to them (calibrated recommendations, Steck 2018), weighed by `calibration`.
@@ -76,7 +77,7 @@ def knob_terms(knobs: Knobs, categories: Callable[[str], Categories], counts: Fl
         for value, weight in wished.items():
             number = table.number(value)
             own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * chance[:, [number]].toarray()[:, 0]
-            terms[f"{column}: {value}"] = weight * (np.log(own) - np.log(own.mean()))
+            terms[f"{column}: {value}"] = _GUIDANCE * weight * (np.log(own) - np.log(own.mean()))
     return {name: term.astype(np.float32) for name, term in terms.items() if np.any(term)}
 
 
