@@ -12,6 +12,8 @@ four weeks: nothing is left of what no longer sells. Then, for example:
     recfusion recommend shop --history 22423,85123A --where "stock > 0" --at-most category=2 --why 2
 """
 
+# ruff: noqa: T201  (an example talks to its reader)
+
 import argparse
 from pathlib import Path
 
