@@ -27,7 +27,7 @@ from recfusion.nets.vae import (
 )
 from recfusion.training.batches import dense
 from recfusion.training.epoch import Checkpoint
-from recfusion.training.loop import train_epochs
+from recfusion.training.loop import train_epoch
 
 TRAIN = random_csr(30, 12, 0.3, 0)
 SMALL = {"width": 8, "latent": 4, "batch_size": 10}
@@ -162,7 +162,7 @@ def test_each_phase_of_recvae_trains_its_own_part() -> None:
     moved = []
     for phase in (phases[0], phases[-1]):
         before = copies(net.encoder), copies(net.decoder)
-        next(train_epochs(trained, optimizer, [phase], TRAIN, batch_size=10, rng=rng()))
+        train_epoch(trained, optimizer, [phase], TRAIN, batch_size=10, rng=rng(), epoch=1)
         after = copies(net.encoder), copies(net.decoder)
         moved.append(
             [any(not torch.equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
@@ -177,9 +177,9 @@ def test_the_old_encoder_is_the_encoder_before_the_decoder_s_pass() -> None:
     start = copies(net.encoder)
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
     phases = model.phases(TRAIN, trained, rng())
-    next(train_epochs(trained, optimizer, phases[:-1], TRAIN, batch_size=10, rng=rng()))
+    train_epoch(trained, optimizer, phases[:-1], TRAIN, batch_size=10, rng=rng(), epoch=1)
     assert all(torch.equal(a, b) for a, b in zip(copies(trained.old), start, strict=True))
-    next(train_epochs(trained, optimizer, phases[-1:], TRAIN, batch_size=10, rng=rng()))
+    train_epoch(trained, optimizer, phases[-1:], TRAIN, batch_size=10, rng=rng(), epoch=1)
     assert all(torch.equal(a, b) for a, b in zip(copies(trained.old), copies(net.encoder), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(copies(trained.old), start, strict=True) if a.dim() == 2)
 

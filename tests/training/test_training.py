@@ -13,8 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.training.batches import dense, seeded, shuffled_batches, torch_rng
 from recfusion.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from recfusion.training.epoch import Checkpoint
-from recfusion.training.fit import Validate, fit_epochs
-from recfusion.training.loop import Phase
+from recfusion.training.loop import Phase, Validate, fit_epochs
 
 TRAIN = random_csr(30, 8, 0.4, 0)
 

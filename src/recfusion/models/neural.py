@@ -19,8 +19,7 @@ from recfusion.models.settings import setting
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
-from recfusion.training.fit import fit_epochs
-from recfusion.training.loop import Phase
+from recfusion.training.loop import Phase, fit_epochs
 
 _VALIDATED = "ndcg@100"
 _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
