@@ -12,10 +12,9 @@ from conftest import csr, random_csr
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.diffusion.distributions import Normal, kl
-from recfusion.models.multvae import MultVAE
 from recfusion.models.neural import NeuralRecommender
-from recfusion.models.recvae import RecVAE, WithOldEncoder
 from recfusion.models.registry import make_model
+from recfusion.models.vae import MultVAE, RecVAE, WithOldEncoder
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import (
     DenseEncoder,
@@ -23,7 +22,6 @@ from recfusion.nets.vae import (
     draw_with_log_prob,
     kl_to_standard,
     multinomial_nll,
-    rec_vae,
 )
 from recfusion.training.batches import dense
 from recfusion.training.epoch import Checkpoint
@@ -59,7 +57,7 @@ def test_multvae_has_the_paper_s_number_of_parameters() -> None:
 def test_recvae_has_a_parameter_for_each_weight_of_its_description() -> None:
     """The encoder: items to 600, four times 600 to 600, five norms, mean and log-variance; then a linear decoder."""
     dense_layers = 100 * 600 + 600 + 4 * (600 * 600 + 600) + 5 * 2 * 600
-    assert count(rec_vae(100, 600, 200, 5)) == dense_layers + 600 * 400 + 400 + 200 * 100 + 100
+    assert count(RecVAE().make_net(100)) == dense_layers + 600 * 400 + 400 + 200 * 100 + 100
 
 
 def test_multdae_is_a_row_of_the_registry_with_one_hidden_layer() -> None:
@@ -187,7 +185,7 @@ def test_the_old_encoder_is_the_encoder_before_the_decoder_s_pass() -> None:
 def test_a_saved_recvae_has_the_net_alone() -> None:
     model = RecVAE(width=8, latent=4, max_epochs=1).fit(TRAIN, rng=0)
     assert isinstance(model.trainee(), WithOldEncoder)
-    assert sum(array.size for array in model.state().values()) == count(rec_vae(12, 8, 4, 5))
+    assert sum(array.size for array in model.state().values()) == count(model.make_net(12))
 
 
 @pytest.mark.parametrize("name", ["multvae", "multdae", "recvae"])

@@ -11,15 +11,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender
 from recfusion.models.gram import gram, item_weights, require_gram_memory
-from recfusion.models.selftune import (
-    MOST_ITEMS,
-    Judged,
-    judged_users,
-    ndcg,
-    searched_items,
-    settle,
-    trials_setting,
-)
+from recfusion.models.selftune import MOST_ITEMS, Judged, ndcg, searched_items, searches, settle, trials_setting
 from recfusion.models.settings import learned, self_tuned
 
 
@@ -36,19 +28,17 @@ class EASE(Recommender):
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        searches = self.l2 is None and valid is not None and self.tune_trials > 0 and train.shape[1] <= MOST_ITEMS
-        require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if searches else 1.1)
-        judged = None if valid is None else judged_users(valid)
-        small, seen = (train, judged) if judged is None else searched_items(train, judged)
+        copied = searches(self, valid) and train.shape[1] <= MOST_ITEMS
+        require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if copied else 1.1)
+        small, seen = searched_items(train, valid)
         g = gram(small)
 
-        def objective(values: Mapping[str, Any]) -> list[Judged]:
-            assert seen is not None
+        def objective(values: Mapping[str, Any], seen: Fold) -> list[Judged]:
             weights = item_weights(g.copy(order="F"), values["l2"])
             return [Judged({}, ndcg(lambda history: history @ weights, seen)[0])]
 
         self.trials_ = 0
-        settle(self, objective, seen, make_rng(rng), searched=("l2",), filled=("l2",), trials=self.tune_trials)
+        settle(self, objective, seen, make_rng(rng), searched=("l2",), trials=self.tune_trials)
         self.weights_ = item_weights(g if small is train else gram(train), self.l2_)
         return self
 

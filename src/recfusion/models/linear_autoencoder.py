@@ -11,19 +11,9 @@ from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
+from recfusion.models import selftune
 from recfusion.models.base import Recommender
 from recfusion.models.gram import Grams, invert_in_place, require_gram_memory
-from recfusion.models.scaling import scalings
-from recfusion.models.selftune import (
-    MOST_ITEMS,
-    Judged,
-    judged_users,
-    ndcg,
-    open_settings,
-    searched_items,
-    settle,
-    trials_setting,
-)
 from recfusion.models.settings import learned, self_tuned
 
 _SOLVED = ("l2", "p", "beta")  # what an inverse is needed for
@@ -50,7 +40,7 @@ class LinearAutoencoder(Recommender):
     xi: float | None = self_tuned(0.4, "bound of the diagonal", at_least=0, search=(0.0, 1.0))
     beta: float | None = self_tuned(0.5, "users are weighted by |u|^-beta", search=(0.0, 1.0))
     a: float | None = self_tuned(0.3, "items are scaled by popularity^a on both sides", search=(0.0, 1.0))
-    tune_trials: int = trials_setting()
+    tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     p_: float = learned()
     xi_: float = learned()
@@ -64,28 +54,25 @@ class LinearAutoencoder(Recommender):
             raise InputError(f"Expected p of a linear autoencoder to be below 1, got {self.p}: choose one such as 0.5.")
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        n_items, given = train.shape[1], not open_settings(self)
-        copied = valid is not None and self.tune_trials > 0 and n_items <= MOST_ITEMS and not given
-        require_gram_memory(n_items, "A linear autoencoder", 2.1 if copied else 1.1)
-        judged = None if valid is None else judged_users(valid)
-        small, seen = (train, judged) if judged is None else searched_items(train, judged)
+        copied = selftune.searches(self, valid) and train.shape[1] <= selftune.MOST_ITEMS
+        require_gram_memory(train.shape[1], "A linear autoencoder", 2.1 if copied else 1.1)
+        small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
 
-        def objective(values: Mapping[str, Any]) -> list[Judged]:
-            assert seen is not None
-            l2, p, beta = (values.get(name, getattr(self, name)) for name in _SOLVED)
-            solved = solve(grams.copy(beta), penalties(small, l2, p))
+        def objective(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
+            solved = solve(grams.copy(values["beta"]), penalties(small, values["l2"], values["p"]))
             return list(self._variants(solved, small, seen))
 
         self.trials_ = 0
         plain = {"p": 0.0, "beta": 0.0}
-        filled = (*_SOLVED, "xi", "a")
         trials = self.tune_trials
-        settle(self, objective, seen, make_rng(rng), searched=_SOLVED, filled=filled, first=[plain], trials=trials)
+        selftune.settle(
+            self, objective, seen, make_rng(rng), searched=_SOLVED, free=("xi", "a"), first=[plain], trials=trials
+        )
         if small is not train:
             grams = Grams(train)
         solved = solve(grams.last(self.beta_), penalties(train, self.l2_, self.p_))
-        out = scalings(train, (self.a_,))[0]
+        out = selftune.scalings(train, (self.a_,))[0]
         self.weights_ = solved.weights
         self.weights_ *= solved.scale(self.xi_) * out
         self.weights_ /= out[:, None]
@@ -94,17 +81,17 @@ class LinearAutoencoder(Recommender):
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
 
-    def _variants(self, solved: "Solved", train: Csr, judged: Fold) -> Iterator[Judged]:
+    def _variants(self, solved: "Solved", train: Csr, judged: Fold) -> Iterator[selftune.Judged]:
         """Judge every bound and every power that is open: they scale items and need no inverse of their own."""
         bounds = _TENTHS if self.xi is None else (self.xi,)
         scales = np.stack([solved.scale(xi) for xi in bounds])  # (bounds, items)
         for a in _TENTHS if self.a is None else (self.a,):
-            out = scalings(train, (a,))[0]
+            out = selftune.scalings(train, (a,))[0]
             into = Fold(judged.users, _times(judged.history, 1 / out), judged.held_out)
-            found = ndcg(lambda history: history @ solved.weights, into, scales * out)
+            found = selftune.ndcg(lambda history: history @ solved.weights, into, scales * out)
             for xi, values in zip(bounds, found, strict=True):
                 tried = {"xi": xi, "a": a}
-                yield Judged({name: tried[name] for name in tried if getattr(self, name) is None}, values)
+                yield selftune.Judged({name: tried[name] for name in tried if getattr(self, name) is None}, values)
 
 
 @dataclass

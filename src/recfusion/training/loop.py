@@ -55,8 +55,9 @@ def fit_epochs(
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:
         start, epoch = time.perf_counter(), state.epoch + 1
-        for group in state.optimizer.param_groups if rate is not None else ():
-            group["lr"] = rate(epoch)
+        if rate is not None:
+            for group in state.optimizer.param_groups:
+                group["lr"] = rate(epoch)
         try:
             loss = train_epoch(
                 state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, epoch=epoch
