@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, product
 
 import torch
@@ -19,7 +20,14 @@ SCHEDULES: dict[str, Schedule] = {
     **{f"{name} decreasing": make_schedule(name, 5, 0.05, 0.6, decreasing=True) for name in NAMES},
     "survival": from_survival([0.9, 0.75, 0.3, 0.2, 0.05]),
 }
+linear, quadratic, cosine, harmonic = (
+    partial(make_schedule, name) for name in ("linear", "quadratic", "cosine", "harmonic")
+)
 CHAINS = ("paper_kernel", "bit_flips", "thinning", "thinning_from_survival", "drift")
+
+
+def constant(T: int, beta: float) -> Schedule:  # noqa: N803
+    return make_schedule("constant", T, high=beta)
 
 
 def rates(chain: str, schedule: Schedule, mean: float = 0.3) -> tuple[list[float], list[float]]:
