@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.bound import bound_term
-from recfusion.diffusion.distributions import kl
-from recfusion.diffusion.process import Denoiser, per_example, same_step
+from recfusion.diffusion.process import Denoiser, kl, per_example, same_step
 from recfusion.diffusion.schedule import Schedule, ScheduleName, from_survival, make_schedule
 
 NAMES: tuple[ScheduleName, ...] = ("linear", "quadratic", "constant", "cosine", "harmonic")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.distributions import Bits, kl
+from recfusion.diffusion.process import Bits, kl
 from recfusion.diffusion.schedule import Schedule
 
 everywhere = [pytest.param(chain, name, id=f"{chain}, {name}") for chain in CHAINS for name in SCHEDULES]

@@ -10,9 +10,8 @@ from torch import Tensor
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial, Prediction
 from recfusion.diffusion.bound import Bound, bound_term, elbo, learned_elbo
-from recfusion.diffusion.distributions import Normal
 from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.process import Denoiser
+from recfusion.diffusion.process import Denoiser, Normal
 from recfusion.diffusion.schedule import LearnedSchedule, NoiseSchedule
 
 SCHEDULE = linear(3, 0.2, 0.7)

@@ -10,8 +10,15 @@ from torch import Tensor
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.objectives import bce_elbo, multinomial_removed, removal_weight, removed, simple
-from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
+from recfusion.diffusion.objectives import (
+    bce_elbo,
+    multinomial_removed,
+    published_binomial_loss,
+    published_gaussian_loss,
+    removal_weight,
+    removed,
+    simple,
+)
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -12,9 +12,8 @@ from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender
-from recfusion.models.ease import EASE
+from recfusion.models.ease import EASE, LinearAutoencoder, penalties, solve
 from recfusion.models.gram import gram
-from recfusion.models.linear_autoencoder import LinearAutoencoder, penalties, solve
 from recfusion.models.selftune import (
     LEAST_USERS,
     Judged,

@@ -11,7 +11,7 @@ from torch.distributions import Normal as TorchNormal
 from conftest import csr, random_csr
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
-from recfusion.diffusion.distributions import Normal, kl
+from recfusion.diffusion.process import Normal, kl
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.registry import make_model
 from recfusion.models.vae import MultVAE, RecVAE, WithOldEncoder

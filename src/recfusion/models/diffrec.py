@@ -11,7 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, NoiseSchedule, Schedule, denoise, from_survival
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import setting
-from recfusion.nets.time import time_embedding
+from recfusion.nets.mlp import time_embedding
 from recfusion.training.batches import dense
 
 _KEPT = 10  # losses of each step that importance sampling remembers

@@ -11,7 +11,7 @@ import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
+from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import MLP

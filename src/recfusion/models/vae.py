@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
-from recfusion.diffusion.distributions import Normal
+from recfusion.diffusion.process import Normal
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets import vae

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
 
-from recfusion.diffusion.distributions import Normal
+from recfusion.diffusion.process import Normal
 from recfusion.nets.sparse import SparseLinear, SparseRows
 
 _WIDE_LOG_VARIANCE = 10.0

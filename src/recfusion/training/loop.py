@@ -41,23 +41,22 @@ def fit_epochs(
     batch_size: int,
     max_epochs: int,
     patience: int,
+    rate: Callable[[int], float],
     checkpoint: Checkpoint | None = None,
-    rate: Callable[[int], float] | None = None,
 ) -> Iterator[Epoch]:
     """Yield each epoch until `patience` epochs have brought nothing better; the best weights end up in the net.
 
     Without validation all `max_epochs` are run and the last weights are kept. A checkpoint that is already there is
     gone on from, to the same result as without the interruption; it is removed at the end. `rate` gives an epoch's
-    learning rate; without it the optimizer's own stays.
+    learning rate.
     """
     if checkpoint is not None and checkpoint.path.exists():
         load_checkpoint(checkpoint.path, state, checkpoint.run)
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:
         start, epoch = time.perf_counter(), state.epoch + 1
-        if rate is not None:
-            for group in state.optimizer.param_groups:
-                group["lr"] = rate(epoch)
+        for group in state.optimizer.param_groups:
+            group["lr"] = rate(epoch)
         try:
             loss = train_epoch(
                 state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, epoch=epoch
