@@ -14,7 +14,6 @@ from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
 from recfusion.models.settings import search_space, setting, setting_values, settings_of
-from recfusion.search.space import Space
 from recfusion.search.tpe import search
 
 log = logging.getLogger(__name__)
@@ -81,47 +80,31 @@ def settle(
     """
     starts = open_settings(model)
     space = search_space(type(model), starts.keys() & set(searched))
-    given = {name: getattr(model, name) for name in (*searched, *free) if name not in starts}
-    wanted = sorted(starts.keys() & {*searched, *free})
-    chosen = starts | given
+    given = {name: getattr(model, name) for name in searched if name not in starts}
+    wanted = ", ".join(sorted(starts.keys() & {*searched, *free}))
+    chosen = starts
     if trials and wanted and judged is not None:
-        n_users = judged.history.shape[0]
-        if n_users >= LEAST_USERS:
+        tried: list[Judged] = []
+
+        def score(values: Mapping[str, Any]) -> float:
+            variants = objective({**given, **values}, judged)
+            tried.extend(Judged({**starts, **values, **variant.settings}, variant.values) for variant in variants)
+            return max(float(variant.values.mean()) for variant in variants)
+
+        if (n_users := judged.history.shape[0]) >= LEAST_USERS:
             count = trials if space else 1
-            always = {name: given[name] for name in searched if name in given}
-            chosen |= _search(lambda now: objective(always | dict(now), judged), space, starts, first, count, rng)
+            begin = {name: starts[name] for name in space}
+            laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
+            points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
+            search(score, space, trials=count, seed=int(rng.integers(2**31)), first=points)
+            chosen = choose(tried, starts)
+            log.info("%d trials chose %s", count, chosen)
             model.trials_ += count
         else:
-            log.warning(
-                "%d validation users are too few to choose %s by (at least %d are needed): the defaults are used.",
-                *(n_users, ", ".join(wanted), LEAST_USERS),
-            )
+            told = "%d validation users are too few to choose %s by (at least %d are needed): the defaults are used."
+            log.warning(told, n_users, wanted, LEAST_USERS)
     for name in (*searched, *free):
-        setattr(model, f"{name}_", chosen[name])
-
-
-def _search(
-    objective: Callable[[Mapping[str, Any]], Sequence[Judged]],
-    space: Space,
-    starts: Mapping[str, Any],
-    first: Sequence[Mapping[str, Any]],
-    trials: int,
-    rng: np.random.Generator,
-) -> dict[str, Any]:
-    tried: list[Judged] = []
-
-    def score(values: Mapping[str, Any]) -> float:
-        variants = objective(values)
-        tried.extend(Judged({**starts, **values, **variant.settings}, variant.values) for variant in variants)
-        return max(float(variant.values.mean()) for variant in variants)
-
-    begin = {name: starts[name] for name in space}
-    laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
-    points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
-    search(score, space, trials=trials, seed=int(rng.integers(2**31)), first=points)
-    chosen = choose(tried, starts)
-    log.info("%d trials chose %s", trials, chosen)
-    return chosen
+        setattr(model, f"{name}_", chosen.get(name, getattr(model, name)))
 
 
 def choose(judged: Sequence[Judged], starts: Mapping[str, Any]) -> dict[str, Any]:
