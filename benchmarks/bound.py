@@ -33,8 +33,7 @@ from recfusion.evaluation.evaluate import batches
 from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import make_model
 from recfusion.models.settings import setting_values
-from recfusion.models.thinning.deep import ThinningDeep
-from recfusion.models.thinning.deep_bound import thinning_bound
+from recfusion.models.thinning.deep import ThinningDeep, thinning_bound
 from recfusion.training.batches import dense
 
 STEPS = 200

@@ -14,8 +14,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.popularity import Popularity
-from recfusion.models.random import Random
+from recfusion.models.baselines import Popularity, Random
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.testing import ContractError, Subject, check_recommender, checks, tastes
 from recfusion.training.epoch import Checkpoint, Epoch

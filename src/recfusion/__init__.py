@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from recfusion.experiments.store import read_results as read_results
     from recfusion.experiments.train import train as train
     from recfusion.models.base import Recommender as Recommender
+    from recfusion.models.baselines import Popularity as Popularity
+    from recfusion.models.baselines import Random as Random
     from recfusion.models.ease import EASE as EASE
-    from recfusion.models.popularity import Popularity as Popularity
-    from recfusion.models.random import Random as Random
     from recfusion.models.recfusion import RecFusion as RecFusion
     from recfusion.models.registry import MODELS as MODELS
     from recfusion.models.registry import make_model as make_model
@@ -76,8 +76,7 @@ _HOMES = {
         "recfusion.experiments.train": "train",
         "recfusion.models.base": "Recommender",
         "recfusion.models.ease": "EASE",
-        "recfusion.models.popularity": "Popularity",
-        "recfusion.models.random": "Random",
+        "recfusion.models.baselines": "Popularity Random",
         "recfusion.models.recfusion": "RecFusion",
         "recfusion.models.registry": "MODELS make_model",
         "recfusion.models.settings": "learned self_tuned setting",

@@ -12,8 +12,8 @@ from recfusion.cli.output import print_results
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.compare import compare
 from recfusion.experiments.comparison import Comparison
+from recfusion.models.baselines import Popularity
 from recfusion.models.ease import EASE
-from recfusion.models.popularity import Popularity
 
 SPEC = """
 name = "tried"

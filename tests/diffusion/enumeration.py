@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, product
 
 import torch
@@ -9,8 +10,7 @@ from torch import Tensor, nn
 
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.bound import bound_term
-from recfusion.diffusion.distributions import kl
-from recfusion.diffusion.process import Denoiser, per_example, same_step
+from recfusion.diffusion.process import Denoiser, kl, per_example, same_step
 from recfusion.diffusion.schedule import Schedule, ScheduleName, from_survival, make_schedule
 
 NAMES: tuple[ScheduleName, ...] = ("linear", "quadratic", "constant", "cosine", "harmonic")
@@ -19,7 +19,14 @@ SCHEDULES: dict[str, Schedule] = {
     **{f"{name} decreasing": make_schedule(name, 5, 0.05, 0.6, decreasing=True) for name in NAMES},
     "survival": from_survival([0.9, 0.75, 0.3, 0.2, 0.05]),
 }
+linear, quadratic, cosine, harmonic = (
+    partial(make_schedule, name) for name in ("linear", "quadratic", "cosine", "harmonic")
+)
 CHAINS = ("paper_kernel", "bit_flips", "thinning", "thinning_from_survival", "drift")
+
+
+def constant(T: int, beta: float) -> Schedule:  # noqa: N803
+    return make_schedule("constant", T, high=beta)
 
 
 def rates(chain: str, schedule: Schedule, mean: float = 0.3) -> tuple[list[float], list[float]]:

@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
-from enumeration import CHAINS, SCHEDULES, build, paths, rates
+from enumeration import CHAINS, SCHEDULES, build, constant, harmonic, linear, paths, rates
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.distributions import Bits, kl
-from recfusion.diffusion.schedule import Schedule, constant, harmonic, linear
+from recfusion.diffusion.process import Bits, kl
+from recfusion.diffusion.schedule import Schedule
 
 everywhere = [pytest.param(chain, name, id=f"{chain}, {name}") for chain in CHAINS for name in SCHEDULES]
 

@@ -4,16 +4,15 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from enumeration import CHAINS, TinyNet, all_bits, build, exact_bound, exact_log_likelihood
+from enumeration import CHAINS, TinyNet, all_bits, build, exact_bound, exact_log_likelihood, linear
 from torch import Tensor
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial, Prediction
 from recfusion.diffusion.bound import Bound, bound_term, elbo, learned_elbo
-from recfusion.diffusion.distributions import Normal
 from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.process import Denoiser
-from recfusion.diffusion.schedule import LearnedSchedule, NoiseSchedule, linear
+from recfusion.diffusion.process import Denoiser, Normal
+from recfusion.diffusion.schedule import LearnedSchedule, NoiseSchedule
 
 SCHEDULE = linear(3, 0.2, 0.7)
 DATA = torch.tensor([0.02, 0.2, 0.03, 0.25, 0.1, 0.05, 0.3, 0.05], dtype=torch.float64)  # p(x^0) of the 8 states

@@ -4,12 +4,11 @@ import math
 
 import pytest
 import torch
-from enumeration import SCHEDULES
+from enumeration import SCHEDULES, linear
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.gaussian import Gaussian
 from recfusion.diffusion.sampling import forward_steps
-from recfusion.diffusion.schedule import linear
 
 
 def entry(value: float) -> torch.Tensor:

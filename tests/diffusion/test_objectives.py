@@ -4,15 +4,21 @@ import math
 
 import pytest
 import torch
-from enumeration import TinyNet, all_bits, exact_bound
+from enumeration import TinyNet, all_bits, constant, exact_bound, linear, quadratic
 from torch import Tensor
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.gaussian import Gaussian
-from recfusion.diffusion.objectives import bce_elbo, multinomial_removed, removal_weight, removed, simple
-from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
-from recfusion.diffusion.schedule import constant, linear, quadratic
+from recfusion.diffusion.objectives import (
+    bce_elbo,
+    multinomial_removed,
+    published_binomial_loss,
+    published_gaussian_loss,
+    removal_weight,
+    removed,
+    simple,
+)
 
 
 def generator(seed: int = 0) -> torch.Generator:

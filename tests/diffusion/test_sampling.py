@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from enumeration import TinyNet, all_bits, exact_log_likelihood
+from enumeration import TinyNet, all_bits, exact_log_likelihood, harmonic, linear
 from torch import Tensor
 
 from recfusion.core.errors import InputError
@@ -21,7 +21,6 @@ from recfusion.diffusion.sampling import (
     one_step,
     reverse_steps,
 )
-from recfusion.diffusion.schedule import harmonic, linear
 
 SCHEDULE = linear(3, 0.2, 0.7)
 SURVIVAL = [0.7, 0.4, 0.1]

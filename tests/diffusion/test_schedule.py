@@ -4,22 +4,12 @@ import math
 
 import pytest
 import torch
-from enumeration import SCHEDULES
+from enumeration import SCHEDULES, constant, cosine, harmonic, linear, quadratic
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recfusion.core.errors import InputError
-from recfusion.diffusion.schedule import (
-    LearnedSchedule,
-    Schedule,
-    constant,
-    cosine,
-    from_survival,
-    harmonic,
-    linear,
-    make_schedule,
-    quadratic,
-)
+from recfusion.diffusion.schedule import LearnedSchedule, Schedule, from_survival, make_schedule
 
 
 def test_the_published_schedule_is_quadratic_between_its_ends() -> None:

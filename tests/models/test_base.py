@@ -9,10 +9,10 @@ import pytest
 from conftest import csr
 from recfusion.core.errors import InputError
 from recfusion.models.base import NotFitted, Shape
+from recfusion.models.baselines import Popularity
 from recfusion.models.ease import EASE
 from recfusion.models.ials import IALS
 from recfusion.models.infinite_ae import InfiniteAE
-from recfusion.models.popularity import Popularity
 from recfusion.models.settings import setting
 
 

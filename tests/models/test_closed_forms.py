@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.core.errors import InputError
-from recfusion.models import tangent_kernel as kernel
+from recfusion.models import infinite_ae as kernel
 from recfusion.models.base import Recommender
 from recfusion.models.bspm import BSPM, ideal_low_pass, item_graph
 from recfusion.models.ials import IALS, frequencies, half_step
@@ -96,7 +96,7 @@ def test_the_regression_is_a_dense_solve(max_users: int, ridge_power: float) -> 
     train, history = random_csr(40, 15, 0.3, 0), random_csr(7, 15, 0.2, 1)
     weights = kernel.input_weights(train, 0.25)
     fitted = kernel.fit_kernel_ridge(
-        train, train, weights, ridge=0.5, ridge_power=ridge_power, bias=0.01, max_users=max_users,
+        train, weights, ridge=0.5, ridge_power=ridge_power, bias=0.01, max_users=max_users,
         rng=np.random.default_rng(0), model="test",
     )  # fmt: skip
     scores = kernel.predict(fitted, kernel.weighted(history, weights), 0.01)

@@ -6,10 +6,9 @@ import pytest
 from conftest import csr, random_csr
 from recfusion.core.errors import InputError
 from recfusion.models import gram as gram_module
+from recfusion.models.baselines import Popularity, Random
 from recfusion.models.ease import EASE
 from recfusion.models.gram import gram, invert_in_place, mirror_lower, require_gram_memory
-from recfusion.models.popularity import Popularity
-from recfusion.models.random import Random
 from recfusion.models.slim import SLIM
 
 

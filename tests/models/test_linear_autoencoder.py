@@ -10,9 +10,8 @@ from scipy.optimize import lsq_linear
 from conftest import csr, random_csr
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
-from recfusion.models.ease import EASE
+from recfusion.models.ease import EASE, LinearAutoencoder, penalties, solve
 from recfusion.models.gram import gram
-from recfusion.models.linear_autoencoder import LinearAutoencoder, penalties, solve
 from recfusion.models.registry import MODELS, make_model
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.tuning.space_file import tuning_space

@@ -13,9 +13,9 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.models import registry
+from recfusion.models.baselines import Popularity
 from recfusion.models.ease import EASE
 from recfusion.models.places import home_file, is_importable, load_class, load_file, source_digest
-from recfusion.models.popularity import Popularity
 from recfusion.models.registry import MODELS, find, known_models, make_model, trusted, typed_settings
 from recfusion.models.settings import setting_values
 from recfusion.models.thinning.linear import ThinningLinear
@@ -23,7 +23,7 @@ from recfusion.models.thinning.linear import ThinningLinear
 CODE = '''
 from dataclasses import dataclass
 import recfusion as rf
-from recfusion.models.popularity import Popularity
+from recfusion.models.baselines import Popularity
 
 @dataclass
 class Mine(Popularity):

@@ -12,9 +12,8 @@ from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender
-from recfusion.models.ease import EASE
+from recfusion.models.ease import EASE, LinearAutoencoder, penalties, solve
 from recfusion.models.gram import gram
-from recfusion.models.linear_autoencoder import LinearAutoencoder, penalties, solve
 from recfusion.models.selftune import (
     LEAST_USERS,
     Judged,
@@ -25,9 +24,10 @@ from recfusion.models.selftune import (
     searched_items,
     settle,
 )
-from recfusion.models.settings import setting_values, settings_of
+from recfusion.models.settings import search_space, setting_values
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.search.space import Interval
 
 N_ITEMS = 40
 
@@ -92,8 +92,9 @@ def test_what_the_fit_chose_can_be_seen_and_the_settings_stay_open(kind: Kind) -
     assert all(setting_values(model)[name] is None for name in starts(kind))
     assert model.chosen().keys() == starts(kind).keys()
     for name, value in model.chosen().items():
-        low, high = settings_of(kind[0])[name].search or (0, 0)
-        assert low <= value <= high
+        span = search_space(kind[0], [name])[name]
+        assert isinstance(span, Interval)
+        assert span.low <= value <= span.high
         assert getattr(model, f"{name}_") == value
     assert model.trials_ >= 4
 
@@ -121,8 +122,9 @@ def test_a_second_fit_chooses_anew(kind: Kind) -> None:
 def test_given_settings_are_never_overwritten(kind: Kind) -> None:
     """Each setting in turn is given a value that no search would choose: the others' search leaves it alone."""
     for name in starts(kind):
-        low, high = settings_of(kind[0])[name].search or (0, 0)
-        odd = low + 0.987654 * (high - low)
+        span = search_space(kind[0], [name])[name]
+        assert isinstance(span, Interval)
+        odd = span.low + 0.987654 * (span.high - span.low)
         model = make(kind, tune_trials=2, **{name: odd}).fit(TRAIN, VALID, rng=0)
         assert getattr(model, name) == getattr(model, f"{name}_") == odd
         assert model.chosen().keys() == starts(kind).keys() - {name}
@@ -189,14 +191,14 @@ def test_a_gain_of_more_than_one_standard_error_is_taken() -> None:
 def test_the_starts_and_the_given_points_are_tried_first() -> None:
     asked: list[dict[str, Any]] = []
 
-    def objective(values: Mapping[str, Any]) -> list[Judged]:
+    def objective(values: Mapping[str, Any], _: Fold) -> list[Judged]:
         asked.append(dict(values))
         return [Judged({}, np.full(60, -abs(values["l2"] - 3.0)))]
 
     model = EASE()
     rng = np.random.default_rng(0)
     first = [{"l2": 3.0, "kappa": 1.0}]  # what the space does not have is left out
-    settle(model, objective, VALID, rng, searched=("l2",), filled=("l2",), first=first, trials=4)
+    settle(model, objective, VALID, rng, searched=("l2",), first=first, trials=4)
     assert asked[:2] == [{"l2": 500.0}, {"l2": 3.0}]
     assert len(asked) == 4
     assert model.l2_ == 3.0
@@ -206,12 +208,12 @@ def test_the_starts_and_the_given_points_are_tried_first() -> None:
 def test_a_point_that_is_the_start_is_tried_once() -> None:
     asked: list[float] = []
 
-    def objective(values: Mapping[str, Any]) -> list[Judged]:
+    def objective(values: Mapping[str, Any], _: Fold) -> list[Judged]:
         asked.append(values["l2"])
         return [Judged({}, np.zeros(60))]
 
     rng = np.random.default_rng(0)
-    settle(EASE(), objective, VALID, rng, searched=("l2",), filled=("l2",), first=[{"kappa": 0.0}], trials=4)
+    settle(EASE(), objective, VALID, rng, searched=("l2",), first=[{"kappa": 0.0}], trials=4)
     assert len(asked) == len(set(asked)) == 4
 
 
@@ -258,6 +260,7 @@ def test_a_search_over_many_items_looks_at_the_most_popular_ones(monkeypatch: py
     assert searched_items(train, judged)[0] is train
     monkeypatch.setattr("recfusion.models.selftune.MOST_ITEMS", 2)
     small, seen = searched_items(train, judged)
+    assert seen is not None
     assert small.toarray().tolist() == [[1, 1], [1, 1], [0, 1]]  # items 1 and 3
     assert seen.users.tolist() == [0]  # the others have nothing left to show, or to find
     assert seen.history.toarray().tolist() == [[1, 0]]

@@ -11,11 +11,10 @@ from torch.distributions import Normal as TorchNormal
 from conftest import csr, random_csr
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
-from recfusion.diffusion.distributions import Normal, kl
-from recfusion.models.multvae import MultVAE
+from recfusion.diffusion.process import Normal, kl
 from recfusion.models.neural import NeuralRecommender
-from recfusion.models.recvae import RecVAE, WithOldEncoder
 from recfusion.models.registry import make_model
+from recfusion.models.vae import MultVAE, RecVAE, WithOldEncoder
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import (
     DenseEncoder,
@@ -23,11 +22,10 @@ from recfusion.nets.vae import (
     draw_with_log_prob,
     kl_to_standard,
     multinomial_nll,
-    rec_vae,
 )
 from recfusion.training.batches import dense
 from recfusion.training.epoch import Checkpoint
-from recfusion.training.loop import train_epochs
+from recfusion.training.loop import train_epoch
 
 TRAIN = random_csr(30, 12, 0.3, 0)
 SMALL = {"width": 8, "latent": 4, "batch_size": 10}
@@ -59,7 +57,7 @@ def test_multvae_has_the_paper_s_number_of_parameters() -> None:
 def test_recvae_has_a_parameter_for_each_weight_of_its_description() -> None:
     """The encoder: items to 600, four times 600 to 600, five norms, mean and log-variance; then a linear decoder."""
     dense_layers = 100 * 600 + 600 + 4 * (600 * 600 + 600) + 5 * 2 * 600
-    assert count(rec_vae(100, 600, 200, 5)) == dense_layers + 600 * 400 + 400 + 200 * 100 + 100
+    assert count(RecVAE().make_net(100)) == dense_layers + 600 * 400 + 400 + 200 * 100 + 100
 
 
 def test_multdae_is_a_row_of_the_registry_with_one_hidden_layer() -> None:
@@ -162,7 +160,7 @@ def test_each_phase_of_recvae_trains_its_own_part() -> None:
     moved = []
     for phase in (phases[0], phases[-1]):
         before = copies(net.encoder), copies(net.decoder)
-        next(train_epochs(trained, optimizer, [phase], TRAIN, batch_size=10, rng=rng()))
+        train_epoch(trained, optimizer, [phase], TRAIN, batch_size=10, rng=rng(), epoch=1)
         after = copies(net.encoder), copies(net.decoder)
         moved.append(
             [any(not torch.equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
@@ -177,9 +175,9 @@ def test_the_old_encoder_is_the_encoder_before_the_decoder_s_pass() -> None:
     start = copies(net.encoder)
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
     phases = model.phases(TRAIN, trained, rng())
-    next(train_epochs(trained, optimizer, phases[:-1], TRAIN, batch_size=10, rng=rng()))
+    train_epoch(trained, optimizer, phases[:-1], TRAIN, batch_size=10, rng=rng(), epoch=1)
     assert all(torch.equal(a, b) for a, b in zip(copies(trained.old), start, strict=True))
-    next(train_epochs(trained, optimizer, phases[-1:], TRAIN, batch_size=10, rng=rng()))
+    train_epoch(trained, optimizer, phases[-1:], TRAIN, batch_size=10, rng=rng(), epoch=1)
     assert all(torch.equal(a, b) for a, b in zip(copies(trained.old), copies(net.encoder), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(copies(trained.old), start, strict=True) if a.dim() == 2)
 
@@ -187,7 +185,7 @@ def test_the_old_encoder_is_the_encoder_before_the_decoder_s_pass() -> None:
 def test_a_saved_recvae_has_the_net_alone() -> None:
     model = RecVAE(width=8, latent=4, max_epochs=1).fit(TRAIN, rng=0)
     assert isinstance(model.trainee(), WithOldEncoder)
-    assert sum(array.size for array in model.state().values()) == count(rec_vae(12, 8, 4, 5))
+    assert sum(array.size for array in model.state().values()) == count(model.make_net(12))
 
 
 @pytest.mark.parametrize("name", ["multvae", "multdae", "recvae"])

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from recfusion.core.errors import InputError
-from recfusion.nets.mlp import MLP
-from recfusion.nets.time import time_embedding
+from recfusion.nets.mlp import MLP, time_embedding
 from recfusion.nets.unet import UNet
 
 

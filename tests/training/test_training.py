@@ -13,8 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.training.batches import dense, seeded, shuffled_batches, torch_rng
 from recfusion.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from recfusion.training.epoch import Checkpoint
-from recfusion.training.fit import Validate, fit_epochs
-from recfusion.training.loop import Phase
+from recfusion.training.loop import Phase, Validate, fit_epochs
 
 TRAIN = random_csr(30, 8, 0.4, 0)
 
@@ -34,8 +33,9 @@ def run(state: TrainState, epochs: int, validate: Validate | None = None, checkp
         return ((state.net(x * (noise < 0.8)) - x) ** 2).mean()
 
     steps = fit_epochs(
-        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3, checkpoint=checkpoint
-    )
+        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3, rate=lambda _: 0.01,
+        checkpoint=checkpoint,
+    )  # fmt: skip
     return len(list(steps))
 
 

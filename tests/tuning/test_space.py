@@ -8,7 +8,7 @@ import pytest
 
 from foreign import Mine
 from recfusion.core.errors import InputError
-from recfusion.models.popularity import Popularity
+from recfusion.models.baselines import Popularity
 from recfusion.models.registry import entry, find
 from recfusion.models.settings import search_space, setting
 from recfusion.search.space import Choice, Interval, Space, holds, space_document

@@ -11,10 +11,9 @@ some entries known (`inpaint`). t runs 1..T everywhere, and randomness is a `tor
 
 from .binomial import Binomial
 from .bound import Bound, elbo, learned_elbo
-from .distributions import Bits, Entries, Normal, Rng, kl
 from .gaussian import Gaussian
 from .objectives import bce_elbo, multinomial_removed, removed, simple
-from .process import Denoiser, HasSurvival, Process
+from .process import Bits, Denoiser, Entries, HasSurvival, Normal, Process, Rng, kl
 from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, inpaint_steps, one_step, reverse_steps
 from .schedule import LearnedSchedule, NoiseSchedule, Schedule, ScheduleName, Steps, from_survival, make_schedule
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError, choices
-from recfusion.diffusion.distributions import Bits, Rng, draw_bits
-from recfusion.diffusion.process import Process, beside
+from recfusion.diffusion.process import Bits, Process, Rng, beside, draw_bits
 from recfusion.diffusion.schedule import NoiseSchedule, Steps, at_step, from_survival
 
 Prediction = Literal["x0", "previous"]

@@ -1,20 +1,16 @@
 """The variational bound -log p(x^0) <= L_T + sum_t L_{t-1} + L_0 (eq. 4), once for every process and schedule."""
 # ruff: noqa: N803, N806  (L_T and T are the paper's names)
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError
-from recfusion.diffusion.distributions import Rng, kl
-from recfusion.diffusion.process import Denoiser, Process, per_example, same_step
+from recfusion.diffusion.process import Denoiser, Process, Rng, kl, per_example, same_step
 
 WhichSteps: TypeAlias = Literal["all"] | int
-Term: TypeAlias = Callable[[Process, Denoiser, Tensor, Tensor, Rng], Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ def elbo(
     calls whatever T. For a reparametrised process the gradient reaches a learned schedule too; for others see
     `learned_elbo`.
     """
-    return _estimate(one_draw, process, denoiser, x0, rng, t, weights)
+    return _estimate(process, denoiser, x0, rng, t, weights, draws=1)
 
 
 def learned_elbo(
@@ -72,7 +68,7 @@ def learned_elbo(
         return elbo(process, denoiser, x0, rng, t, weights)
     if draws < 2:
         raise InputError(f"Expected at least 2 draws for a leave-one-out baseline, got {draws}: choose draws >= 2.")
-    return _estimate(partial(scored_draws, draws=draws), process, denoiser, x0, rng, t, weights)
+    return _estimate(process, denoiser, x0, rng, t, weights, draws)
 
 
 def bound_term(process: Process, denoiser: Denoiser, x0: Tensor, xt: Tensor, t: Tensor) -> Tensor:
@@ -80,13 +76,10 @@ def bound_term(process: Process, denoiser: Denoiser, x0: Tensor, xt: Tensor, t: 
     return _term(process, denoiser(xt, t), x0, xt, t)
 
 
-def one_draw(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: Rng) -> Tensor:
-    """The bound's term at one x^t ~ q(x^t | x^0), (batch,)."""
-    return bound_term(process, denoiser, x0, process.q_sample(x0, t, rng), t)
-
-
-def scored_draws(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: Rng, draws: int) -> Tensor:
-    """The bound's term averaged over draws of x^t, with the score-function gradient of q(x^t | x^0), (batch,)."""
+def _drawn_term(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: Rng, draws: int) -> Tensor:
+    """The bound's term at x^t ~ q(x^t | x^0), (batch,): at one draw, or the mean of several with the score function."""
+    if draws == 1:
+        return bound_term(process, denoiser, x0, process.q_sample(x0, t, rng), t)
     x0 = x0.repeat_interleave(draws, dim=0)  # (batch * draws, ...)
     t = t.repeat_interleave(draws)
     xt = process.q_sample(x0, t, rng)
@@ -103,20 +96,21 @@ def draw_steps(n: int, T: int, rng: Rng, device: torch.device) -> Tensor:
 
 
 def _estimate(
-    term: Term, process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps, weights: Tensor | None
+    process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps, weights: Tensor | None, draws: int
 ) -> Bound:
     process.check_data(x0)
     prior = process.prior(x0.shape, x0.dtype, x0.device)
     L_T = per_example(kl(process.q_marginal(x0, process.T), prior))
     if t == "all":
-        L_0, *later = (term(process, denoiser, x0, same_step(s, x0), rng) for s in range(1, process.T + 1))
+        every = (same_step(step, x0) for step in range(1, process.T + 1))
+        L_0, *later = (_drawn_term(process, denoiser, x0, steps, rng, draws) for steps in every)
         return Bound(L_T, sum(later, torch.zeros_like(L_0)), L_0)
     if t < 1:
         raise InputError(f"Expected t = 'all' or at least 1 step for each example, got {t}: choose t >= 1.")
     L_steps, L_0 = torch.zeros_like(L_T), torch.zeros_like(L_T)
     for _ in range(t):
         steps, probability = _choose_steps(len(x0), process.T, weights, rng, x0.device)
-        value = term(process, denoiser, x0, steps, rng) / (probability.to(x0.dtype) * t)
+        value = _drawn_term(process, denoiser, x0, steps, rng, draws) / (probability.to(x0.dtype) * t)
         L_0 = L_0 + torch.where(steps == 1, value, 0)
         L_steps = L_steps + torch.where(steps == 1, 0, value)
     return Bound(L_T, L_steps, L_0)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import choices
-from recfusion.diffusion.distributions import Normal
-from recfusion.diffusion.process import Process, beside
+from recfusion.diffusion.process import Normal, Process, beside
 from recfusion.diffusion.schedule import NoiseSchedule, Steps
 
 Variance = Literal["posterior", "beta", "predicted"]

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError, choices
-from recfusion.diffusion.distributions import Entries, Rng
-from recfusion.diffusion.process import Denoiser, Process, same_step
+from recfusion.diffusion.process import Denoiser, Entries, Process, Rng, same_step
 
 KnownAs = Literal["noised", "clean"]
 

@@ -2,7 +2,7 @@
 # ruff: noqa: N802, N803  (T is the paper's name for the number of steps)
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol, TypeAlias, get_args
@@ -14,6 +14,7 @@ from recfusion.core.errors import InputError, choices
 
 ScheduleName = Literal["linear", "quadratic", "constant", "cosine", "harmonic"]
 Steps: TypeAlias = int | Tensor  # t: one step, or one for each example, (batch,)
+_OUTSIDE = "Expected noise rates beta in (0, 1], got {:g}..{:g}: change the schedule's range."
 
 
 class NoiseSchedule(Protocol):
@@ -47,10 +48,7 @@ class Schedule:
         if betas.ndim != 1 or len(betas) < 1:
             raise InputError(f"Expected T >= 1 noise rates in one row, got shape {tuple(betas.shape)}: choose T >= 1.")
         if not bool(((betas > 0) & (betas <= 1)).all()):  # also true for NaN
-            low, high = float(betas.min()), float(betas.max())
-            raise InputError(
-                f"Expected noise rates beta in (0, 1], got {low:g}..{high:g}: change the schedule's range."
-            )
+            raise InputError(_OUTSIDE.format(float(betas.min()), float(betas.max())))
         object.__setattr__(self, "betas", betas)
 
     @property
@@ -65,13 +63,6 @@ class Schedule:
         """Return alpha_bar_t, the share of the signal that is left after t steps."""
         return at_step(self._alpha_bar_table, t)
 
-    def reversed(self) -> "Schedule":
-        """Return the schedule with the same rates in the opposite order.
-
-        Where the last rate is 1 (cosine, harmonic) the reversed chain destroys x^0 in its first step.
-        """
-        return Schedule(self.betas.flip(0))
-
     @cached_property
     def _beta_table(self) -> Tensor:
         return torch.cat([self.betas.new_zeros(1), self.betas])  # (T + 1,)
@@ -79,38 +70,6 @@ class Schedule:
     @cached_property
     def _alpha_bar_table(self) -> Tensor:
         return torch.cumprod(1 - self._beta_table, dim=0)
-
-
-def linear(T: int, low: float = 1e-4, high: float = 0.1) -> Schedule:
-    """Rates evenly spaced from low to high."""
-    return Schedule(torch.linspace(low, high, _steps(T), dtype=torch.float64))
-
-
-def quadratic(T: int, low: float = 1e-4, high: float = 0.1) -> Schedule:
-    """Rates whose square roots are evenly spaced from low to high: the published code's schedule."""
-    if min(low, high) < 0:
-        raise InputError(f"Expected noise rates beta in (0, 1], got {low:g}..{high:g}: change the schedule's range.")
-    return Schedule(torch.linspace(math.sqrt(low), math.sqrt(high), _steps(T), dtype=torch.float64) ** 2)
-
-
-def constant(T: int, beta: float) -> Schedule:
-    """The same rate at every step."""
-    return Schedule(torch.full((_steps(T),), beta, dtype=torch.float64))
-
-
-def cosine(T: int, offset: float = 0.008) -> Schedule:
-    """Survival alpha_bar_t = f(t)/f(0), f(t) = cos^2((t/T + s)/(1 + s) pi/2) (Nichol and Dhariwal, 2021, eq. 17).
-
-    beta_T = 1 is a legal rate here, so it is not clipped at .999 as in their code.
-    """
-    t = torch.arange(_steps(T) + 1, dtype=torch.float64)
-    f = torch.cos((t / T + offset) / (1 + offset) * math.pi / 2) ** 2
-    return from_survival(f[1:] / f[0])
-
-
-def harmonic(T: int) -> Schedule:
-    """Rates beta_t = 1/(T - t + 1), so that alpha_bar_t = 1 - t/T falls in a straight line to 0."""
-    return Schedule(1 / torch.arange(_steps(T), 0, -1, dtype=torch.float64))
 
 
 def from_survival(a: Sequence[float] | Tensor) -> Schedule:
@@ -133,27 +92,38 @@ def from_survival(a: Sequence[float] | Tensor) -> Schedule:
     return Schedule(torch.where(before > 0, 1 - a / torch.where(before > 0, before, 1), 1.0))
 
 
-SCHEDULES: Mapping[ScheduleName, Callable[[int, float, float], Schedule]] = {
-    "linear": linear,
-    "quadratic": quadratic,
-    "constant": lambda T, _low, high: constant(T, high),
-    "cosine": lambda T, _low, _high: cosine(T),
-    "harmonic": lambda T, _low, _high: harmonic(T),
-}
-
-
 def make_schedule(
     name: ScheduleName, T: int, low: float = 1e-4, high: float = 0.1, decreasing: bool = False
 ) -> Schedule:
     """Return a fixed schedule by name.
 
-    linear and quadratic rise from `low` to `high`; constant stays at `high`; cosine and harmonic have no range to
-    choose and read neither. `decreasing` reverses the order of the rates.
+    linear: rates evenly spaced from `low` to `high`. quadratic: their square roots are, as in the published code.
+    constant: `high` at every step. harmonic: beta_t = 1/(T - t + 1), so that alpha_bar_t = 1 - t/T falls in a straight
+    line to 0. cosine: alpha_bar_t = f(t)/f(0), f(t) = cos^2((t/T + s)/(1 + s) pi/2), s = .008 (Nichol and Dhariwal,
+    2021, eq. 17); beta_T = 1 is a legal rate here, so it is not clipped at .999 as in their code.
+
+    `decreasing` reverses the order of the rates. Where the last rate is 1 (cosine, harmonic) the reversed chain
+    destroys x^0 in its first step.
     """
-    if name not in SCHEDULES:
+    if name not in get_args(ScheduleName):
         raise choices("schedule", name, get_args(ScheduleName))
-    schedule = SCHEDULES[name](T, low, high)
-    return schedule.reversed() if decreasing else schedule
+    if T < 1:
+        raise InputError(f"Expected T >= 1 diffusion steps, got {T}: choose T >= 1.")
+    t = torch.arange(T + 1, dtype=torch.float64)
+    if name == "linear":
+        betas = torch.linspace(low, high, T, dtype=torch.float64)
+    elif name == "quadratic":
+        if min(low, high) < 0:
+            raise InputError(_OUTSIDE.format(low, high))
+        betas = torch.linspace(math.sqrt(low), math.sqrt(high), T, dtype=torch.float64) ** 2
+    elif name == "constant":
+        betas = torch.full((T,), high, dtype=torch.float64)
+    elif name == "harmonic":
+        betas = 1 / t[1:].flip(0)
+    else:
+        f = torch.cos((t / T + 0.008) / 1.008 * math.pi / 2) ** 2
+        betas = from_survival(f[1:] / f[0]).betas
+    return Schedule(betas.flip(0) if decreasing else betas)
 
 
 class LearnedSchedule(nn.Module):
@@ -176,20 +146,10 @@ class LearnedSchedule(nn.Module):
     def betas(self) -> Tensor:
         return torch.sigmoid(self.w.double())
 
-    def current(self) -> Schedule:
-        """Return the present rates as a schedule that carries their gradient."""
-        return Schedule(self.betas)
-
     def beta(self, t: Steps) -> Tensor:
-        """Return beta_t."""
-        return self.current().beta(t)
+        """Return beta_t, which carries the gradient of the present rates."""
+        return Schedule(self.betas).beta(t)
 
     def alpha_bar(self, t: Steps) -> Tensor:
-        """Return alpha_bar_t."""
-        return self.current().alpha_bar(t)
-
-
-def _steps(T: int) -> int:
-    if T < 1:
-        raise InputError(f"Expected T >= 1 diffusion steps, got {T}: choose T >= 1.")
-    return T
+        """Return alpha_bar_t, which does as well."""
+        return Schedule(self.betas).alpha_bar(t)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from recfusion.data.split import split
 from recfusion.diffusion import Binomial, Denoiser, Process, forward_steps, make_schedule, reverse_steps, simple
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense, seeded, torch_rng
-from recfusion.training.loop import Phase, train_epochs
+from recfusion.training.loop import Phase, train_epoch
 
 OnEpoch: TypeAlias = Callable[[str, int], None]  # option, epoch
 
@@ -150,8 +149,8 @@ def _train(
     def loss(rows: Csr) -> Tensor:
         return simple(process, denoiser, dense(rows), rng).mean()
 
-    passes = train_epochs(net, optimizer, [Phase(loss)], train, batch_size=_BATCH, rng=rng)
-    for done in islice(passes, epochs):
+    for epoch in range(1, epochs + 1):
+        train_epoch(net, optimizer, [Phase(loss)], train, batch_size=_BATCH, rng=rng, epoch=epoch)
         if on_epoch is not None:
-            on_epoch(option.name, done.epoch)
+            on_epoch(option.name, epoch)
     return process, denoiser

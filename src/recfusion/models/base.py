@@ -16,8 +16,7 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
 from recfusion.models.reasons import Reasons, left_out
-from recfusion.models.saved import PARTS, check_array, saved_sparse
-from recfusion.models.settings import checked, learned_names, open_names, settings_of
+from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
 from recfusion.training.epoch import Checkpoint, Epoch
 
 

@@ -1,19 +1,18 @@
 """CODIGEM (Walker et al., 2022): Gaussian diffusion of a user's row with one network for each reverse step."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, Normal, ScheduleName, Steps, denoise, elbo, make_schedule
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense
-from recfusion.training.loop import Phase
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,8 @@ class ReverseSteps(nn.Module):
 
     def __init__(self, n_items: int, n_steps: int, *, width: int, depth: int, shared: bool) -> None:
         super().__init__()
-        first = MLP(n_items, width=width, depth=depth, shared=shared)
-        later = [
-            MLP(n_items, width=width, depth=depth, shared=shared, head="linear", n_heads=2) for _ in range(n_steps - 1)
-        ]
-        self.steps = nn.ModuleList([first, *later])
+        net = partial(MLP, n_items, width=width, depth=depth, shared=shared)
+        self.steps = nn.ModuleList([net(), *(net(head="linear", n_heads=2) for _ in range(n_steps - 1))])
 
     def forward(self, xt: Tensor, t: Tensor) -> Tensor:
         """Return the output of step t's net, (batch, D) for t = 1 and (batch, 2 D) after; t is the same for all."""
@@ -82,17 +78,12 @@ class CODIGEM(NeuralRecommender):
     def make_net(self, n_items: int) -> nn.Module:
         return ReverseSteps(n_items, self.T, width=self.width, depth=self.depth, shared=self.shared)
 
-    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        process = self._process()
-        device = torch.device(self.device)
-        return [Phase(lambda rows: elbo(process, trained, dense(rows, device), rng).total.mean())]
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
+        return elbo(self._process(), trained, dense(rows, self.device), rng).total.mean()
 
-    @torch.no_grad()
-    def score(self, history: Csr) -> FloatArray:
-        x = dense(history, torch.device(self.device))
-        if len(x):
-            x = denoise(self._process(), self.net_, x, None, t=self.start, draw=False)
-        return x.cpu().numpy()
+    def scores(self, history: Csr) -> Tensor:
+        x = dense(history, self.device)
+        return denoise(self._process(), self.net_, x, None, t=self.start, draw=False) if len(x) else x
 
     def _process(self) -> DirectGaussian:
         return DirectGaussian(make_schedule(self.schedule, self.T, self.beta_low, self.beta_high))

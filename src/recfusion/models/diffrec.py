@@ -1,20 +1,18 @@
 """DiffRec (Wang et al., 2023): Gaussian diffusion of a user's row with little noise and a network that predicts x^0."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, NoiseSchedule, Schedule, denoise, from_survival
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import setting
-from recfusion.nets.time import time_embedding
+from recfusion.nets.mlp import time_embedding
 from recfusion.training.batches import dense
-from recfusion.training.loop import Phase
 
 _KEPT = 10  # losses of each step that importance sampling remembers
 _UNIFORM = 0.001  # share of the steps that are drawn uniformly, so that none dies out
@@ -23,7 +21,7 @@ _UNIFORM = 0.001  # share of the steps that are drawn uniformly, so that none di
 class DiffRecNet(nn.Module):
     """f(x, t) = W_2 tanh(W_1 [x, z_t] + b_1) + b_2 with z_t a linear map of the time embedding; (batch, D)."""
 
-    def __init__(self, n_items: int, *, width: int, time_width: int, normalised: bool, dropout: float) -> None:
+    def __init__(self, n_items: int, width: int, time_width: int, normalised: bool, dropout: float) -> None:
         super().__init__()
         self.time_width, self.normalised, self.dropout = time_width, normalised, dropout
         self.time = nn.Linear(time_width, time_width)
@@ -79,14 +77,6 @@ class StepSampler(nn.Module):
             self.seen[row] = (self.seen[row] + len(new)).clamp(max=_KEPT)
 
 
-class Training(nn.Module):
-    """The net beside what only training needs."""
-
-    def __init__(self, net: nn.Module, sampler: StepSampler) -> None:
-        super().__init__()
-        self.net, self.sampler = net, sampler
-
-
 def linear_variance(n_steps: int, scale: float, low: float, high: float) -> Schedule:
     """The schedule with 1 - alpha_bar_t = scale (low + (t - 1)/(T - 1) (high - low)) (Wang et al., eq. 4)."""
     return from_survival(1 - scale * torch.linspace(low, high, n_steps, dtype=torch.float64))
@@ -140,35 +130,28 @@ class DiffRec(NeuralRecommender):
             )
 
     def make_net(self, n_items: int) -> nn.Module:
-        return DiffRecNet(
-            n_items, width=self.width, time_width=self.time_width, normalised=self.normalised, dropout=self.dropout
-        )
+        return DiffRecNet(n_items, self.width, self.time_width, self.normalised, self.dropout)
 
     def trainee(self) -> nn.Module:
-        return Training(self.net_, StepSampler(self.T).to(self.device))
+        return nn.ModuleDict({"net": self.net_, "sampler": StepSampler(self.T).to(self.device)})
 
-    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        assert isinstance(trained, Training)
-        process = self._process()
-        device = torch.device(self.device)
-        return [Phase(lambda rows: self._loss(process, trained, dense(rows, device), rng))]
-
-    def _loss(self, process: Gaussian, trained: Training, x0: Tensor, rng: torch.Generator) -> Tensor:
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         """Return the batch's estimate of the mean over t of the weighted squared errors."""
-        t, relative = trained.sampler.draw(len(x0), rng)
+        sampler, process, x0 = trained.sampler, self._process(), dense(rows, self.device)
+        assert isinstance(sampler, StepSampler)
+        t, relative = sampler.draw(len(x0), rng)
         xt = process.q_sample(x0, t, rng)
-        losses = process.x0_error(trained.net(xt, t, rng), x0).sum(1) / x0.shape[1]
+        losses = process.x0_error(self.net_(xt, t, rng), x0).sum(1) / x0.shape[1]
         if self.reweighted:
             losses = losses * step_weights(process.schedule, t).to(losses.dtype)
         if self.importance:
-            trained.sampler.remember(t, losses)
+            sampler.remember(t, losses)
         return (losses / relative).mean()
 
-    @torch.no_grad()
-    def score(self, history: Csr) -> FloatArray:
+    def scores(self, history: Csr) -> Tensor:
         process = self._process()
-        x = process.q_marginal(dense(history, torch.device(self.device)), self.noised_steps).mean
-        return denoise(process, self.net_, x, None, draw=False).cpu().numpy()
+        x = process.q_marginal(dense(history, self.device), self.noised_steps).mean
+        return denoise(process, self.net_, x, None, draw=False)
 
     def _process(self) -> Gaussian:
         return Gaussian(linear_variance(self.T, self.noise_scale, self.noise_min, self.noise_max))

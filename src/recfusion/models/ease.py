@@ -1,26 +1,23 @@
-"""EASE: the linear autoencoder with a zero diagonal, in closed form (Steck, 2019)."""
+"""EASE (Steck, 2019), and the linear autoencoders after it in one closed form: EDLAE, RDLAE and EASE-DAN."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr, FloatArray, column_counts
+from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
+from recfusion.models import selftune
 from recfusion.models.base import Recommender
-from recfusion.models.gram import gram, item_weights, require_gram_memory
-from recfusion.models.selftune import (
-    MOST_ITEMS,
-    Judged,
-    judged_users,
-    ndcg,
-    searched_items,
-    settle,
-    trials_setting,
-)
+from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory
 from recfusion.models.settings import learned, self_tuned
+
+_SOLVED = ("l2", "p", "beta")  # what an inverse is needed for
+_TENTHS = tuple(tenth / 10 for tenth in range(11))  # values of xi and a, which a trial tries with its one inverse
 
 
 @dataclass
@@ -31,26 +28,139 @@ class EASE(Recommender):
     """
 
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
-    tune_trials: int = trials_setting()
+    tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        searches = self.l2 is None and valid is not None and self.tune_trials > 0 and train.shape[1] <= MOST_ITEMS
-        require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if searches else 1.1)
-        judged = None if valid is None else judged_users(valid)
-        small, seen = (train, judged) if judged is None else searched_items(train, judged)
+        copied = selftune.searches(self, valid) and train.shape[1] <= selftune.MOST_ITEMS
+        require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if copied else 1.1)
+        small, seen = selftune.searched_items(train, valid)
         g = gram(small)
 
-        def objective(values: Mapping[str, Any]) -> list[Judged]:
-            assert seen is not None
+        def objective(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
             weights = item_weights(g.copy(order="F"), values["l2"])
-            return [Judged({}, ndcg(lambda history: history @ weights, seen)[0])]
+            return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, seen)[0])]
 
         self.trials_ = 0
-        settle(self, objective, seen, make_rng(rng), searched=("l2",), filled=("l2",), trials=self.tune_trials)
+        selftune.settle(self, objective, seen, make_rng(rng), searched=("l2",), trials=self.tune_trials)
         self.weights_ = item_weights(g if small is train else gram(train), self.l2_)
         return self
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
+
+
+@dataclass
+class LinearAutoencoder(Recommender):
+    """Item-item weights that minimise a weighted squared error with drop-out, under a bound on the diagonal.
+
+    With P = (X'WX + diag L)^-1 and L_i = l2 + p / (1 - p) n_i, where n are the plain counts of the items:
+
+        B_ij = -P_ij s_j, s_j = max(L_j, (1 - xi) / P_jj);   score_j = n_j^-a sum_i x_i n_i^a B_ij
+
+    p is the chance that an entry of the input is dropped (EDLAE; Steck, 2020). xi bounds the diagonal, which ranks
+    nothing and is left out: 0 forbids it, 1 leaves it free (RDLAE; Moon et al., 2023). W = |u|^-beta, rescaled to keep
+    the sum, weights the users, and n^a scales the items on both sides (DAN; Park et al., 2025). The rescaling changes
+    what l2 and p mean and not what they can reach. p = xi = beta = a = 0 is EASE. A search begins with what was good on
+    ML-1M's validation users (split 0), as that of `thinning-linear` does: neither side knows more.
+    """
+
+    l2: float | None = self_tuned(350.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
+    p: float | None = self_tuned(0.45, "chance that an entry of the input is dropped", at_least=0, search=(0.0, 0.9))
+    xi: float | None = self_tuned(0.4, "bound of the diagonal", at_least=0, search=(0.0, 1.0))
+    beta: float | None = self_tuned(0.5, "users are weighted by |u|^-beta", search=(0.0, 1.0))
+    a: float | None = self_tuned(0.3, "items are scaled by popularity^a on both sides", search=(0.0, 1.0))
+    tune_trials: int = selftune.trials_setting()
+    l2_: float = learned()
+    p_: float = learned()
+    xi_: float = learned()
+    beta_: float = learned()
+    a_: float = learned()
+    weights_: FloatArray = learned()  # (items, items)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p is not None and self.p >= 1:
+            raise InputError(f"Expected p of a linear autoencoder to be below 1, got {self.p}: choose one such as 0.5.")
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        copied = selftune.searches(self, valid) and train.shape[1] <= selftune.MOST_ITEMS
+        require_gram_memory(train.shape[1], "A linear autoencoder", 2.1 if copied else 1.1)
+        small, seen = selftune.searched_items(train, valid)
+        grams = Grams(small)
+
+        def objective(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
+            solved = solve(grams.copy(values["beta"]), penalties(small, values["l2"], values["p"]))
+            return list(self._variants(solved, small, seen))
+
+        self.trials_ = 0
+        plain = {"p": 0.0, "beta": 0.0}
+        trials = self.tune_trials
+        selftune.settle(
+            self, objective, seen, make_rng(rng), searched=_SOLVED, free=("xi", "a"), first=[plain], trials=trials
+        )
+        if small is not train:
+            grams = Grams(train)
+        solved = solve(grams.last(self.beta_), penalties(train, self.l2_, self.p_))
+        out = selftune.scalings(train, (self.a_,))[0]
+        self.weights_ = solved.weights
+        self.weights_ *= solved.scale(self.xi_) * out
+        self.weights_ /= out[:, None]
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.asarray(history @ self.weights_)
+
+    def _variants(self, solved: "Solved", train: Csr, judged: Fold) -> Iterator[selftune.Judged]:
+        """Judge every bound and every power that is open: they scale items and need no inverse of their own."""
+        bounds = _TENTHS if self.xi is None else (self.xi,)
+        scales = np.stack([solved.scale(xi) for xi in bounds])  # (bounds, items)
+        for a in _TENTHS if self.a is None else (self.a,):
+            out = selftune.scalings(train, (a,))[0]
+            into = Fold(judged.users, _times(judged.history, 1 / out), judged.held_out)
+            found = selftune.ndcg(lambda history: history @ solved.weights, into, scales * out)
+            for xi, values in zip(bounds, found, strict=True):
+                tried = {"xi": xi, "a": a}
+                yield selftune.Judged({name: tried[name] for name in tried if getattr(self, name) is None}, values)
+
+
+@dataclass
+class EASEDAN(LinearAutoencoder):
+    """The same form, begun elsewhere: weighted users and scaled items want more drop-out and less of a ridge."""
+
+    l2: float | None = self_tuned(100.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
+    p: float | None = self_tuned(0.67, "chance that an entry of the input is dropped", at_least=0, search=(0.0, 0.9))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The inverse P with its diagonal apart, from which every member of the family is a scale of the columns."""
+
+    weights: FloatArray  # (items, items): -P, 0 on the diagonal
+    diagonal: FloatArray  # (items,): that of P
+    penalties: FloatArray  # (items,): L
+
+    def scale(self, xi: float) -> FloatArray:
+        """Return s, (items,): the diagonal of B is 1 - P_jj s_j, and no more than xi."""
+        return np.maximum(self.penalties, np.float32(1 - xi) / self.diagonal)
+
+
+def solve(g: FloatArray, ridge: FloatArray) -> Solved:
+    """Return the inverse of g + diag ridge; `g` is overwritten."""
+    g[np.diag_indices(len(g))] += ridge
+    weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
+    diagonal = np.diag(weights).copy()
+    np.negative(weights, out=weights)
+    np.fill_diagonal(weights, 0)
+    return Solved(weights, diagonal, ridge)
+
+
+def penalties(train: Csr, l2: float, p: float) -> FloatArray:
+    """Return L_i = l2 + p / (1 - p) n_i, (items,): what drop-out of the input comes to on average, and a ridge."""
+    return (l2 + p / (1 - p) * column_counts(train)).astype(np.float32)
+
+
+def _times(rows: Csr, scale: FloatArray) -> Csr:
+    """Return the rows with each column times its scale."""
+    return csr_array((rows.data * scale[rows.indices], rows.indices, rows.indptr), shape=rows.shape)

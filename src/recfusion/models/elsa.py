@@ -1,17 +1,15 @@
 """ELSA: a linear autoencoder of low rank, trained by gradient (Vancura et al., 2022)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets.sparse import SparseRows, sparse_product
-from recfusion.training.loop import Phase
 
 
 class LowRank(nn.Module):
@@ -44,17 +42,13 @@ class ELSA(NeuralRecommender):
     def make_net(self, n_items: int) -> LowRank:
         return LowRank(n_items, self.factors)
 
-    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        return [Phase(lambda rows: self._loss(SparseRows.of(rows, self.device)))]
-
-    @torch.no_grad()
-    def score(self, history: Csr) -> FloatArray:
-        scores: Tensor = self.net_(SparseRows.of(history, self.device))
-        return scores.cpu().numpy()
-
-    def _loss(self, rows: SparseRows) -> Tensor:
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         """Return the mean over users of |x / |x| - xB / |xB||^2, which is 2 - 2 cos(x, xB)."""
-        x = rows.normalised()
-        image = normalize(self.net_(x), dim=1)
-        common = rows.weighted(x.values * image[x.row_of, x.columns]).sums()
+        x = SparseRows.of(rows, self.device).normalised()
+        image = normalize(trained(x), dim=1)
+        common = x.weighted(x.values * image[x.row_of, x.columns]).sums()
         return (2 - 2 * common).mean()
+
+    def scores(self, history: Csr) -> Tensor:
+        scores: Tensor = self.net_(SparseRows.of(history, self.device))
+        return scores

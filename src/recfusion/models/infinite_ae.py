@@ -1,14 +1,28 @@
-"""The autoencoder of infinite width: ridge regression with its neural tangent kernel (Sachdeva et al., 2022)."""
+"""The autoencoder of infinite width: ridge regression with its neural tangent kernel (Sachdeva et al., 2022).
+
+It is exact while all training users fit into one matrix, and a Nystroem approximation beyond that.
+"""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
-from recfusion.core.arrays import Csr, FloatArray
+import numpy as np
+from scipy.linalg.blas import ssyrk, strsm
+from scipy.linalg.lapack import spotrf
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
+from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender
+from recfusion.models.gram import blas_threads, gram, invert_in_place, mirror_lower
 from recfusion.models.settings import learned, setting
-from recfusion.models.tangent_kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
+
+_CELLS_PER_BLOCK = 1 << 20  # kernel values computed at once: 4 MB for each temporary
+_CELLS_PER_STREAM = 1 << 24  # users x landmarks at once: each pass adds to all sums, so passes should be few
+_JITTERS = (1e-5, 1e-4, 1e-3, 1e-2)  # added to the landmarks' kernel until it can be factored, in mean diagonals
 
 
 @dataclass
@@ -36,8 +50,7 @@ class InfiniteAE(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         self.weights_ = input_weights(train, self.input_power)
-        fitted = fit_kernel_ridge(
-            train,
+        self.inputs_, self.solution_, self.targets_ = fit_kernel_ridge(
             train,
             self.weights_,
             norm_power=self.norm_power,
@@ -47,7 +60,6 @@ class InfiniteAE(Recommender):
             rng=make_rng(rng),
             model="InfiniteAE",
         )
-        self.inputs_, self.solution_, self.targets_ = fitted.inputs, fitted.solution, fitted.targets
         return self
 
     @property
@@ -57,3 +69,180 @@ class InfiniteAE(Recommender):
     def score(self, history: Csr) -> FloatArray:
         inputs = weighted(history, self.weights_, self.norm_power)
         return predict(KernelRidge(self.inputs_, self.solution_, self.targets_), inputs, self.bias)
+
+
+class KernelRidge(NamedTuple):
+    """A fitted regression: a history's scores are k(history, inputs) @ solution @ targets.
+
+    Exact: the inputs are all training users, the solution is (K + diag(ridge))^-1 and the targets are their rows.
+    Nystroem: the inputs are the landmarks, and the targets are what all users' rows come to in the landmarks' features.
+    The product solution @ targets is never formed: it is dense, while rows are sparse.
+    """
+
+    inputs: Csr  # (basis, items), weighted
+    solution: FloatArray  # (basis, basis)
+    targets: Csr | FloatArray  # (basis, items)
+
+
+def input_weights(train: Csr, power: float) -> FloatArray:
+    """Return what an item counts as input: (n_i / mean n)^-power, scaled so that users have mean squared norm 1.
+
+    An item that nobody has gets 0: it says nothing.
+    """
+    counts = column_counts(train).astype(np.float64)
+    weights = np.zeros(len(counts))
+    seen = counts > 0
+    weights[seen] = (counts[seen] / counts[seen].mean()) ** -power
+    squared_norms = (counts * weights**2).sum() / max(1, train.shape[0])
+    return (weights / np.sqrt(squared_norms or 1.0)).astype(np.float32)
+
+
+def weighted(rows: Csr, weights: FloatArray, norm_power: float = 0.0) -> Csr:
+    """Return the network's inputs: each column times its weight, then each row a as a / |a|^norm_power.
+
+    A norm_power of 0 leaves the rows as they are, 1 gives all of them the norm 1.
+    """
+    values = rows.data * weights[rows.indices]
+    lengths = np.diff(rows.indptr)
+    if norm_power:
+        norms = np.sqrt(np.bincount(row_numbers(rows), values**2, minlength=len(lengths)))
+        shrink = np.divide(1, norms**norm_power, out=np.zeros_like(norms), where=norms > 0)
+        values = values * np.repeat(shrink.astype(np.float32), lengths)
+    return csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def ntk(a: Csr, b: Csr, bias: float) -> FloatArray:
+    """Return the kernel (rows of a, rows of b) of weighted rows; see `dots_to_ntk`."""
+    dots = np.ascontiguousarray((b @ a.T.toarray()).T)  # sparse times dense: fast whatever the density of b
+    return dots_to_ntk(dots, _variances(a, bias), _variances(b, bias), bias)
+
+
+def symmetric_ntk(a: Csr, bias: float) -> FloatArray:
+    """Return the kernel (rows, rows) of weighted rows with themselves, in Fortran order as LAPACK wants it."""
+    variances = _variances(a, bias)
+    k = dots_to_ntk(gram(a.T.tocsr()).T, variances, variances, bias).T
+    np.fill_diagonal(k, variances)  # exactly: the arccosine near 1 keeps only half of the digits
+    return k
+
+
+def dots_to_ntk(dots: FloatArray, q_a: FloatArray, q_b: FloatArray, bias: float) -> FloatArray:
+    """Turn inner products a.b into the neural tangent kernel of one hidden ReLU layer, in place.
+
+    With S = a.b + bias, q = S(a, a), and theta the angle whose cosine is S / sqrt(q_a q_b), units that have standard
+    normal weights give (Cho and Saul, 2009)
+        K1 = E[relu relu] = sqrt(q_a q_b) (sin theta + (pi - theta) cos theta) / (2 pi),
+        K0 = E[relu' relu'] = (pi - theta) / (2 pi),
+    and NTK = K1 + S K0. On the diagonal it is q.
+    """
+    rows = max(1, _CELLS_PER_BLOCK // max(1, dots.shape[1]))
+    root_b = np.sqrt(q_b)
+    for start in range(0, len(dots), rows):
+        s = dots[start : start + rows]
+        s += np.float32(bias)
+        norms = np.sqrt(q_a[start : start + rows, None]) * root_b
+        cos = np.divide(s, norms, out=np.zeros_like(s), where=norms > 0)
+        np.clip(cos, -1, 1, out=cos)
+        rest = np.float32(np.pi) - np.arccos(cos)  # pi - theta
+        k1 = norms * (np.sqrt(1 - cos * cos) + rest * cos)
+        s *= rest
+        s += k1
+        s *= np.float32(1 / (2 * np.pi))
+    return dots
+
+
+def fit_kernel_ridge(
+    train: Csr,
+    weights: FloatArray,
+    *,
+    norm_power: float = 0.0,
+    ridge: float,
+    ridge_power: float = 0.0,
+    bias: float,
+    max_users: int,
+    rng: np.random.Generator,
+    model: str,
+) -> KernelRidge:
+    """Return the ridge regression from the rows of `train`, weighted, to the rows themselves.
+
+    User u's ridge is ridge * tr(K) / N * (|u| / mean |u|)^ridge_power: a larger one trusts the user's row less.
+    More than `max_users` users are approximated with that many of them, drawn at random, as landmarks.
+    """
+    n_users, n_items = train.shape
+    inputs = weighted(train, weights, norm_power)
+    lengths = np.maximum(np.diff(train.indptr), 1).astype(np.float64)
+    relative = (lengths / lengths.mean()) ** ridge_power
+    ridges = (ridge * _variances(inputs, bias).mean(dtype=np.float64) * relative).astype(np.float32)
+    if n_users <= max_users:
+        _require_memory(1.3 * n_users**2, f"{model} on {n_users:,} users")
+        return fit_exact(inputs, train, ridges, bias)
+    _require_memory(
+        3.2 * max_users**2 + 2 * max_users * n_items + 4 * min(n_users * max_users, _CELLS_PER_STREAM),
+        f"{model} with {max_users:,} landmark users on {n_items:,} items",
+    )
+    landmarks = np.sort(rng.choice(n_users, max_users, replace=False))
+    return fit_nystroem(inputs, train, ridges, bias, landmarks)
+
+
+def fit_exact(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float) -> KernelRidge:
+    """Return the regression (K + diag(ridges))^-1 targets on all users."""
+    k = symmetric_ntk(inputs, bias)
+    k[np.diag_indices(len(k))] += ridges
+    try:
+        return KernelRidge(inputs, invert_in_place(k).T, targets)  # symmetric: the transpose is the order for scoring
+    except InputError:
+        raise InputError("The kernel matrix is not positive definite in single precision: raise ridge.") from None
+
+
+def fit_nystroem(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float, landmarks: IntArray) -> KernelRidge:
+    """Return the regression in the features F = K_nm L^-T of the landmarks, where L L' = K_mm.
+
+    A history's features times (F' R^-1 F + I)^-1 F' R^-1 X are its scores, with R = diag(ridges). With all users as
+    landmarks F F' is K, and this is the exact solution. Users are streamed: no users-by-landmarks matrix is held.
+    """
+    basis = inputs[landmarks]
+    m = len(landmarks)
+    factor = _cholesky(symmetric_ntk(basis, bias))
+    moment = np.zeros((m, m), np.float32, order="F")
+    projected = np.zeros((targets.shape[1], m), np.float32)  # X' R^-1 F
+    rows = max(1, _CELLS_PER_STREAM // m)
+    with blas_threads(m):
+        for start in range(0, inputs.shape[0], rows):
+            users = slice(start, start + rows)
+            k = ntk(inputs[users], basis, bias).T  # (landmarks, rows), in Fortran order
+            features = strsm(1.0, factor, k, lower=True, overwrite_b=True)  # L^-1 K_mn
+            root = 1 / np.sqrt(ridges[users])
+            features *= root
+            moment = ssyrk(1.0, features, beta=1.0, c=moment, lower=True, overwrite_c=True)
+            projected += targets[users].T @ (features * root).T
+        moment[np.diag_indices(m)] += 1
+        inverse = invert_in_place(mirror_lower(moment))
+        solution = strsm(1.0, factor, inverse, lower=True, trans_a=True, overwrite_b=True)  # L^-T (F'R^-1F + I)^-1
+    return KernelRidge(basis, np.ascontiguousarray(solution), np.ascontiguousarray(projected.T))
+
+
+def predict(regression: KernelRidge, inputs: Csr, bias: float) -> FloatArray:
+    """Return the scores (users, items) of a batch of histories, given as `weighted` inputs."""
+    mixture = ntk(inputs, regression.inputs, bias) @ regression.solution  # (users, basis)
+    return np.asarray(mixture @ regression.targets, np.float32)
+
+
+def _variances(rows: Csr, bias: float) -> FloatArray:
+    """Return q = S(a, a) of each row."""
+    return np.asarray(rows.multiply(rows).sum(axis=1), np.float32) + np.float32(bias)
+
+
+def _cholesky(k: FloatArray) -> FloatArray:
+    """Return L with L L' = k, plus as small a multiple of the identity as makes that possible (users may be equal)."""
+    mean = float(np.diag(k).mean())
+    with blas_threads(len(k)):
+        for jitter in _JITTERS:
+            shifted = k.copy(order="F")
+            shifted[np.diag_indices(len(k))] += np.float32(jitter * mean)
+            factor, failed = spotrf(shifted, lower=True, overwrite_a=True)
+            if not failed:
+                return np.asarray(factor)
+    raise InputError("The kernel of the landmark users cannot be factored: raise bias or lower max_users.")
+
+
+def _require_memory(cells: float, what: str) -> None:
+    require_memory(int(4 * cells), what, "lower max_users (fewer landmarks), or use a machine with more memory.")

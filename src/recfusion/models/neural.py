@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
-from recfusion.core.arrays import Csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
@@ -19,8 +19,7 @@ from recfusion.models.settings import setting
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
-from recfusion.training.fit import fit_epochs
-from recfusion.training.loop import Phase
+from recfusion.training.loop import Phase, fit_epochs
 
 _VALIDATED = "ndcg@100"
 _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
@@ -47,8 +46,20 @@ class NeuralRecommender(Recommender):
         """Return the network that scores, with fresh weights."""
 
     @abstractmethod
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
+        """Return the mean loss of a batch of users; `trained` is what `trainee` returned."""
+
+    @abstractmethod
+    def scores(self, history: Csr) -> Tensor:
+        """Return what `score` does, as a tensor on whatever device."""
+
+    @torch.no_grad()
+    def score(self, history: Csr) -> FloatArray:
+        return self.scores(history).cpu().numpy()
+
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        """Return what an epoch consists of; `trained` is what `trainee` returned."""
+        """Return what an epoch consists of: one pass in which all of the net learns by the loss."""
+        return [Phase(lambda rows: self.loss(rows, trained, rng))]
 
     def prepare(self, train: Csr) -> None:
         """Learn what is no weight of the network, before that is made."""
@@ -136,9 +147,7 @@ class NeuralRecommender(Recommender):
                 wanted = self.make_net(n_items).state_dict()
         except RuntimeError:  # a net that looks at its own numbers while it is made
             return True
-        return {name: tuple(of.shape) for name, of in wanted.items()} == {
-            name: of.shape for name, of in weights.items()
-        }
+        return wanted.keys() == weights.keys() and all(of.shape == weights[name].shape for name, of in wanted.items())
 
     @property
     def n_parameters(self) -> int:

@@ -1,6 +1,5 @@
 """The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,16 +8,15 @@ import torch
 from torch import Tensor, nn
 
 import recfusion.diffusion as diffusion
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.diffusion.published import published_binomial_loss, published_gaussian_loss
+from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import MLP
 from recfusion.nets.unet import UNet
 from recfusion.training.batches import dense
-from recfusion.training.loop import Phase
 
 _MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
 
@@ -72,24 +70,30 @@ class RecFusion(NeuralRecommender):
         return () if self.net == "mlp" else ("width", "depth")
 
     def prepare(self, train: Csr) -> None:
-        self._require_memory(*train.shape)
-        self.companions_ = self._companions(train)
-
-    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))  # smoothed: none is 0 or 1
-        return [Phase(lambda rows: self._loss(self.make_process(means), self._examples(rows), rng))]
+        n_users, n_items = train.shape
+        rows = self.batch_rows(n_users) if self._whole_matrix else self.batch_size
+        if self.net != "mlp":
+            require_memory(
+                4 * rows * n_items * self.channels * _MAPS,
+                f"A U-Net on {rows:,} users and {n_items:,} items at once",
+                "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
+            )
+        self._means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (n_users + 1))  # smoothed: none is 0 or 1
+        # What fills a picture beside the asked user is evenly spread over the training users.
+        others = min(self.picture_users or n_users, n_users) - 1 if self.net == "unet2d" else 0
+        self.companions_ = train[np.linspace(0, n_users - 1, others).astype(np.int64)]
 
     def batch_rows(self, n_users: int) -> int:
         return n_users if self._whole_matrix else super().batch_rows(n_users)
 
-    @torch.no_grad()
-    def score(self, history: Csr) -> FloatArray:
-        x1 = dense(history, torch.device(self.device))
-        if not len(x1):
-            return x1.cpu().numpy()
-        if self.net == "unet2d":
-            return np.concatenate([self._score_in_picture(row) for row in x1])
-        return self._predict(x1)[:, : history.shape[1]].cpu().numpy()
+    def scores(self, history: Csr) -> Tensor:
+        x1 = dense(history, self.device)
+        if not len(x1) or self.net != "unet2d":
+            return self._predict(x1)[:, : history.shape[1]] if len(x1) else x1
+        others = dense(self.companions_, self.device)
+        middle = len(others) // 2
+        pictures = (torch.cat([others[:middle], row[None], others[middle:]]) for row in x1)
+        return torch.cat([self._predict(picture[None])[0, middle][None] for picture in pictures])
 
     @property
     def _whole_matrix(self) -> bool:
@@ -131,15 +135,15 @@ class RecFusion(NeuralRecommender):
     def _examples(self, rows: Csr) -> Tensor:
         """Return a batch of users as examples: (users, items), or pictures (pictures, rows, items)."""
         if self.net != "unet2d":
-            return dense(rows, torch.device(self.device))
+            return dense(rows, self.device)
         height = self.picture_users or rows.shape[0]
         n_pictures = -(-rows.shape[0] // height)
         filled = np.arange(n_pictures * height) % rows.shape[0]  # the last picture is filled up from the first
-        return dense(rows[filled], torch.device(self.device)).reshape(n_pictures, height, -1)
+        return dense(rows[filled], self.device).reshape(n_pictures, height, -1)
 
-    def _loss(self, process: diffusion.Process, x0: Tensor, rng: torch.Generator) -> Tensor:
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
-        net = self.net_
+        process, net, x0 = self.make_process(self._means), self.net_, self._examples(rows)
         if self.objective == "simple":
             return diffusion.simple(process, net, x0, rng).mean()
         if self.objective == "elbo":
@@ -156,25 +160,3 @@ class RecFusion(NeuralRecommender):
         """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""
         out: Tensor = self.net_(x1, torch.ones(len(x1), dtype=torch.int64, device=x1.device))
         return out
-
-    def _companions(self, train: Csr) -> Csr:
-        """Return the users that fill a picture beside the asked one: evenly spread over the training users."""
-        height = train.shape[0] if self.picture_users == 0 else self.picture_users
-        count = min(height, train.shape[0]) - 1 if self.net == "unet2d" else 0
-        return train[np.linspace(0, train.shape[0] - 1, count).astype(np.int64)]
-
-    def _score_in_picture(self, row: Tensor) -> FloatArray:
-        others = dense(self.companions_, row.device)
-        middle = len(others) // 2
-        picture = torch.cat([others[:middle], row[None], others[middle:]])
-        return self._predict(picture[None])[0, middle][None].cpu().numpy()
-
-    def _require_memory(self, n_users: int, n_items: int) -> None:
-        if self.net == "mlp":
-            return
-        rows = n_users if self._whole_matrix else self.batch_size
-        require_memory(
-            4 * rows * n_items * self.channels * _MAPS,
-            f"A U-Net on {rows:,} users and {n_items:,} items at once",
-            "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
-        )

@@ -14,7 +14,6 @@ from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
 from recfusion.models.settings import search_space, setting, setting_values, settings_of
-from recfusion.search.space import Space
 from recfusion.search.tpe import search
 
 log = logging.getLogger(__name__)
@@ -22,6 +21,8 @@ METRIC = "ndcg@100"
 LEAST_USERS = 20  # validation users below which a search would choose by chance
 MOST_ITEMS = 6000  # items beyond which a trial on all of them would take minutes
 MOST_USERS = 2000  # validation users beyond which more would cost time and change nothing
+POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of popularity, by which scores are divided: they need no fit of their own
+_RAREST = 1e-3  # popularity, in units of the mean, below which an item counts as if it had that much
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Judged:
     values: Values  # (users,)
 
 
-Objective = Callable[[Mapping[str, Any]], Sequence[Judged]]  # settings -> the variants that they allow for free
+Objective = Callable[[Mapping[str, Any], Fold], Sequence[Judged]]  # settings, users -> the variants that are free
 
 
 def trials_setting(default: int = 20) -> Any:
@@ -53,67 +54,57 @@ def open_settings(model: Recommender) -> dict[str, Any]:
     return {name: d.start for name, d in declared.items() if d.start is not None and getattr(model, name) is None}
 
 
+def searches(model: Recommender, valid: Fold | None, unused: Collection[str] = ()) -> bool:
+    """Return whether a fit has settings to search, but for `unused` ones, and somebody to judge trials by."""
+    trials = setting_values(model).get("tune_trials", 0)
+    return valid is not None and trials > 0 and bool(open_settings(model).keys() - set(unused))
+
+
 def settle(
     model: Recommender,
     objective: Objective,
     judged: Fold | None,
     rng: np.random.Generator,
     *,
-    searched: Collection[str],
-    filled: Collection[str],
+    searched: Sequence[str],
+    free: Sequence[str] = (),
     trials: int,
     first: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Search those open settings of `model` that are `searched`, then set the values of the `filled` ones.
+    """Search those open settings of `model` that are `searched`, then set the values of these and the `free` ones.
 
     The value of a setting is in the field of its name with an underscore: what the search chose, or what was given.
-    Settings that are filled but not searched are those that the objective's variants try, or stay at their starts.
+    The objective gets all that are searched; its variants try the free ones, which stay at their starts otherwise.
     The search begins with the starts, then with each of `first` laid over them. Where there is nobody to judge trials
     by, or too few, the starts are taken.
     """
     starts = open_settings(model)
     space = search_space(type(model), starts.keys() & set(searched))
-    n_users = 0 if judged is None else judged.history.shape[0]
-    chosen = dict(starts)
-    if trials and starts.keys() & {*searched, *filled} and n_users >= LEAST_USERS:
-        count = trials if space else 1
-        chosen |= _search(objective, space, starts, rng, first=first, trials=count)
-        model.trials_ += count
-    elif trials and judged is not None and starts.keys() & set(filled):
-        log.warning(
-            "%d validation users are too few to choose %s by (at least %d are needed): the defaults are used.",
-            n_users,
-            ", ".join(sorted(starts.keys() & set(filled))),
-            LEAST_USERS,
-        )
-    for name in filled:
-        given = getattr(model, name)
-        setattr(model, f"{name}_", chosen[name] if given is None else given)
+    given = {name: getattr(model, name) for name in searched if name not in starts}
+    wanted = ", ".join(sorted(starts.keys() & {*searched, *free}))
+    chosen = starts
+    if trials and wanted and judged is not None:
+        tried: list[Judged] = []
 
+        def score(values: Mapping[str, Any]) -> float:
+            variants = objective({**given, **values}, judged)
+            tried.extend(Judged({**starts, **values, **variant.settings}, variant.values) for variant in variants)
+            return max(float(variant.values.mean()) for variant in variants)
 
-def _search(
-    objective: Objective,
-    space: Space,
-    starts: Mapping[str, Any],
-    rng: np.random.Generator,
-    *,
-    first: Sequence[Mapping[str, Any]],
-    trials: int,
-) -> dict[str, Any]:
-    tried: list[Judged] = []
-
-    def score(values: Mapping[str, Any]) -> float:
-        variants = objective(values)
-        tried.extend(Judged({**starts, **values, **variant.settings}, variant.values) for variant in variants)
-        return max(float(variant.values.mean()) for variant in variants)
-
-    begin = {name: starts[name] for name in space}
-    laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
-    points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
-    search(score, space, trials=trials, seed=int(rng.integers(2**31)), first=points)
-    chosen = choose(tried, starts)
-    log.info("%d trials chose %s", trials, chosen)
-    return chosen
+        if (n_users := judged.history.shape[0]) >= LEAST_USERS:
+            count = trials if space else 1
+            begin = {name: starts[name] for name in space}
+            laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
+            points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
+            search(score, space, trials=count, seed=int(rng.integers(2**31)), first=points)
+            chosen = choose(tried, starts)
+            log.info("%d trials chose %s", count, chosen)
+            model.trials_ += count
+        else:
+            told = "%d validation users are too few to choose %s by (at least %d are needed): the defaults are used."
+            log.warning(told, n_users, wanted, LEAST_USERS)
+    for name in (*searched, *free):
+        setattr(model, f"{name}_", chosen.get(name, getattr(model, name)))
 
 
 def choose(judged: Sequence[Judged], starts: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,14 +130,14 @@ def judged_users(valid: Fold, most: int = MOST_USERS) -> Fold:
     return Fold(valid.users[rows], valid.history[rows], valid.held_out[rows])
 
 
-def searched_items(train: Csr, judged: Fold) -> tuple[Csr, Fold]:
-    """Return the items that a search over items-by-items matrices looks at: all, or the most popular ones.
+def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
+    """Return what a search over items-by-items matrices looks at: `judged_users`, and all items or the popular ones.
 
     A trial on 40,000 items takes ten minutes, one on the 6,000 most popular of them seconds. Validation users keep
     their items among those; who has none left on either side drops out.
     """
-    n_items = train.shape[1]
-    if n_items <= MOST_ITEMS:
+    n_items, judged = train.shape[1], None if valid is None else judged_users(valid)
+    if judged is None or n_items <= MOST_ITEMS:
         return train, judged
     log.info("The search for settings looks at the %d most popular of %d items.", MOST_ITEMS, n_items)
     items = np.sort(np.argsort(-column_counts(train), kind="stable")[:MOST_ITEMS])
@@ -169,3 +160,22 @@ def ndcg(score: Callable[[Csr], FloatArray], valid: Fold, scalings: FloatArray |
         return np.stack(judged)  # (k, users)
 
     return np.concatenate(map_batches(run, valid.history, threads=1), axis=1)
+
+
+def relative(n: FloatArray, mean: float | None = None) -> FloatArray:
+    """Return popularity in units of its mean (that of `n` unless given), never quite 0, (items,)."""
+    return np.maximum(n / max(float(n.mean()) if mean is None else mean, 1e-12), _RAREST)
+
+
+def scalings(train: Csr, powers: Sequence[float]) -> FloatArray:
+    """Return popularity^-c for each power c, (powers, items)."""
+    popularity = relative(column_counts(train).astype(np.float32))
+    return np.stack([popularity ** np.float32(-c) for c in powers])
+
+
+def by_scaling(score: Callable[[Csr], FloatArray], valid: Fold, train: Csr, c: float | None) -> list[Judged]:
+    """Judge scores on `valid` with each power c of popularity, or with the one that is given."""
+    if c is not None:
+        return [Judged({}, ndcg(score, valid, scalings(train, (c,)))[0])]
+    values = ndcg(score, valid, scalings(train, POWERS))
+    return [Judged({"c": power}, row) for power, row in zip(POWERS, values, strict=True)]

@@ -1,15 +1,19 @@
 """How a model's settings and learned fields are declared, checked and read; every model is a dataclass of them."""
 
 import dataclasses
+import types
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from scipy.sparse import csr_array
 
+from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.search.space import Choice, Interval
 
@@ -17,6 +21,7 @@ if typing.TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Kind: typing.TypeAlias = "type[DataclassInstance]"  # a model's class
+PARTS = ("data", "indices", "indptr", "shape")  # of a saved sparse matrix
 
 
 @dataclass(frozen=True)
@@ -25,10 +30,9 @@ class Range:
 
     doc: str
     at_least: float | None = None
-    search: tuple[float, float] | None = None
+    search: tuple[float, float] | Literal["all"] | None = None  # "all": each value of a closed choice
     log: bool = False
     start: Any = None  # of a self-tuned setting: what it is without a search
-    every: bool = False  # of a closed choice: all of its values are worth searching
 
 
 def setting(
@@ -43,10 +47,7 @@ def setting(
 
     A closed choice (a Literal, or true or false) has no range: `search="all"` makes all its values worth searching.
     """
-    span = None if search == "all" else search
-    return dataclasses.field(
-        default=default, metadata={"setting": Range(doc, at_least, span, log, every=search == "all")}
-    )
+    return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, search, log)})
 
 
 def self_tuned(
@@ -76,11 +77,8 @@ def settings_of(model: Kind) -> dict[str, Range]:
 
     A field with `compare=False` is no part of the model, such as the device to compute on.
     """
-    found = {}
-    for field in dataclasses.fields(model):
-        if field.init and field.compare:
-            found[field.name] = field.metadata.get("setting", Range(""))
-    return found
+    fields = [field for field in dataclasses.fields(model) if field.init and field.compare]
+    return {field.name: field.metadata.get("setting", Range("")) for field in fields}
 
 
 def search_space(model: Kind, names: Collection[str] | None = None) -> dict[str, Interval | Choice]:
@@ -90,7 +88,7 @@ def search_space(model: Kind, names: Collection[str] | None = None) -> dict[str,
     for name, declared in settings_of(model).items():
         if names is not None and name not in names:
             continue
-        if declared.every:
+        if declared.search == "all":
             found[name] = Choice(closed_values(kinds[name]))
         elif declared.search is not None:
             found[name] = Interval(*declared.search, log=declared.log, integer=kinds[name] is int)
@@ -172,3 +170,36 @@ def without_seconds(settings: Any) -> Any:
     if not isinstance(settings, dict):
         return settings
     return {key: without_seconds(value) for key, value in settings.items() if key != "tune_seconds"}
+
+
+def saved_sparse(parts: Mapping[str, NDArray[Any]], name: str) -> Csr:
+    """Return a saved sparse matrix; one whose indices lie outside of it would crash the interpreter when used."""
+    data, indices, indptr, shape = (parts[part] for part in PARTS)
+    whole = all(part.ndim == 1 and part.dtype.kind == "i" for part in (indices, indptr, shape)) and shape.shape == (2,)
+    if not whole or data.ndim != 1 or len(indptr) != shape[0] + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
+        raise ValueError(f"{name} is no sparse matrix")
+    inside = (np.diff(indptr) >= 0).all() and (not len(indices) or (indices.min() >= 0 and indices.max() < shape[1]))
+    if len(data) != len(indices) or not inside:
+        raise ValueError(f"{name} has entries outside of its {shape[0]} x {shape[1]} cells")
+    return csr_array((data, indices, indptr), shape=tuple(int(n) for n in shape))
+
+
+def check_array(model: Kind, name: str, value: Any, n_items: int) -> None:
+    """Raise unless a saved array has the type that its field declares, and its item numbers are such."""
+    kind = hints(model)[name]
+    alternatives = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    dtypes = {dtype for alternative in alternatives for dtype in _dtypes(alternative)}
+    if dtypes and np.dtype(value.dtype) not in dtypes:
+        raise ValueError(f"{name} has numbers of type {value.dtype}")
+    field = next(field for field in dataclasses.fields(model) if field.name == name)
+    if field.metadata.get("item_numbers") and value.size and not 0 <= value.min() <= value.max() < n_items:
+        raise ValueError(f"{name} names items beyond the {n_items}")
+
+
+def _dtypes(kind: Any) -> list[np.dtype[Any]]:
+    """Return the dtype of NDArray[number], float32 of a sparse matrix, and nothing of another type."""
+    if kind is csr_array:
+        return [np.dtype(np.float32)]
+    inner = typing.get_args(kind)
+    number = typing.get_args(inner[1]) if typing.get_origin(kind) is np.ndarray and len(inner) == 2 else ()
+    return [np.dtype(number[0])] if number and isinstance(number[0], type) and number[0] is not np.generic else []

@@ -1,11 +1,10 @@
-"""The three-layer network of the paper, with every choice that its variants make."""
+"""The three-layer network of the paper, with every choice that its variants make, and the embedding of time."""
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-
-from recfusion.nets.time import time_embedding
 
 TimeWay = Literal["none", "input", "output"]
 Head = Literal["tanh", "linear"]
@@ -55,3 +54,14 @@ class MLP(nn.Module):
         if self.head == "tanh":
             mean = torch.tanh(mean)
         return torch.cat([mean, rest], dim=1) if rest.shape[1] else mean
+
+
+def time_embedding(t: Tensor, width: int) -> Tensor:
+    """Return Z_t (batch, width): sines and cosines of t at geometric frequencies (Vaswani et al., 2017).
+
+    An odd width ends in a sine.
+    """
+    half = (width + 1) // 2
+    frequency = torch.exp(-math.log(10_000.0) * torch.arange(half, device=t.device) / max(1, half))
+    angle = t.to(torch.float32)[:, None] * frequency  # (batch, half)
+    return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)[:, :width]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad, scaled_dot_product_attention
 
 from recfusion.core.errors import InputError
-from recfusion.nets.time import time_embedding
+from recfusion.nets.mlp import time_embedding
 
 _TIME_WIDTH = 64
 

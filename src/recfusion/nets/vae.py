@@ -1,4 +1,4 @@
-"""Autoencoders of sparse rows: the networks of MultVAE and RecVAE, and the likelihood and the prior in their losses."""
+"""Autoencoders of sparse rows: their encoders, and the likelihood and the prior in their losses."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import silu
 
-from recfusion.diffusion.distributions import Normal
+from recfusion.diffusion.process import Normal
 from recfusion.nets.sparse import SparseLinear, SparseRows
 
 _WIDE_LOG_VARIANCE = 10.0
@@ -64,23 +64,6 @@ class Autoencoder(nn.Module):
         code: Tensor | Normal = self.encoder(rows)
         logits: Tensor = self.decoder(code.mean if isinstance(code, Normal) else code)
         return logits
-
-
-def mult_vae(n_items: int, width: int, latent: int) -> Autoencoder:
-    """Return the network of MultVAE (Liang et al., 2018): items - width - N(latent) - width - items, with tanh."""
-    encoder = nn.Sequential(SparseLinear(n_items, width), nn.Tanh(), NormalHead(width, latent))
-    return Autoencoder(encoder, nn.Sequential(nn.Linear(latent, width), nn.Tanh(), nn.Linear(width, n_items)))
-
-
-def mult_dae(n_items: int, latent: int) -> Autoencoder:
-    """Return the network of MultDAE (Liang et al., 2018): items - latent - items, with tanh."""
-    return Autoencoder(nn.Sequential(SparseLinear(n_items, latent), nn.Tanh()), nn.Linear(latent, n_items))
-
-
-def rec_vae(n_items: int, width: int, latent: int, layers: int) -> Autoencoder:
-    """Return the network of RecVAE: a densely connected encoder and a linear decoder."""
-    encoder = nn.Sequential(DenseEncoder(n_items, width, layers), NormalHead(width, latent))
-    return Autoencoder(encoder, nn.Linear(latent, n_items))
 
 
 def multinomial_nll(logits: Tensor, rows: SparseRows) -> Tensor:

@@ -12,9 +12,9 @@ from recfusion.core.arrays import Csr
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def dense(rows: Csr, device: torch.device | None = None) -> Tensor:
+def dense(rows: Csr, device: torch.device | str = "cpu") -> Tensor:
     """Return the rows as a dense float32 tensor (rows, columns)."""
-    return torch.from_numpy(rows.toarray()).to(device or torch.device("cpu"))
+    return torch.from_numpy(rows.toarray()).to(device)
 
 
 def shuffled_batches(matrix: Csr, size: int, rng: torch.Generator) -> Iterator[Csr]:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,6 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
 
 _FORMAT = "1"
+_NUMBERS = ("epoch", "best_epoch", "best_metric")
 
 
 @dataclass
@@ -44,7 +44,7 @@ def save_checkpoint(path: Path, state: TrainState, run: str) -> None:
     for index, slots in state.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{slot}": torch.as_tensor(value) for slot, value in slots.items()}
     tensors["rng"] = state.rng.get_state()
-    numbers = {"epoch": state.epoch, "best_epoch": state.best_epoch, "best_metric": state.best_metric}
+    numbers = {name: getattr(state, name) for name in _NUMBERS}
     with replacing(path) as beside:
         save_file(tensors, beside, {"format": _FORMAT, "run": run, "numbers": json.dumps(numbers)})
 
@@ -64,12 +64,11 @@ def load_checkpoint(path: Path, state: TrainState, run: str) -> None:
         state.best = _below(tensors, "best.")
         _restore_optimizer(state.optimizer, _below(tensors, "optimizer."))
         state.rng.set_state(tensors["rng"])
-        numbers: dict[str, Any] = json.loads(about["numbers"])
-        state.epoch, state.best_epoch = numbers["epoch"], numbers["best_epoch"]
-        state.best_metric = numbers["best_metric"]
+        numbers = json.loads(about["numbers"])
+        state.epoch, state.best_epoch, state.best_metric = (numbers[name] for name in _NUMBERS)
+    except InputError:
+        raise
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(
             f"The checkpoint '{path}' is damaged ({type(error).__name__}): remove it to start anew."
         ) from None

@@ -52,7 +52,7 @@ def test_the_loss_is_the_dense_likelihood_of_the_removed_items_with_its_gradient
     model = made(TRAIN)
     xt = survivors(TRAIN, model, seed)
     assert 0 < xt.nnz < TRAIN.nnz
-    found = model._loss(SparseRows.of(TRAIN), rng(seed))
+    found = model.loss(TRAIN, model.net_, rng(seed))
     expected = multinomial_removed(model.logits(SparseRows.of(xt)), dense(TRAIN), dense(xt)).mean()
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
     for ours, plain in zip(gradients(model, found), gradients(model, expected), strict=True):
@@ -68,14 +68,14 @@ def test_the_loss_of_equal_logits_is_that_of_a_fair_die_with_the_missing_sides()
     for seed in range(5):
         n_removed = 4 - survivors(x0, model, seed).nnz
         expected = n_removed * np.log(6 - (4 - n_removed))
-        assert model._loss(SparseRows.of(x0), rng(seed)).item() == pytest.approx(expected, rel=1e-5)
+        assert model.loss(x0, model.net_, rng(seed)).item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("x0", [csr([[0, 2], [1]], 4), csr([[0, 1, 2, 3]], 4), csr([[], []], 4)], ids=str)
 def test_a_user_from_whom_nothing_is_removed_costs_nothing(x0: Csr) -> None:
     """A share of 1 survives: also where the user has every item, or none."""
     model = made(TRAIN[:, list(range(4))], low=1.0, high=1.0)
-    loss = model._loss(SparseRows.of(x0), rng())
+    loss = model.loss(x0, model.net_, rng())
     assert loss.item() == 0
     assert all((gradient == 0).all() for gradient in gradients(model, loss))
 

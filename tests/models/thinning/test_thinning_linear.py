@@ -217,7 +217,7 @@ def test_settings_that_are_all_given_need_no_trial(monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         raise AssertionError("there is nothing to search for")
 
-    monkeypatch.setattr("recfusion.models.thinning.linear.by_scaling", refuse)
+    monkeypatch.setattr("recfusion.models.selftune.by_scaling", refuse)
     model = ThinningLinear(**GIVEN).fit(SMALL, fold(30), rng=0)
     assert model.pair_l2 is None  # it has no pairs
 

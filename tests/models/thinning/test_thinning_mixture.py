@@ -15,9 +15,9 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.experiments.train import train
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.baselines import Popularity
 from recfusion.models.ease import EASE
 from recfusion.models.ials import IALS
-from recfusion.models.popularity import Popularity
 from recfusion.models.registry import make_model
 from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning.deep import ThinningDeep

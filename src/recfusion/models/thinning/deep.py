@@ -1,24 +1,27 @@
-"""The deep denoiser of thinned rows: a network trained on the ranking part of the process's bound."""
+"""The deep denoiser of thinned rows: a network trained on the ranking part of its process's bound, and that bound."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
+from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.neural import NeuralRecommender
-from recfusion.models.scaling import relative
+from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
-from recfusion.training.loop import Phase
+from recfusion.training.batches import dense
 
-_NEVER = -1e9  # the logit of an item that has survived: it cannot be among the removed ones
+_NEVER = -1e9  # the logit of an item that has survived; finite, as where all have a softmax would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
+_SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
+_LEAST, _MOST = 1e-12, 1 - 1e-6
 
 
 @dataclass
@@ -28,7 +31,7 @@ class ThinningDeep(NeuralRecommender):
     x_t keeps a share a of a user's ones, a uniform between `low` and `high`. The loss is the cross-entropy of the
     removed items under a softmax over the entries with x_t = 0: the ranking part of the bound's term at a, without
     its factor 1 / (1 - a), which would let the least noisy rows decide. A history is x_t at the noise level that it
-    really has, and one reverse step ranks. The rate s(x_t, a) that the bound needs besides is in `deep_bound`.
+    really has, and one reverse step ranks. The rate s(x_t, a) that the bound needs besides is `removed_rate`.
 
     Strong weight decay under a learning rate that rises and falls is what makes so large a net generalise from a few
     thousand users; there is no early stopping to speak of.
@@ -66,16 +69,12 @@ class ThinningDeep(NeuralRecommender):
         encoder = nn.Sequential(hidden, nn.Linear(self.width, self.latent))
         return Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
-    def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        return [Phase(lambda rows: self._loss(SparseRows.of(rows, self.device), rng))]
-
     def rate(self, epoch: int) -> float:
         risen = min(1.0, epoch / min(_WARM_UP, self.max_epochs))
         return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
 
-    @torch.no_grad()
-    def score(self, history: Csr) -> FloatArray:
-        return self.logits(SparseRows.of(history, self.device)).cpu().numpy()
+    def scores(self, history: Csr) -> Tensor:
+        return self.logits(SparseRows.of(history, self.device))
 
     def logits(self, xt: SparseRows) -> Tensor:
         """Return the logits (rows, items) of the items that are missing from x_t."""
@@ -83,9 +82,52 @@ class ThinningDeep(NeuralRecommender):
         out: Tensor = self.net_(xt.weighted(xt.values * weights[xt.columns]).normalised())
         return out
 
-    def _loss(self, x0: SparseRows, rng: torch.Generator) -> Tensor:
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
+        x0 = SparseRows.of(rows, self.device)
         a = self.low + (self.high - self.low) * torch.rand(len(x0.starts), generator=rng).to(self.device)
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
         logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(_NEVER, device=self.device))
         return multinomial_nll(logits, removed).mean()
+
+
+def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tensor:
+    """E[|x_0| - k | |x_t| = k, a], (rows,): the expected number of removed ones, by Bayes' rule.
+
+    |x_t| is Binomial(|x_0|, a), and |x_0| has the distribution of the training users' lengths, counted in `lengths`.
+    It depends on x_t and a alone, as a bound demands, and vanishes like 1 - a.
+    """
+    counts = np.zeros(n_items + 1)
+    counts[: len(lengths)] = lengths[: n_items + 1]
+    share = (1 - _SPREAD) * counts / max(1, counts.sum()) + _SPREAD / len(counts)
+    n = torch.arange(n_items + 1, dtype=torch.float64)
+    k, a = k.double()[:, None], a.double()[:, None]
+    gone = n - k  # (rows, lengths)
+    possible = gone >= 0
+    gone = gone.clamp(min=0)
+    chosen = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(gone + 1)
+    log_likely = chosen + torch.special.xlogy(k, a) + torch.special.xlog1py(gone, -a)
+    log_joint = torch.where(possible, log_likely + torch.from_numpy(share).log(), -torch.inf)
+    return (log_joint.softmax(1) * gone).sum(1)
+
+
+def thinning_bound(
+    model: ThinningDeep, users: Csr, means: Tensor, rng: torch.Generator, *, steps: int = 200, draws: int = 8
+) -> Bound:
+    """Estimate the bound for some users with `steps` steps, of which `draws` are drawn for each user.
+
+    A share t / (steps + 1) of the ones is gone at step t; the last step keeps a few, so that L_T is finite under the
+    prior, the items' smoothed `means` times the share that is left. The denoiser is xhat_0 = s softmax(logits over the
+    entries with x_t = 0).
+    """
+    survival = torch.linspace(1, 1 / (steps + 1), steps + 1, dtype=torch.float64)[1:]
+    process = Binomial.thinning_from_survival(survival, means)
+
+    def denoiser(xt: Tensor, t: Tensor) -> Tensor:
+        logits = model.logits(SparseRows.of(csr_array(xt.cpu().numpy()), xt.device)).masked_fill(xt > 0.5, _NEVER)
+        rate = removed_rate(model.lengths_, xt.shape[1], xt.sum(1), process.survival(t)).float()
+        present = (rate[:, None] * logits.softmax(1)).clamp(_LEAST, _MOST)
+        return present.log() - torch.log1p(-present)
+
+    with torch.no_grad():
+        return elbo(process, denoiser, dense(users), rng, draws)

@@ -8,10 +8,9 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.scaling import by_scaling, scalings
-from recfusion.models.selftune import Judged, judged_users, settle, trials_setting
+from recfusion.models.infinite_ae import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
+from recfusion.models.selftune import Judged, by_scaling, judged_users, scalings, settle, trials_setting
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.tangent_kernel import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
 
 _SEARCHED = ("ridge", "ridge_power", "input_power", "norm_power")
 _LANDMARKS = 5000  # users that stand for all others where time is shared
@@ -59,31 +58,21 @@ class ThinningKernel(Recommender):
         def fitted(values: Mapping[str, Any]) -> tuple[FloatArray, KernelRidge]:
             now = dict(values)
             weights = input_weights(train, now.pop("input_power"))
-            return weights, fit_kernel_ridge(
-                train,
-                train,
-                weights,
-                **now,
-                bias=self.bias,
-                max_users=self.max_users,
-                rng=make_rng(seed),
-                model="A thinning kernel",
-            )
+            now |= {"bias": self.bias, "max_users": self.max_users, "model": "A thinning kernel"}
+            return weights, fit_kernel_ridge(train, weights, **now, rng=make_rng(seed))
 
-        def objective(values: Mapping[str, Any]) -> list[Judged]:
-            assert judged is not None
-            now = {name: values.get(name, getattr(self, name)) for name in _SEARCHED}
-            weights, ridge = fitted(now)
-            return by_scaling(
-                lambda history: predict(ridge, weighted(history, weights, now["norm_power"]), self.bias),
-                *(judged, train, self.c),
-            )
+        def objective(values: Mapping[str, Any], judged: Fold) -> list[Judged]:
+            weights, ridge = fitted(values)
+
+            def score(history: Csr) -> FloatArray:
+                return predict(ridge, weighted(history, weights, values["norm_power"]), self.bias)
+
+            return by_scaling(score, judged, train, self.c)
 
         self.trials_ = 0
-        filled = (*_SEARCHED, "c")
-        settle(self, objective, judged, generator, searched=_SEARCHED, filled=filled, trials=self.tune_trials)
+        settle(self, objective, judged, generator, searched=_SEARCHED, free=("c",), trials=self.tune_trials)
         self.item_weights_, ridge = fitted({name: getattr(self, f"{name}_") for name in _SEARCHED})
-        self.inputs_, self.solution_, self.targets_ = ridge.inputs, ridge.solution, ridge.targets
+        self.inputs_, self.solution_, self.targets_ = ridge
         self.scaling_ = scalings(train, (self.c_,))[0]
         return self
 

@@ -10,24 +10,15 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
+from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory, user_weighted
-from recfusion.models.scaling import by_scaling, relative, scalings
-from recfusion.models.selftune import (
-    MOST_ITEMS,
-    Judged,
-    judged_users,
-    open_settings,
-    searched_items,
-    settle,
-    trials_setting,
-)
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
 log = logging.getLogger(__name__)
 _NOTHING: FloatArray = np.zeros((0, 0), np.float32)
-_LINEAR = ("l2", "nu", "kappa", "b")
+_RIDGE = ("l2", "nu", "kappa")
 _PAIR_USERS = 100  # that a pair has at the least: with fewer, a penalty of thousands would leave nothing of it
 _PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
@@ -59,7 +50,7 @@ class ThinningLinear(Recommender):
     c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
     pairs: int = setting(0, "pairs of items, the most frequent, that are features beside the items", at_least=0)
     pair_l2: float | None = self_tuned(4000.0, "penalty of a pair", at_least=1e-6, search=(100, 1e5), log=True)
-    tune_trials: int = trials_setting()
+    tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     nu_: float = learned()
     kappa_: float = learned()
@@ -70,33 +61,32 @@ class ThinningLinear(Recommender):
     pairs_: IntArray = learned(item_numbers=True)  # (pairs, 2)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        self._require_memory(train.shape[1], searches=valid is not None and self.tune_trials > 0)
+        self._require_memory(train.shape[1], valid)
         generator = make_rng(rng)
-        judged = None if valid is None else judged_users(valid)
-        small, seen = (train, judged) if judged is None else searched_items(train, judged)
+        small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
         mean = train.nnz / max(1, train.shape[1])
 
-        def first_order(values: Mapping[str, Any]) -> list[Judged]:
-            assert seen is not None
-            now = {name: values.get(name, getattr(self, name)) for name in _LINEAR}
-            weights = solve(grams.copy(now["b"]), l2=now["l2"], nu=now["nu"], kappa=now["kappa"], mean=mean)
-            return by_scaling(lambda history: history @ weights, seen, small, self.c)
+        def first_order(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
+            ridge = {name: values[name] for name in _RIDGE}
+            weights = solve(grams.copy(values["b"]), **ridge, mean=mean)
+            return selftune.by_scaling(lambda history: history @ weights, seen, small, self.c)
 
         self.pairs_ = most_frequent(gram(train) if self.pairs else _NOTHING, self.pairs, _PAIR_USERS)
         self.trials_, self.pair_l2_ = 0, self.pair_l2
-        filled = _LINEAR if len(self.pairs_) else (*_LINEAR, "c")
+        free = () if len(self.pairs_) else ("c",)
         plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
         trials = self.tune_trials
-        settle(self, first_order, seen, generator, searched=_LINEAR, filled=filled, first=[plain], trials=trials)
-        if small is not train:
+        selftune.settle(
+            self, first_order, seen, generator, searched=(*_RIDGE, "b"), free=free, first=[plain], trials=trials
+        )
+        if small is not train or len(self.pairs_):
             grams = Grams(train)
         if len(self.pairs_):
-            del grams
-            weights = self._fit_pairs(train, judged, generator)
+            weights = self._fit_pairs(train, None if valid is None else selftune.judged_users(valid), generator)
         else:
             weights = solve(grams.last(self.b_), **self._ridge())
-        weights *= scalings(train, (self.c_,))[0]
+        weights *= selftune.scalings(train, (self.c_,))[0]
         self.weights_ = weights
         return self
 
@@ -123,29 +113,20 @@ class ThinningLinear(Recommender):
             g[places, places] += np.float32(pair_l2)
             return exclude_own(invert_in_place(g), self.pairs_, n_items)
 
-        def second_order(values: Mapping[str, Any]) -> list[Judged]:
-            assert judged is not None
-            weights = solved(g.copy(order="F"), values.get("pair_l2", self.pair_l2))
-            return by_scaling(lambda history: self._features(history) @ weights, judged, train, self.c)
+        def second_order(values: Mapping[str, Any], judged: Fold) -> list[selftune.Judged]:
+            weights = solved(g.copy(order="F"), values["pair_l2"])
+            return selftune.by_scaling(lambda history: self._features(history) @ weights, judged, train, self.c)
 
-        settle(
-            self,
-            second_order,
-            judged,
-            rng,
-            searched=("pair_l2",),
-            filled=("pair_l2", "c"),
-            trials=min(self.tune_trials, _PAIR_TRIALS),
-        )
+        trials = min(self.tune_trials, _PAIR_TRIALS)
+        selftune.settle(self, second_order, judged, rng, searched=("pair_l2",), free=("c",), trials=trials)
         assert self.pair_l2_ is not None
         return solved(g, self.pair_l2_)
 
-    def _require_memory(self, n_items: int, *, searches: bool) -> None:
+    def _require_memory(self, n_items: int, valid: Fold | None) -> None:
         """Raise unless there is room for the Gram matrix, for a trial's copy of it and for weights on the side."""
         n_pairs = min(self.pairs, n_items * (n_items - 1) // 2)
-        used = {*_LINEAR, "c", "pair_l2"} if n_pairs else {*_LINEAR, "c"}
-        whole = n_pairs > 0 or n_items <= MOST_ITEMS  # otherwise the search looks at a part of the items
-        copies = 1 if searches and whole and open_settings(self).keys() & used else 0
+        whole = n_pairs > 0 or n_items <= selftune.MOST_ITEMS  # otherwise the search looks at a part of the items
+        copies = whole and selftune.searches(self, valid, unused=() if n_pairs else ("pair_l2",))
         aside = n_items / (n_items + n_pairs) if n_pairs else 0  # without pairs they take the matrix's place
         require_gram_memory(n_items, "A linear thinning model", 1.1 + copies + aside, n_pairs)
 
@@ -153,12 +134,23 @@ class ThinningLinear(Recommender):
         return with_pairs(history, self.pairs_) if len(self.pairs_) else history
 
     def _ridge(self) -> dict[str, float]:
-        return {name: getattr(self, f"{name}_") for name in ("l2", "nu", "kappa")}
+        return {name: getattr(self, f"{name}_") for name in _RIDGE}
+
+
+@dataclass
+class HigherOrderEASE(ThinningLinear):
+    """Pairs of items beside the items without thinning (Steck and Liang, 2021): the same form, begun elsewhere.
+
+    Without noise, a pair's own penalty must do all the shrinking.
+    """
+
+    l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
+    pair_l2: float | None = self_tuned(4e4, "penalty of a pair", at_least=1e-6, search=(100, 1e6), log=True)
 
 
 def penalty(n: FloatArray, *, l2: float, nu: float, mean: float | None = None) -> FloatArray:
     """Return l2 (n_i / mean)^nu, (items,); the mean is that of `n` unless given."""
-    return np.asarray(l2 * relative(n, mean) ** nu, np.float32)
+    return np.asarray(l2 * selftune.relative(n, mean) ** nu, np.float32)
 
 
 def solve(g: FloatArray, *, l2: float, nu: float, kappa: float, mean: float | None = None) -> FloatArray:

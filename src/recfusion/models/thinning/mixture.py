@@ -145,12 +145,8 @@ class Thinning(Recommender):
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
             part = make_model(name, {})
             if (part.seconds(shape) or 0.0) > _LONGEST:
-                log.warning(
-                    "The mixture does without %s: it would take hours on %d users and %d items.",
-                    name,
-                    shape.users,
-                    shape.items,
-                )
+                told = "The mixture does without %s: it would take hours on %d users and %d items."
+                log.warning(told, name, shape.users, shape.items)
             else:
                 parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
         return parts

@@ -16,23 +16,20 @@ def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
     """
     n_items = len(g)
     count = min(count, n_items * (n_items - 1) // 2)
-    if count == 0:
-        return np.zeros((0, 2), np.int64)
-    best: list[tuple[FloatArray, IntArray]] = []
+    values, pairs = np.zeros(0, np.float32), np.zeros((0, 2), np.int64)
+    found = [(values, pairs)]
     least = np.nextafter(np.float32(at_least), np.float32(0))
-    for i in range(n_items - 1):
+    for i in range(n_items - 1 if count else 0):
         row = g[i + 1 :, i]  # a column, contiguous in Fortran order
         places = np.flatnonzero(row > least)
         if len(places):
-            best.append((row[places], np.stack([np.full(len(places), i), places + i + 1], axis=1)))
-        if sum(len(values) for values, _ in best) > 4 * count:  # forget what cannot be among the best any more
-            values, pairs = (np.concatenate(parts) for parts in zip(*best, strict=True))
-            kept = np.argsort(-values, kind="stable")[:count]
-            best, least = [(values[np.sort(kept)], pairs[np.sort(kept)])], values[kept[-1]]
-    if not best:
-        return np.zeros((0, 2), np.int64)
-    values, pairs = (np.concatenate(parts) for parts in zip(*best, strict=True))
-    return pairs[np.sort(np.argsort(-values, kind="stable")[:count])]
+            found.append((row[places], np.stack([np.full(len(places), i), places + i + 1], axis=1)))
+        if i == n_items - 2 or sum(len(part) for part, _ in found) > 4 * count:  # forget what cannot be among the best
+            values, pairs = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            kept = np.sort(np.argsort(-values, kind="stable")[:count])
+            values, pairs = values[kept], pairs[kept]
+            found, least = [(values, pairs)], values.min() if len(values) == count else least
+    return pairs
 
 
 def with_pairs(rows: Csr, pairs: IntArray) -> Csr:

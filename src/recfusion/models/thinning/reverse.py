@@ -28,22 +28,19 @@ def reverse_scores(
     if steps == 1:
         return scores
     missing = np.diff(history.indptr) * (1 - SURVIVAL) / SURVIVAL
-    joined: list[tuple[IntArray, IntArray]] = []
-    now = history
+    joined: list[tuple[IntArray, IntArray, IntArray]] = []
+    now, place = history, np.zeros(len(scores), np.int64)
     for step in range(1, steps):
         count = np.round(missing * step / steps) - np.round(missing * (step - 1) / steps)
         items, _ = top_k(scores, now, int(count.max(initial=0)) or 1)
         chosen = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
-        rows = np.nonzero(chosen)[0]
-        joined.append((rows, items[chosen]))
+        rows, within = np.nonzero(chosen)
+        joined.append((rows, items[chosen], place[rows] + within))
+        place += chosen.sum(1)
         now = _with(now, rows, items[chosen])
         scores = _noisy(score(now), now, temperature, draw)
-    place = np.zeros(len(scores), np.int64)
-    for rows, columns in joined:
-        first = np.searchsorted(rows, np.arange(len(scores)))
-        within = np.arange(len(rows)) - first[rows] if len(rows) else rows
-        scores[rows, columns] = _FIRST - (place[rows] + within)
-        place += np.bincount(rows, minlength=len(place))
+    for rows, columns, places in joined:
+        scores[rows, columns] = _FIRST - places
     return scores
 
 

@@ -1,4 +1,4 @@
-"""Random recommendations: the floor of every comparison."""
+"""The floors of every comparison: random items, and the most popular ones for everybody."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -38,6 +38,21 @@ class Random(Recommender):
         scores = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
         scores[:, ~self.seen_] = -np.inf
         return scores
+
+
+@dataclass
+class Popularity(Recommender):
+    """Scores count / max count, the same for every user."""
+
+    popularity_: FloatArray = learned()  # (items,)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        counts = column_counts(train)
+        self.popularity_ = (counts / max(1, counts.max())).astype(np.float32)
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.tile(self.popularity_, (history.shape[0], 1))
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
