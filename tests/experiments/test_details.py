@@ -5,7 +5,7 @@ import pytest
 from fitted import changed, fits
 
 from recfusion.data.interactions import Interactions
-from recfusion.evaluation.slices import PopularitySlices
+from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.details import Activity, ItemGroups
 from recfusion.experiments.result import Result
 

@@ -14,7 +14,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import split
-from recfusion.evaluation.slices import PopularitySlices
+from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.examples import Example, Place

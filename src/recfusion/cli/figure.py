@@ -41,7 +41,7 @@ def train_and_draw(data: "Interactions", plan: "SplitPlan", *, epochs: int, seed
     """Return the figure of the processes on `data`, its networks trained as a bar tells."""
     from recfusion.cli.output import progress
     from recfusion.experiments.diffusion_figure import diffusion_figure, options
-    from recfusion.report.figure_diffusion import draw_diffusion
+    from recfusion.report.figures import draw_diffusion
 
     chosen = options()
     with progress("Training", epochs * len(chosen)) as advance:
@@ -50,7 +50,7 @@ def train_and_draw(data: "Interactions", plan: "SplitPlan", *, epochs: int, seed
             advance(f"option ({name})" if epoch == epochs else "")
 
         shown = diffusion_figure(data, plan=plan, epochs=epochs, seed=seed, chosen=chosen, on_epoch=on_epoch)
-    return draw_diffusion(shown)
+    return draw_diffusion(shown, data.name, epochs)
 
 
 @app.command("architecture")

@@ -63,8 +63,7 @@ def report(
 def write_as(comparison: "Comparison", path: Path) -> None:
     """Write a comparison in the form that the suffix of `path` names."""
     from recfusion.core.files import replacing
-    from recfusion.report.figure_boxes import draw_boxes
-    from recfusion.report.figures import save_figure
+    from recfusion.report.figures import draw_boxes, save_figure
     from recfusion.report.page import render
     from recfusion.report.tables import results_csv, results_latex, results_markdown
 

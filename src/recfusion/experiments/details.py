@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from recfusion.core.arrays import FloatArray, IntArray
-from recfusion.evaluation.slices import GROUPS
+from recfusion.evaluation.evaluate import GROUPS
 from recfusion.experiments.result import Result
 
 QUARTILES = 4

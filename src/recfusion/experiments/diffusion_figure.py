@@ -75,21 +75,6 @@ class Chains:
     reverse: FloatArray  # (T + 1, users, items): p_theta(x^t = 1 | x^{t+1}); at T it is x^T itself
 
 
-@dataclass(frozen=True)
-class DiffusionFigure:
-    """All that the figure shows."""
-
-    name: str  # of the data
-    epochs: int
-    chains: tuple[Chains, ...]
-
-
-def activity(chain: FloatArray) -> FloatArray:
-    """Return the mean of x^t over the users and items shown, (T + 1,)."""
-    means: FloatArray = chain.mean((1, 2))
-    return means
-
-
 def diffusion_figure(
     data: Interactions,
     *,
@@ -100,7 +85,7 @@ def diffusion_figure(
     n_items: int = 100,
     chosen: Sequence[Option] | None = None,
     on_epoch: OnEpoch | None = None,
-) -> DiffusionFigure:
+) -> tuple[Chains, ...]:
     """Noise some test users step by step, and let a network trained on the training users undo it.
 
     Every option has a network of its own. The reverse chain starts at the forward chain's own x^T. Users are drawn at
@@ -121,7 +106,7 @@ def diffusion_figure(
         reverse = [state.mean for state in reverse_steps(process, denoiser, forward[-1], rng)]
         shown = [torch.stack(chain)[:, :, items].numpy() for chain in (forward, reverse[::-1])]
         chains.append(Chains(option, *shown))
-    return DiffusionFigure(data.name, epochs, tuple(chains))
+    return tuple(chains)
 
 
 def with_evidence(process: Process, net: Denoiser) -> Denoiser:

@@ -15,9 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from recfusion.core.arrays import IntArray
 from recfusion.data.protocol import Protocol
-from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.evaluate import Evaluation, PopularitySlices
 from recfusion.evaluation.metrics import Values
-from recfusion.evaluation.slices import PopularitySlices
 from recfusion.experiments.examples import Example
 from recfusion.models.registry import MODELS
 from recfusion.models.settings import without_seconds

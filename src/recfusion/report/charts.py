@@ -4,22 +4,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
 from recfusion.report import drawing
 from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
-from recfusion.report.figure_boxes import BOX_PLOT_FROM
+from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.formats import p_text
 from recfusion.report.sections import metric_cells
 from recfusion.report.words import base_tests, digits_of, points, seconds, signed, splits_text, told_apart
 from recfusion.training.epoch import Curve
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _WIDE, _NARROW = 400.0, 330.0  # of charts; a phone has about 360
 _VALUE, _SCALE = 44.0, 26.0  # room for the numbers on the right and below
@@ -133,7 +130,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
     return Chart(title, drawing.inline_svg(figure, ident, title, [row.told for row in rows]))
 
 
-def _splits(axes: "Axes", found: Summary, y: float, colour: str) -> None:
+def _splits(axes: Axes, found: Summary, y: float, colour: str) -> None:
     """Draw the means of several splits, from five on with their quartiles and median."""
     splits, (first, third) = [100 * value for value in found.splits], (100 * end for end in found.iqr)
     if len(splits) >= BOX_PLOT_FROM:
@@ -186,7 +183,7 @@ def cost_chart(comparison: Comparison) -> Chart:
     return Chart(title, drawing.inline_svg(figure, "costs", title, told))
 
 
-def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: bool) -> float:
+def _costs(axes: Axes, values: Sequence[float], width: float, *, as_seconds: bool) -> float:
     """Draw a dot in each row, and return where the scale begins; 0 has no place on it, and is an open dot there."""
     positive = [value for value in values if value > 0] or [1.0]
     low = math.floor(math.log10(min(positive)))
@@ -242,7 +239,7 @@ def _judged(curve: Curve) -> list[tuple[int, float]]:
     return [(epoch, 100 * value) for epoch, value in zip(curve.epoch, curve.metric, strict=True) if value is not None]
 
 
-def _dot(axes: "Axes", x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:
+def _dot(axes: Axes, x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:
     axes.plot([x], [y], "o", color=colour, markersize=7, clip_on=False, gid=gid)
     if hollow:
         axes.plot([x], [y], "o", color=PAPER, markersize=4, clip_on=False, gid=gid)

@@ -4,15 +4,14 @@ import io
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from unicodedata import east_asian_width
 from xml.etree import ElementTree
 
 from markupsafe import Markup
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 # Drawn in these colours, which become variables of the page's style sheet: one drawing serves light and dark.
 _NAMES = ("ink", "soft", "rule", "accent", "below", "paper")
@@ -24,14 +23,12 @@ _CHAR = 6.7  # width of such a letter, on the safe side
 _LONGEST = 24
 
 
-def sheet(width: float, height: float) -> "Figure":
+def sheet(width: float, height: float) -> Figure:
     """Return an empty figure of width x height units."""
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="none")
 
 
-def panel(figure: "Figure", left: float, top: float, width: float, height: float) -> "Axes":
+def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Return axes at that place of a sheet, measured from its upper left corner, with quiet scales and no frame."""
     across, down = (72 * float(size) for size in figure.get_size_inches())
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down), facecolor="none")
@@ -42,7 +39,7 @@ def panel(figure: "Figure", left: float, top: float, width: float, height: float
     return axes
 
 
-def name_rows(axes: "Axes", names: Sequence[str], *, bold: Sequence[bool]) -> None:
+def name_rows(axes: Axes, names: Sequence[str], *, bold: Sequence[bool]) -> None:
     """Give the axes a row for each name, the first on top."""
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), [shorten(name) for name in names], fontsize=LETTERS, color=INK, parse_math=False)
@@ -54,7 +51,7 @@ def name_rows(axes: "Axes", names: Sequence[str], *, bold: Sequence[bool]) -> No
 
 
 def write(
-    axes: "Axes",
+    axes: Axes,
     x: float,
     y: float,
     text: str,
@@ -104,13 +101,11 @@ def _units(text: str) -> int:
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def inline_svg(figure: "Figure", ident: str, title: str, told: Sequence[str]) -> Markup:
+def inline_svg(figure: Figure, ident: str, title: str, told: Sequence[str]) -> Markup:
     """Return a figure as an SVG element for the page; equal figures make equal text.
 
     `told` is what its rows say: to those who point at what has the gid row0, row1 and so on, and to those who listen.
     """
-    from matplotlib import rc_context
-
     drawn = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": ident}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has its own fonts

@@ -12,7 +12,7 @@ from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.again import FILE, experiment_toml
 from recfusion.report.charts import cost_chart, curve_charts, difference_chart, mean_charts
-from recfusion.report.figure_boxes import BOX_PLOT_FROM
+from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.sections import difference_cells, example_lists, metric_cells, slice_tables, told_groups
 from recfusion.report.tables import chosen_text, metric_table, paper_table, results_csv
 from recfusion.report.words import base_tests, headline, meaning, seconds
