@@ -35,9 +35,9 @@ def report(
     from recfusion.core.files import check_writable_file
     from recfusion.experiments.comparison import Comparison
     from recfusion.experiments.paper import TABLES
+    from recfusion.experiments.result import is_store, read_results
     from recfusion.experiments.run import stored_results
     from recfusion.experiments.spec import read_experiment
-    from recfusion.experiments.store import is_store, read_results
 
     path = out or results.with_suffix(".html")
     if path.suffix.lower() not in SUFFIXES:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from recfusion.evaluation.metrics import is_descriptive
-from recfusion.experiments.comparison import Comparison, SideBySide
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.details import SideBySide
 from recfusion.report.formats import NONE
 from recfusion.report.words import base_tests, digits_of, points, signed, span, told_apart
 
