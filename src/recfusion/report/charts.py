@@ -14,8 +14,16 @@ from recfusion.report import drawing
 from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
 from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.formats import p_text
-from recfusion.report.sections import metric_cells
-from recfusion.report.words import base_tests, digits_of, points, seconds, signed, splits_text, told_apart
+from recfusion.report.sections import (
+    base_tests,
+    digits_of,
+    metric_cells,
+    points,
+    seconds,
+    signed,
+    splits_text,
+    told_apart,
+)
 from recfusion.training.epoch import Curve
 
 _WIDE, _NARROW = 400.0, 330.0  # of charts; a phone has about 360

@@ -13,9 +13,18 @@ from recfusion.experiments.comparison import Comparison
 from recfusion.report.again import FILE, experiment_toml
 from recfusion.report.charts import cost_chart, curve_charts, difference_chart, mean_charts
 from recfusion.report.figures import BOX_PLOT_FROM
-from recfusion.report.sections import difference_cells, example_lists, metric_cells, slice_tables, told_groups
+from recfusion.report.sections import (
+    base_tests,
+    difference_cells,
+    example_lists,
+    headline,
+    meaning,
+    metric_cells,
+    seconds,
+    slice_tables,
+    told_groups,
+)
 from recfusion.report.tables import chosen_text, metric_table, paper_table, results_csv
-from recfusion.report.words import base_tests, headline, meaning, seconds
 
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:

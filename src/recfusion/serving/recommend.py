@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from recfusion.core.arrays import Csr, FloatArray, binary_csr
+from recfusion.core.arrays import Csr, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import to_columns
@@ -64,12 +64,8 @@ class Recommendations:
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history)."""
     users = rows["user"].unique(maintain_order=True)
-    places = users.to_frame().with_row_index("row")
-    row = (
-        rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"]
-        .cast(pl.Int64)
-        .to_numpy()
-    )
+    places = users.to_frame().with_columns(row=pl.int_range(len(users)))
+    row = rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"].to_numpy()
     column = to_columns(bundle.items["item"], rows["item"])
     unknown = (column < 0) & rows["item"].is_not_null().to_numpy()
     names = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(5).cast(pl.String)
@@ -102,8 +98,9 @@ def recommend_batches(bundle: Bundle, histories: Histories, k: int) -> Iterator[
     popularity = bundle.items[COUNT].to_numpy().astype(np.float32)
     for rows in batches(*histories.matrix.shape):
         history = histories.matrix[rows]
-        scores = _scores(bundle, history, popularity)
-        empty = np.diff(history.indptr) == 0
+        scores, empty = bundle.model.score(history), np.diff(history.indptr) == 0
+        if empty.any():
+            scores[empty] = popularity / max(1.0, float(popularity.max()))
         columns, values = top_k(scores, history, k)
         user, rank = np.nonzero(columns >= 0)
         taken = columns[user, rank]
@@ -116,14 +113,6 @@ def recommend_batches(bundle: Bundle, histories: Histories, k: int) -> Iterator[
                 "basis": np.where(empty[user], "popularity", "history"),
             }
         ).hstack(described.drop("item")[taken].get_columns())
-
-
-def _scores(bundle: Bundle, history: Csr, popularity: FloatArray) -> FloatArray:
-    scores = bundle.model.score(history)
-    empty = np.diff(history.indptr) == 0
-    if empty.any():
-        scores[empty] = popularity / max(1.0, float(popularity.max()))
-    return scores
 
 
 def _rows(histories: Any) -> pl.DataFrame:
