@@ -6,7 +6,7 @@ import torch
 
 from recfusion.data.interactions import Interactions
 from recfusion.diffusion import Binomial, make_schedule, one_step
-from recfusion.experiments.diffusion_figure import STEPS, Chains, diffusion_figure, options, with_evidence
+from recfusion.experiments.diffusion_figure import OPTIONS, STEPS, Chains, diffusion_figure, with_evidence
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_all_options_start_at_the_same_users_and_return_from_their_own_noise(sho
 
 
 def test_users_stand_in_the_order_of_their_activity(groups: Interactions) -> None:
-    everything = diffusion_figure(groups, epochs=1, n_users=6, n_items=groups.n_items, chosen=options()[:1])
+    everything = diffusion_figure(groups, epochs=1, n_users=6, n_items=groups.n_items, options=OPTIONS[:1])
     lengths = everything[0].forward[0].sum(1)
     assert (np.diff(lengths) <= 0).all()
 
@@ -43,7 +43,7 @@ def test_thinning_takes_ones_away_until_nearly_none_is_left(shown: tuple[Chains,
     assert (np.diff(means) <= 0).all()
     assert means[-1] < 0.1 * means[0]
     assert (np.diff(thinning.forward, axis=0) <= 0).all()  # a zero never turns to one
-    process = options()[2].process(torch.full((30,), 0.2, dtype=torch.float64))
+    process = OPTIONS[2].process(torch.full((30,), 0.2, dtype=torch.float64))
     assert isinstance(process, Binomial)
     assert float(process.survival(STEPS)) == 0.5**STEPS
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from recfusion.cli.figure import app
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.diffusion_figure import diffusion_figure, options
+from recfusion.experiments.diffusion_figure import OPTIONS, diffusion_figure
 from recfusion.models import registry
 from recfusion.report.figure_architecture import NOT_USED, Family, Row, draw_architecture, recfusion_family
 from recfusion.report.figures import blank, check_figure_path, draw_diffusion, save_figure
@@ -75,7 +75,7 @@ def test_a_place_that_cannot_be_written_to_is_refused(picture: Figure, tmp_path:
 def test_the_diffusion_figure_labels_options_rows_steps_and_means(groups: Interactions) -> None:
     shown = diffusion_figure(groups, epochs=1, n_users=5, n_items=20)
     written = texts(draw_diffusion(shown, groups.name, 1))
-    for option in options():
+    for option in OPTIONS:
         assert f"({option.name}) {option.title}" in written
     assert sum(text.startswith("forward") and "→" in text for text in written) == 3
     assert sum("learned reverse" in text for text in written) == 3

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -45,15 +45,6 @@ class PaperTable:
     values: Mapping[str, tuple[float, float, float]]
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Active users, active items and interactions of one part of a data set."""
-
-    users: int
-    items: int
-    interactions: int
-
-
 def _read(name: str) -> dict[str, Any]:
     text = resources.files("recfusion.experiments").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
@@ -64,11 +55,9 @@ TABLES: Mapping[str, PaperTable] = {
     name: PaperTable(name, table["title"], table["data"], {model: tuple(v) for model, v in table["values"].items()})
     for name, table in _PAPER["tables"].items()
 }
-COUNTS: Mapping[str, Mapping[str, Counts]] = {
-    name: {part: Counts(**numbers) for part, numbers in parts.items()} for name, parts in _PAPER["counts"].items()
-}
+COUNTS: Mapping[str, Mapping[str, Mapping[str, int]]] = _PAPER["counts"]  # data -> part -> users, items, interactions
 PARAMETERS: Mapping[str, int] = _PAPER["parameters"]
-_ML1M_ITEMS = COUNTS["ml-1m"]["train"].items
+_ML1M_ITEMS = COUNTS["ml-1m"]["train"]["items"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +146,7 @@ def count_rows(name: str, *, splits: int = COUNTED_SPLITS) -> list[CountRow]:
     found = [split_counts(split(data, seed=seed)) for seed in range(splits)]
     rows = []
     for part, counts in COUNTS[name].items():
-        for what, paper in asdict(counts).items():
+        for what, paper in counts.items():
             ours = [one[part][what] for one in found]
             rows.append(CountRow(name, part, what, paper, ours[0], min(ours), max(ours)))
     return rows

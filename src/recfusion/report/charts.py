@@ -115,7 +115,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
     axes.locator_params(axis="x", nbins=7 if base else 5, steps=[1, 2, 5, 10])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:{'+' if base and abs(x) > 1e-9 else ''}g}".replace("-", "−"))
     axes.grid(axis="x", color=RULE, linewidth=0.8)
-    drawing.name_rows(axes, names, bold=[row.bold for row in rows])
+    drawing.name_rows(axes, names, bold=[place for place, row in enumerate(rows) if row.bold])
     if base:
         axes.axvline(0, color=SOFT, linewidth=1)
         if -low > high / 3:
@@ -181,7 +181,7 @@ def cost_chart(comparison: Comparison) -> Chart:
     costs["parameters"] = [float(model.parameters) for model in models]
     for number, (what, values) in enumerate(costs.items()):
         axes = drawing.panel(figure, left + number * (width + 36), top, width, height)
-        drawing.name_rows(axes, order if number == 0 else [""] * len(order), bold=())
+        drawing.name_rows(axes, order if number == 0 else [""] * len(order))
         axes.tick_params(axis="y", pad=35)
         start = _costs(axes, values, width, as_seconds=number == 0)
         write(axes, start, -0.6, what, align="left", right=-5, up=9)

@@ -167,12 +167,10 @@ def headline(comparison: Comparison) -> tuple[str, str]:
 
 
 def _beside(comparison: Comparison, best: str, other: str, *, first: bool) -> str:
-    unit = " points" if first else ""
-    test = comparison.test(comparison.main_metric, best, other)
+    unit, metric = " points" if first else "", comparison.main_metric
+    test = comparison.test(metric, best, other)
     if test is None:
-        lead = comparison.models[best].mean(comparison.main_metric) - comparison.models[other].mean(
-            comparison.main_metric
-        )
+        lead = comparison.models[best].mean(metric) - comparison.models[other].mean(metric)
         return f"{points(lead, 1)}{unit} above {other}, which shares no split with it"
     lead, interval = test.of(best)
     digits = 1 if abs(lead) > 0.0095 else 2
