@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from recfusion.core.arrays import FloatArray, IntArray
+from recfusion.core.arrays import FloatArray
 from recfusion.evaluation.evaluate import GROUPS
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import Summary, summarise
@@ -83,7 +83,7 @@ class Activity:
         by_seed = {seed: one for its in by_model.values() for seed, one in its.items()}
         sizes = np.concatenate([one.history_size for one in by_seed.values()])
         cuts = np.unique(np.quantile(sizes, np.arange(1, QUARTILES) / QUARTILES, method="lower"))
-        group = _groups(sizes, cuts)
+        group = np.searchsorted(cuts, sizes)  # a size equal to a cut belongs below it
         kept = [int(place) for place in np.unique(group)]
         return cls(
             sizes=tuple((int(sizes[group == place].min()), int(sizes[group == place].max())) for place in kept),
@@ -152,12 +152,8 @@ def _first(its: BySeed) -> Result:
     return next(iter(its.values()))
 
 
-def _groups(sizes: IntArray, cuts: FloatArray) -> IntArray:
-    return np.searchsorted(cuts, sizes, side="left")  # a size equal to a cut belongs below it
-
-
 def _means(results: Sequence[Result], metric: str, cuts: FloatArray, kept: Sequence[int]) -> list[float | None]:
-    group = np.concatenate([_groups(one.history_size, cuts) for one in results])
+    group = np.searchsorted(cuts, np.concatenate([one.history_size for one in results]))
     values = np.concatenate([one.test[metric] for one in results])
     return [float(values[group == place].mean()) if (group == place).any() else None for place in kept]
 

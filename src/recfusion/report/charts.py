@@ -10,21 +10,10 @@ from matplotlib.axes import Axes
 
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
-from recfusion.report import drawing
+from recfusion.report import drawing, sections
 from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
 from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.formats import p_text
-from recfusion.report.sections import (
-    base_tests,
-    digits_of,
-    metric_cells,
-    points,
-    seconds,
-    signed,
-    splits_text,
-    told_apart,
-)
-from recfusion.training.epoch import Curve
 
 _WIDE, _NARROW = 400.0, 330.0  # of charts; a phone has about 360
 _VALUE, _SCALE = 44.0, 26.0  # room for the numbers on the right and below
@@ -65,17 +54,16 @@ class Row:
 
 def difference_chart(comparison: Comparison) -> Chart | None:
     """Return a row per model: its difference to the reference, else to the best, with its 95 % interval."""
-    base, tests = base_tests(comparison)
+    base, tests = sections.base_tests(comparison)
     if not tests:
         return None
     rows = [Row(base, 0.0, (0.0, 0.0), "", f"{base}: what the others are compared with", bold=True)]
+    cells = sections.difference_cells(comparison)
     for label, test in tests.items():
-        difference, (low, high) = test.of(label)
-        apart, told = told_apart(test), f"{signed(low)} to {signed(high)}"
-        said = f"{label}: {signed(difference)} ({told}), {p_text(test)}, {splits_text(len(test.seeds))}"
-        colour = SOFT if not apart else ACCENT if difference > 0 else BELOW
-        ends = (100 * low, 100 * high)
-        rows.append(Row(label, 100 * difference, ends, signed(difference), said, colour, hollow=not apart))
+        cell, (difference, (low, high)) = cells[label], test.of(label)
+        said = f"{label}: {cell.text} ({cell.interval}), {p_text(test)}, {sections.splits_text(len(test.seeds))}"
+        colour = {"above": ACCENT, "below": BELOW}.get(cell.mark, SOFT)
+        rows.append(Row(label, 100 * difference, (100 * low, 100 * high), cell.text, said, colour, not cell.mark))
     title = f"{comparison.main_metric}: differences to {base}"
     return _row_chart(rows, 0.0, "differences", title, base=base)
 
@@ -85,7 +73,7 @@ def mean_charts(comparison: Comparison) -> list[Chart]:
     charts: list[Chart] = []
     for metric in sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric):
         rows = []
-        for label, cell in metric_cells(comparison, metric).items():
+        for label, cell in sections.metric_cells(comparison, metric).items():
             found = comparison.models[label].metrics[metric]
             low, high = found.ci95 or (found.mean, found.mean)
             told = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
@@ -169,9 +157,9 @@ def cost_chart(comparison: Comparison) -> Chart:
     """
     metric, order = comparison.main_metric, comparison.ranked()
     models = [comparison.models[label] for label in order]
-    means = [points(model.mean(metric), digits_of(comparison, metric)) for model in models]
+    means = [sections.points(model.mean(metric), sections.digits_of(comparison, metric)) for model in models]
     told = [
-        f"{model.label}: {mean}, {seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
+        f"{model.label}: {mean}, {sections.seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
         for model, mean in zip(models, means, strict=True)
     ]
     left, top, height = drawing.room_for(order) + 32, 20.0, 21.0 * len(order)
@@ -214,11 +202,12 @@ def _costs(axes: Axes, values: Sequence[float], width: float, *, as_seconds: boo
 
 def curve_charts(comparison: Comparison) -> list[Chart]:
     """Return a panel for each model that trained in epochs and was judged on the way; all share one scale."""
-    judged = {
-        label: [(seed, line) for seed, curve in curves if (line := _judged(curve))]
-        for label, curves in comparison.curves.items()
-    }
-    shown = {label: judged[label] for label in comparison.ranked() if judged.get(label)}
+    shown: dict[str, list[tuple[int, list[tuple[int, float]]]]] = {}  # label -> split -> epoch and metric in percent
+    for label in (label for label in comparison.ranked() if label in comparison.curves):
+        for seed, curve in comparison.curves[label]:
+            judged = zip(curve.epoch, curve.metric, strict=True)
+            if line := [(epoch, 100 * value) for epoch, value in judged if value is not None]:
+                shown.setdefault(label, []).append((seed, line))
     top = max((value for its in shown.values() for _, line in its for _, value in line), default=0.0)
     charts: list[Chart] = []
     for label, lines in shown.items():
@@ -240,11 +229,6 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
         svg = drawing.inline_svg(figure, f"curve{len(charts)}", f"{label}, validation", told)
         charts.append(Chart(label, svg))
     return charts
-
-
-def _judged(curve: Curve) -> list[tuple[int, float]]:
-    """Return the epochs of a curve that were judged, with the metric in percent."""
-    return [(epoch, 100 * value) for epoch, value in zip(curve.epoch, curve.metric, strict=True) if value is not None]
 
 
 def _dot(axes: Axes, x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:

@@ -21,6 +21,8 @@ _HOLDS_ROWS = (
 def model_card(bundle: Bundle) -> str:
     """Return the card of a model as Markdown with YAML in front."""
     title = bundle.entry.title
+    watt_hours = bundle.fit_seconds * WATTS / 3600
+    energy = f"{watt_hours / 1000:.3g} kWh" if watt_hours >= 1000 else f"{watt_hours:.2g} Wh"
     some = ", ".join(repr(item) for item in bundle.items["item"][:2].to_list())
     sections = {
         "Intended use": [
@@ -44,10 +46,9 @@ def model_card(bundle: Bundle) -> str:
         "Results": _results(bundle),
         "Parameters and settings": _settings(bundle),
         "Training time and energy": [
-            f"The fit took {bundle.fit_seconds:,.1f} seconds. That is about "
-            f"{_watt_hours(bundle.fit_seconds * WATTS / 3600)}, **assuming** {WATTS:g} W for one busy core with its "
-            "share of the machine; nothing was measured. A fit on several cores takes as many times more, and what was "
-            "tried before this fit is not counted.",
+            f"The fit took {bundle.fit_seconds:,.1f} seconds. That is about {energy}, **assuming** {WATTS:g} W for one "
+            "busy core with its share of the machine; nothing was measured. A fit on several cores takes as many times "
+            "more, and what was tried before this fit is not counted.",
         ],
         "Limitations": [
             (_HOLDS_ROWS if bundle.model.keeps_histories else "")
@@ -121,6 +122,7 @@ def _settings(bundle: Bundle) -> list[str]:
     learned = f"{bundle.model.n_parameters:,} numbers were learned."
     if not values:
         return [learned, "", "It has no settings."]
+    shown = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in values.items()}
     by = dict.fromkeys(values, "given or default")
     by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(chosen, "fit")
     told = "The fit chose none of the settings."
@@ -134,7 +136,7 @@ def _settings(bundle: Bundle) -> list[str]:
         "",
         "| setting | value | chosen by | meaning |",
         "|---|---|---|---|",
-        *(f"| {key} | {_value(value)} | {by[key]} | {declared[key].doc} |" for key, value in values.items()),
+        *(f"| {key} | {shown[key]} | {by[key]} | {declared[key].doc} |" for key in values),
     ]
 
 
@@ -143,11 +145,3 @@ def _licence(protocol: Protocol) -> list[str]:
         return ["Not known: the data is a file of the user's own. recfusion itself is under the MIT licence."]
     lines = [f"{protocol.licence} A model learned from the data may be bound by its terms; recfusion itself is MIT."]
     return [*lines, *(["", f"Citation: {protocol.citation}"] if protocol.citation else [])]
-
-
-def _value(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _watt_hours(amount: float) -> str:
-    return f"{amount / 1000:.3g} kWh" if amount >= 1000 else f"{amount:.2g} Wh"
