@@ -6,10 +6,11 @@ Usage: python scripts/readme_table.py
 import re
 from pathlib import Path
 
-from recfusion.experiments.comparison import Comparison, Model
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.details import Model
 from recfusion.experiments.paired import Test
 from recfusion.experiments.paper import METRICS
-from recfusion.experiments.store import read_results
+from recfusion.experiments.result import read_results
 
 ROOT = Path(__file__).parents[1]
 README, STORE = ROOT / "README.md", ROOT / "results" / "ml1m.jsonl"

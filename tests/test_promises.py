@@ -10,7 +10,7 @@ import pytest
 from foreign import Mine
 from named_tests import ROOT, missing
 from recfusion.data.load import load
-from recfusion.experiments.compare import compare
+from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import train
 from recfusion.report.page import write_page
 from recfusion.tuning.tune import tune

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from recfusion.evaluation.evaluate import Evaluation as Evaluation
     from recfusion.evaluation.evaluate import evaluate as evaluate
     from recfusion.evaluation.topk import top_k as top_k
-    from recfusion.experiments.compare import compare as compare
     from recfusion.experiments.comparison import Comparison as Comparison
+    from recfusion.experiments.comparison import compare as compare
     from recfusion.experiments.result import Result as Result
+    from recfusion.experiments.result import read_results as read_results
     from recfusion.experiments.run import run_experiment as run_experiment
     from recfusion.experiments.spec import read_experiment as read_experiment
-    from recfusion.experiments.store import read_results as read_results
     from recfusion.experiments.train import train as train
     from recfusion.models.base import Recommender as Recommender
     from recfusion.models.baselines import Popularity as Popularity
@@ -67,12 +67,10 @@ _HOMES = {
         "recfusion.data.split": "Fold Split split",
         "recfusion.evaluation.evaluate": "Evaluation evaluate",
         "recfusion.evaluation.topk": "top_k",
-        "recfusion.experiments.compare": "compare",
-        "recfusion.experiments.comparison": "Comparison",
-        "recfusion.experiments.result": "Result",
+        "recfusion.experiments.comparison": "Comparison compare",
+        "recfusion.experiments.result": "Result read_results",
         "recfusion.experiments.run": "run_experiment",
         "recfusion.experiments.spec": "read_experiment",
-        "recfusion.experiments.store": "read_results",
         "recfusion.experiments.train": "train",
         "recfusion.models.base": "Recommender",
         "recfusion.models.ease": "EASE",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recfusion.cli import main as cli
-from recfusion.experiments import paper, reproduce
+from recfusion.experiments import paper
 from recfusion.experiments.spec import Experiment, parse_experiment
 
 Leave = Callable[..., tuple[object, str, str]]
@@ -53,8 +53,8 @@ def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def packaged(name: str, *, quick: bool = False) -> Experiment:
         return parse_experiment(SPEC, name, folder)
 
-    monkeypatch.setattr(reproduce, "packaged_experiment", packaged)
-    monkeypatch.setattr(reproduce, "missing_data", lambda name: None if name == "ml-1m" else f"No {name} here.")
+    monkeypatch.setattr(paper, "packaged_experiment", packaged)
+    monkeypatch.setattr(paper, "missing_data", lambda name: None if name == "ml-1m" else f"No {name} here.")
 
 
 @pytest.mark.usefixtures("small_table")
@@ -119,7 +119,6 @@ def test_counts_name_the_data_that_is_not_here(leave: Leave, monkeypatch: pytest
     assert "data fetch ml-1m" in told
     counts = {"ml-latest-small": paper.COUNTS["ml-1m"], "netflix": paper.COUNTS["netflix"]}
     monkeypatch.setattr(paper, "COUNTS", counts)
-    monkeypatch.setattr(reproduce, "COUNTS", counts)
     code, printed, told = leave("reproduce", "counts", "--quick")
     assert code == 0
     assert "ml-latest-small, train: users" in printed

@@ -10,8 +10,7 @@ from rich.console import Console
 from recfusion.cli import main as cli
 from recfusion.cli.output import print_results
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.compare import compare
-from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.comparison import Comparison, compare
 from recfusion.models.baselines import Popularity
 from recfusion.models.ease import EASE
 

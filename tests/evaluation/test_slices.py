@@ -5,8 +5,7 @@ import numpy as np
 from conftest import csr
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.split import Fold
-from recfusion.evaluation.evaluate import evaluate
-from recfusion.evaluation.slices import popularity_groups
+from recfusion.evaluation.evaluate import evaluate, popularity_groups
 
 
 class ByNumber:

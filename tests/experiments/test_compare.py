@@ -19,9 +19,9 @@ from foreign import Mine
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.compare import compare
+from recfusion.experiments.comparison import compare
+from recfusion.experiments.result import read_results
 from recfusion.experiments.run import Event
-from recfusion.experiments.store import read_results
 from recfusion.models import places
 from recfusion.models.ease import EASE
 

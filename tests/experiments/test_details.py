@@ -1,11 +1,13 @@
 """Results by activity and popularity, checked by hand."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from fitted import changed, fits
 
 from recfusion.data.interactions import Interactions
-from recfusion.evaluation.slices import PopularitySlices
+from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.details import Activity, ItemGroups
 from recfusion.experiments.result import Result
 
@@ -45,4 +47,4 @@ def test_recall_by_popularity_pools_the_splits(result: Result) -> None:
     assert found.groups == ("head", "middle", "tail")
     assert found.items == (2, 3, 4)
     assert found.models == {"a": {"recall@5": [0.25, None, 0.2]}}
-    assert found.document()["models"] == found.models
+    assert asdict(found)["models"] == found.models

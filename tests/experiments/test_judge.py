@@ -21,7 +21,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
 from recfusion.experiments.candidate import Candidate, candidates
-from recfusion.experiments.compare import compare
+from recfusion.experiments.comparison import compare
 from recfusion.experiments.judge import fit_and_judge
 from recfusion.experiments.run import run_candidates
 from recfusion.models.ease import EASE

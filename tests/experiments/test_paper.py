@@ -10,14 +10,18 @@ from recfusion.data.catalog import CATALOG
 from recfusion.data.protocol import Protocol
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
-from recfusion.experiments import reproduce
-from recfusion.experiments.paper import COUNTS, METRICS, PARAMETERS, TABLES, paper_values
-from recfusion.experiments.reproduce import (
+from recfusion.experiments import paper
+from recfusion.experiments.paper import (
+    COUNTS,
+    METRICS,
+    PARAMETERS,
     QUICK_SETTINGS,
+    TABLES,
     adopt_results,
     count_rows,
     missing_data,
     packaged_experiment,
+    paper_values,
     parameter_counts,
 )
 from recfusion.models.registry import MODELS, entry, make_model
@@ -145,7 +149,7 @@ def test_a_quick_version_has_two_splits_few_epochs_and_no_costly_models(name: st
 
 
 def test_networks_have_the_paper_s_numbers_of_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "locate", lambda name: None)  # the items are then those of the paper's counts
+    monkeypatch.setattr(paper, "locate", lambda name: None)  # the items are then those of the paper's counts
     n_items, found = parameter_counts()
     assert n_items == 3416
     assert {name: found[name] for name in PARAMETERS} == PARAMETERS
@@ -162,7 +166,7 @@ def test_missing_data_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_counts_are_taken_part_by_part_beside_the_paper_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "COUNTS", {"ml-latest-small": COUNTS["ml-1m"]})
+    monkeypatch.setattr(paper, "COUNTS", {"ml-latest-small": COUNTS["ml-1m"]})
     rows = count_rows("ml-latest-small", splits=3)
     assert len(rows) == 9
     users = {row.part: row.ours for row in rows if row.what == "users"}
@@ -182,9 +186,9 @@ def test_counts_of_ml_1m_are_the_paper_s_where_the_split_leaves_no_choice(data_f
 
 
 def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path: Path) -> None:
+    from recfusion.experiments.result import read_results
     from recfusion.experiments.run import run_experiment
     from recfusion.experiments.spec import parse_experiment
-    from recfusion.experiments.store import read_results
 
     lines = [f"u{user},{(user % 3) * 8 + (user + step) % 8}\n" for user in range(60) for step in range(6)]
     (tmp_path / "shop.csv").write_text("user,item\n" + "".join(lines))

@@ -17,9 +17,8 @@ from recfusion.data.load import load
 from recfusion.data.settings import SplitPlan
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.result import Result
+from recfusion.experiments.result import Result, append_result, read_results
 from recfusion.experiments.run import run_candidates
-from recfusion.experiments.store import append_result, read_results
 
 VERSION_1 = Path(__file__).with_name("version1.jsonl")
 

@@ -18,10 +18,9 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.settings import SplitPlan
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.result import Result
+from recfusion.experiments.result import Result, read_results
 from recfusion.experiments.run import Event, Ran, Task, run_candidates, run_experiment, stored_results
 from recfusion.experiments.spec import Experiment, read_experiment
-from recfusion.experiments.store import read_results
 
 SMALL = """
 name = "small"

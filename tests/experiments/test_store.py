@@ -13,8 +13,7 @@ from fitted import changed, fits
 from recfusion.core.errors import InputError
 from recfusion.core.jsonl import json_line
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.result import Result
-from recfusion.experiments.store import append_result, is_store, read_results
+from recfusion.experiments.result import Result, append_result, is_store, read_results
 from recfusion.training.epoch import Curve, Epoch
 
 

@@ -14,12 +14,11 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import split
-from recfusion.evaluation.slices import PopularitySlices
+from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.examples import Example, Place
 from recfusion.experiments.judge import fit_and_judge
-from recfusion.experiments.result import Result
+from recfusion.experiments.result import Example, Place, Result
 from recfusion.training.epoch import Curve
 
 METRICS = ("recall@20", "ndcg@100")

@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 from recfusion.cli.figure import app
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.diffusion_figure import activity, diffusion_figure, options
+from recfusion.experiments.diffusion_figure import OPTIONS, diffusion_figure
 from recfusion.models import registry
 from recfusion.report.figure_architecture import NOT_USED, Family, Row, draw_architecture, recfusion_family
-from recfusion.report.figure_diffusion import draw_diffusion
-from recfusion.report.figures import Canvas, check_figure_path, save_figure
+from recfusion.report.figures import blank, check_figure_path, draw_diffusion, save_figure
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -32,9 +31,9 @@ def row(family: Family, setting: str) -> Row:
 
 @pytest.fixture
 def picture() -> Figure:
-    canvas = Canvas(200, 100)
-    canvas.text(10, 20, "hello")
-    return canvas.figure
+    figure, axes = blank(200, 100)
+    axes.text(10, 20, "hello")
+    return figure
 
 
 @pytest.fixture
@@ -75,14 +74,14 @@ def test_a_place_that_cannot_be_written_to_is_refused(picture: Figure, tmp_path:
 
 def test_the_diffusion_figure_labels_options_rows_steps_and_means(groups: Interactions) -> None:
     shown = diffusion_figure(groups, epochs=1, n_users=5, n_items=20)
-    written = texts(draw_diffusion(shown))
-    for option in options():
+    written = texts(draw_diffusion(shown, groups.name, 1))
+    for option in OPTIONS:
         assert f"({option.name}) {option.title}" in written
     assert sum(text.startswith("forward") and "→" in text for text in written) == 3
     assert sum("learned reverse" in text for text in written) == 3
     assert [text.split("$")[1] for text in written if text.startswith("$t = ")] == [f"t = {t}" for t in range(7)]
-    for chains in shown.chains:
-        assert {f"mean {mean:.3f}" for mean in activity(chains.forward)} <= set(written)
+    for chains in shown:
+        assert {f"mean {mean:.3f}" for mean in chains.forward.mean((1, 2))} <= set(written)
     assert any("5 test users" in text and "20 most popular items" in text and "1 epoch " in text for text in written)
 
 

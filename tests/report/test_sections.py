@@ -7,10 +7,10 @@ import pytest
 from matplotlib.figure import Figure
 from stored import compared, example, ordinary, protocol, real, result
 
-from recfusion.evaluation.slices import PopularitySlices
+from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.paper import METRICS
-from recfusion.report.figure_boxes import draw_boxes
+from recfusion.report.figures import draw_boxes
 from recfusion.report.sections import (
     DEEPEST,
     difference_cells,

@@ -10,7 +10,7 @@ from stored import compared, ordinary, protocol, result
 
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.paper import METRICS, TABLES
-from recfusion.experiments.store import read_results
+from recfusion.experiments.result import read_results
 from recfusion.report.tables import (
     chosen_text,
     cost_table,

@@ -4,7 +4,7 @@ import pytest
 from stored import compared, ordinary, result
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.report.words import base_tests, headline, listed, meaning, points, seconds, signed
+from recfusion.report.sections import base_tests, headline, listed, meaning, points, seconds, signed
 
 
 def said(comparison: Comparison) -> str:

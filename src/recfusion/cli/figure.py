@@ -40,17 +40,16 @@ def diffusion(
 def train_and_draw(data: "Interactions", plan: "SplitPlan", *, epochs: int, seed: int) -> "Figure":
     """Return the figure of the processes on `data`, its networks trained as a bar tells."""
     from recfusion.cli.output import progress
-    from recfusion.experiments.diffusion_figure import diffusion_figure, options
-    from recfusion.report.figure_diffusion import draw_diffusion
+    from recfusion.experiments.diffusion_figure import OPTIONS, diffusion_figure
+    from recfusion.report.figures import draw_diffusion
 
-    chosen = options()
-    with progress("Training", epochs * len(chosen)) as advance:
+    with progress("Training", epochs * len(OPTIONS)) as advance:
 
         def on_epoch(name: str, epoch: int) -> None:
             advance(f"option ({name})" if epoch == epochs else "")
 
-        shown = diffusion_figure(data, plan=plan, epochs=epochs, seed=seed, chosen=chosen, on_epoch=on_epoch)
-    return draw_diffusion(shown)
+        shown = diffusion_figure(data, plan=plan, epochs=epochs, seed=seed, on_epoch=on_epoch)
+    return draw_diffusion(shown, data.name, epochs)
 
 
 @app.command("architecture")

@@ -35,9 +35,9 @@ def report(
     from recfusion.core.files import check_writable_file
     from recfusion.experiments.comparison import Comparison
     from recfusion.experiments.paper import TABLES
+    from recfusion.experiments.result import is_store, read_results
     from recfusion.experiments.run import stored_results
     from recfusion.experiments.spec import read_experiment
-    from recfusion.experiments.store import is_store, read_results
 
     path = out or results.with_suffix(".html")
     if path.suffix.lower() not in SUFFIXES:
@@ -63,8 +63,7 @@ def report(
 def write_as(comparison: "Comparison", path: Path) -> None:
     """Write a comparison in the form that the suffix of `path` names."""
     from recfusion.core.files import replacing
-    from recfusion.report.figure_boxes import draw_boxes
-    from recfusion.report.figures import save_figure
+    from recfusion.report.figures import draw_boxes, save_figure
     from recfusion.report.page import render
     from recfusion.report.tables import results_csv, results_latex, results_markdown
 

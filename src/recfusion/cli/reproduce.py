@@ -89,8 +89,7 @@ def _reproduce_all(makers: Mapping[str, Callable[[Path], None]], folder: Path, e
 
 def _missing(name: str) -> str | None:
     """Return what a reproduction lacks; the counts are made of whatever data is here."""
-    from recfusion.experiments.paper import COUNTS, TABLES
-    from recfusion.experiments.reproduce import missing_data
+    from recfusion.experiments.paper import COUNTS, TABLES, missing_data
 
     needed = {"figure-diffusion": [_FIGURE_DATA], "counts": list(COUNTS)}
     sets = [TABLES[name].data] if name in TABLES else needed.get(name, [])
@@ -103,9 +102,9 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
     from recfusion.cli.report import SUFFIXES, write_as
     from recfusion.cli.run import leave_on_failures, shown
     from recfusion.experiments.comparison import Comparison
-    from recfusion.experiments.reproduce import QUICK_NOTE, adopt_results, packaged_experiment
+    from recfusion.experiments.paper import QUICK_NOTE, adopt_results, packaged_experiment
+    from recfusion.experiments.result import is_store
     from recfusion.experiments.run import run_experiment
-    from recfusion.experiments.store import is_store
     from recfusion.report.tables import result_tables
 
     experiment = packaged_experiment(name, quick=quick)
@@ -137,8 +136,7 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
 
 def _counts(folder: Path, quick: bool) -> None:
     from recfusion.cli.output import note, working
-    from recfusion.experiments.paper import COUNTS
-    from recfusion.experiments.reproduce import COUNTED_SPLITS, QUICK_SPLITS, count_rows, missing_data
+    from recfusion.experiments.paper import COUNTED_SPLITS, COUNTS, QUICK_SPLITS, count_rows, missing_data
     from recfusion.report.formats import Column, Table
 
     splits = QUICK_SPLITS if quick else COUNTED_SPLITS
@@ -162,8 +160,7 @@ def _counts(folder: Path, quick: bool) -> None:
 
 
 def _parameters(folder: Path) -> None:
-    from recfusion.experiments.paper import PARAMETERS
-    from recfusion.experiments.reproduce import parameter_counts
+    from recfusion.experiments.paper import PARAMETERS, parameter_counts
     from recfusion.report.formats import Column, Table
 
     n_items, found = parameter_counts()

@@ -1,30 +1,55 @@
-"""Scoring a fold batch by batch and judging the lists; users x items is never held in memory."""
+"""Scoring a fold batch by batch and judging the lists, also by the popularity of items.
+
+Users x items is never held in memory.
+"""
 
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import COVERAGE, DEFAULT_METRICS, Values, judge, parse_metric, per_user
-from recfusion.evaluation.slices import PopularitySlices, group_hits, popularity_groups
 from recfusion.evaluation.topk import batch_rows, top_k
 
-if TYPE_CHECKING:
-    import polars as pl
-
 T = TypeVar("T")
+GROUPS = ("head", "middle", "tail")  # each has about a third of the training interactions
 
 
 class Scorer(Protocol):
     """Whatever gives scores (users, items) for a batch of histories."""
 
     def score(self, history: Csr) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class PopularitySlices:
+    """Held-out items found in the first K, counted over all users of a fold; places follow GROUPS."""
+
+    items: tuple[int, ...]  # items of each group
+    held_out: tuple[int, ...]  # held-out entries of each group
+    hits: dict[int, tuple[int, ...]]  # K -> held-out entries found in the first K
+
+    @classmethod
+    def of(cls, groups: IntArray, held_out: Csr, ks: Sequence[int], hits: IntArray) -> "PopularitySlices":
+        """Return the slices of a fold from the items' groups and the counted hits (ks, groups)."""
+        sizes, out = (
+            np.bincount(which, minlength=len(GROUPS)).tolist() for which in (groups, groups[held_out.indices])
+        )
+        counted = {k: tuple(counts) for k, counts in zip(ks, hits.tolist(), strict=True)}
+        return cls(items=tuple(sizes), held_out=tuple(out), hits=counted)
+
+    def recall(self, k: int) -> dict[str, float | None]:
+        """Return each group's share of held-out entries found in the first K; None where none are held out."""
+        counted = zip(GROUPS, self.hits[k], self.held_out, strict=True)
+        return {group: hits / held_out if held_out else None for group, hits, held_out in counted}
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,10 +67,8 @@ class Evaluation:
         """Return each metric's mean over users."""
         return {name: float(values.mean()) for name, values in self.per_user.items()} | self.overall
 
-    def to_frame(self) -> "pl.DataFrame":
+    def to_frame(self) -> pl.DataFrame:
         """Return a row per user: its row in the data, and its value of each metric."""
-        import polars as pl
-
         return pl.DataFrame({"user": self.users, **self.per_user})
 
     def __repr__(self) -> str:
@@ -101,6 +124,25 @@ def evaluate(
         slices=PopularitySlices.of(groups, fold.held_out, ks, np.sum([hits for _, hits in parts], axis=0)),
         lists=kept,
     )
+
+
+def popularity_groups(train: Csr) -> IntArray:
+    """Return each item's group (0 head, 1 middle, 2 tail), by thirds of the training interactions.
+
+    Items stand in the order of popularity; an item belongs to the third that its first interaction falls into.
+    """
+    counts = column_counts(train)
+    order = np.argsort(-counts, kind="stable")
+    before = np.cumsum(counts[order]) - counts[order]
+    groups = np.empty(len(counts), np.int64)
+    groups[order] = np.minimum(2, 3 * before // max(1, int(counts.sum())))
+    return groups
+
+
+def group_hits(items: IntArray, hits: NDArray[np.bool_], groups: IntArray, ks: Sequence[int]) -> IntArray:
+    """Return how many hits the lists `items` (users, K) have in each group within the first k places, (ks, groups)."""
+    found = [groups[items[:, :k][hits[:, :k]]] for k in ks]
+    return np.stack([np.bincount(its_groups, minlength=len(GROUPS)) for its_groups in found])
 
 
 def batches(n_rows: int, n_items: int) -> Iterator[slice]:

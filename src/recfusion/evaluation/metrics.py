@@ -37,22 +37,6 @@ def _ideal(lists: Lists, k: int) -> IntArray:
     return np.minimum(k, lists.n_held_out)
 
 
-def _recall(lists: Lists, k: int) -> Values:
-    return lists.hits[:, :k].sum(1) / lists.n_held_out
-
-
-def _calibrated_recall(lists: Lists, k: int) -> Values:
-    return lists.hits[:, :k].sum(1) / _ideal(lists, k)
-
-
-def _precision(lists: Lists, k: int) -> Values:
-    return lists.hits[:, :k].sum(1) / k
-
-
-def _hit_rate(lists: Lists, k: int) -> Values:
-    return np.asarray(lists.hits[:, :k].any(1), np.float64)
-
-
 def _ndcg(lists: Lists, k: int) -> Values:
     hits = lists.hits[:, :k]
     discount = 1 / np.log2(np.arange(2, k + 2))
@@ -71,19 +55,15 @@ def _map(lists: Lists, k: int) -> Values:
     return (precision * hits).sum(1) / _ideal(lists, k)
 
 
-def _popularity(lists: Lists, k: int) -> Values:
-    return lists.popularity[:, :k].sum(1) / np.maximum(1, np.minimum(k, lists.length))
-
-
 PER_USER: Mapping[str, Callable[[Lists, int], Values]] = {
-    "calibrated_recall": _calibrated_recall,
-    "recall": _recall,
-    "precision": _precision,
-    "hit_rate": _hit_rate,
+    "calibrated_recall": lambda lists, k: lists.hits[:, :k].sum(1) / _ideal(lists, k),
+    "recall": lambda lists, k: lists.hits[:, :k].sum(1) / lists.n_held_out,
+    "precision": lambda lists, k: lists.hits[:, :k].sum(1) / k,
+    "hit_rate": lambda lists, k: np.asarray(lists.hits[:, :k].any(1), np.float64),
     "ndcg": _ndcg,
     "mrr": _mrr,
     "map": _map,
-    "popularity": _popularity,
+    "popularity": lambda lists, k: lists.popularity[:, :k].sum(1) / np.maximum(1, np.minimum(k, lists.length)),
 }
 COVERAGE = "coverage"
 

@@ -54,13 +54,13 @@ def bootstrap_means(users: IntArray, values: Values, *, rng: RngLike = 0, draws:
     return means
 
 
-def summarise(split_values: Sequence[Values], drawn: Values) -> Summary:
-    """Return the summary of one column: its values split by split, and its bootstrap means (draws,)."""
+def summarise(split_values: Sequence[Values], drawn: Values | None) -> Summary:
+    """Return the summary of one column: its values split by split, and its bootstrap means (draws,) if it has any."""
     means = [float(values.mean()) for values in split_values]
     first, middle, third = np.quantile(means, [0.25, 0.5, 0.75])
     return Summary(
         mean=float(np.concatenate(split_values).mean()),
-        ci95=_interval(drawn),
+        ci95=None if drawn is None else _interval(drawn),
         median=float(middle),
         iqr=(float(first), float(third)),
         splits=tuple(means),

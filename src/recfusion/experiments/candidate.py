@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from recfusion.core.errors import InputError, choices
 from recfusion.core.pool import Job, Work
 from recfusion.models.base import Recommender
-from recfusion.models.places import home_file, is_importable, load_file
+from recfusion.models.places import home_file, load_file
 from recfusion.models.registry import Entry, find
-from recfusion.models.settings import setting_values
+from recfusion.models.settings import setting_values, settings_of
 
 _LABEL = r"\w[\w .,+()=/-]{0,59}"
 Models: TypeAlias = Mapping[str, str | Recommender | Mapping[str, Any]] | Iterable[str]
@@ -113,8 +113,6 @@ def make_one(name: str, settings: Mapping[str, str], trials: int | None = None) 
 
 
 def _made(entry: Entry, settings: Mapping[str, str], trials: int | None) -> tuple[Entry, Recommender]:
-    from recfusion.models.settings import settings_of
-
     searches = trials is not None and "tune_trials" in settings_of(entry.load())
     return entry, entry.make({**({"tune_trials": trials} if searches else {}), **settings})
 
@@ -145,8 +143,3 @@ class Packed:
             load_file(file)
         job: Job = pickle.loads(self.packed)
         return job.start()
-
-
-def runs_elsewhere(candidate: Candidate) -> bool:
-    """Return whether a worker process can import the candidate's class."""
-    return is_importable(type(candidate.model))

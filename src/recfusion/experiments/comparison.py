@@ -1,65 +1,31 @@
-"""What a comparison found, typed: the one thing that tables, pages and JSON are made of."""
+"""Comparing models, and what that found, typed: the one thing that tables, pages and JSON are made of."""
 
-import dataclasses
 import html
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+import polars as pl
 
 from recfusion.core.errors import InputError, choices
+from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol, check_same_protocol
-from recfusion.evaluation.metrics import Values, is_descriptive
-from recfusion.evaluation.significance import Summary, summarise
-from recfusion.experiments.details import Activity, ItemGroups
-from recfusion.experiments.examples import Place
-from recfusion.experiments.paired import BySeed, Draws, Seeds, Test, from_best, paired_tests, to_reference
+from recfusion.data.settings import SplitPlan
+from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
+from recfusion.experiments.candidate import Models, candidates
+from recfusion.experiments.details import Activity, ItemGroups, Model, SideBySide, side_by_side
+from recfusion.experiments.paired import Seeds, Test, from_best, make_draws, paired_tests
 from recfusion.experiments.paper import PaperValues, paper_values
 from recfusion.experiments.result import Result
+from recfusion.experiments.run import OnEvent, run_candidates
 from recfusion.training.epoch import Curve
 
-if TYPE_CHECKING:
-    import polars as pl
-
+log = logging.getLogger(__name__)
 REFERENCE = "ease"  # the model that the others are tested against, where it is among them
-
-
-@dataclass(frozen=True)
-class Model:
-    """A candidate over its splits."""
-
-    label: str
-    model: str  # its name in the registry, or that of its class
-    title: str
-    place: str  # of a class that is not ours
-    settings: dict[str, Any]
-    chosen: dict[str, list[Any]]  # by setting, a value for each split
-    seeds: Seeds
-    parameters: int
-    epochs: float  # these are means over the splits
-    fit_seconds: float
-    score_seconds: float
-    trials: float | None
-    metrics: dict[str, Summary]
-
-    def mean(self, metric: str) -> float:
-        """Return a metric's mean."""
-        return self.metrics[metric].mean
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """One test user with the lists of every model that has them."""
-
-    number: int
-    user: str | None
-    history: tuple[str, ...]
-    more: int  # items of the history beyond those
-    lists: dict[str, tuple[Place, ...]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,9 +79,10 @@ class Comparison:
         reference = reference or (REFERENCE if REFERENCE in by_model else None)
         first = results[0]
         metrics = list(first.test)
-        draws = Draws(by_model, metrics)
+        draws = make_draws(by_model, metrics)
+        to_reference = [(other, reference) for other in by_model if reference and other != reference]
         models = {
-            label: _model(label, its, {m: draws.of(tuple(its))[label, m] for m in metrics})
+            label: Model.of(label, its, {m: draws(tuple(its))[label, m] for m in metrics})
             for label, its in by_model.items()
         }
         return cls(
@@ -124,12 +91,7 @@ class Comparison:
             models=models,
             tests=tuple(test for m in metrics for test in paired_tests(by_model, m, draws, from_best(by_model, m))),
             reference=reference,
-            differences=tuple(
-                test
-                for m in metrics
-                if reference
-                for test in paired_tests(by_model, m, draws, to_reference(by_model, reference))
-            ),
+            differences=tuple(test for m in metrics for test in paired_tests(by_model, m, draws, to_reference)),
             activity=Activity.of(by_model),
             item_groups=ItemGroups.of(by_model),
             curves={
@@ -137,7 +99,7 @@ class Comparison:
                 for label, its in by_model.items()
                 if any(one.curve.epoch for one in its.values())
             },
-            examples=_side_by_side(results),
+            examples=side_by_side(results),
             versions=_versions(results),
             finished=max(one.finished for one in results),
             paper=paper_values(first.protocol, {label: model.model for label, model in models.items()}, table),
@@ -179,15 +141,14 @@ class Comparison:
             "protocol": self.protocol.document() | {"assumptions": self.protocol.assumptions()},
             "seeds": list(self.seeds),
             "models": {label: _entry(model) for label, model in self.models.items()},
-            "tests": [dataclasses.asdict(test) for test in self.tests],
+            "tests": [asdict(test) for test in self.tests],
             "reference": self.reference,
-            "reference_tests": [dataclasses.asdict(test) for test in self.differences],
-            "slices": {"activity": self.activity.document(), "popularity": self.item_groups.document()},
+            "reference_tests": [asdict(test) for test in self.differences],
+            "slices": {"activity": asdict(self.activity), "popularity": asdict(self.item_groups)},
             "curves": {
-                label: [{"seed": seed, **dataclasses.asdict(curve)} for seed, curve in its]
-                for label, its in self.curves.items()
+                label: [{"seed": seed, **asdict(curve)} for seed, curve in its] for label, its in self.curves.items()
             },
-            "examples": [dataclasses.asdict(example) for example in self.examples],
+            "examples": [asdict(example) for example in self.examples],
             "versions": self.versions,
             "finished": self.finished.isoformat(),
         }
@@ -195,14 +156,12 @@ class Comparison:
             if text := getattr(self, name):
                 document[name] = text
         if self.paper is not None:
-            document["paper"] = dataclasses.asdict(self.paper)
+            document["paper"] = asdict(self.paper)
         found: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
         return found
 
-    def to_frame(self) -> "pl.DataFrame":
+    def to_frame(self) -> pl.DataFrame:
         """Return a row per model and metric: mean, interval, and the difference to the reference with its p-value."""
-        import polars as pl
-
         rows = []
         for label in self.ranked():
             for metric, summary in self.models[label].metrics.items():
@@ -230,6 +189,52 @@ class Comparison:
         return f"<table><tr><th>model</th>{head}</tr>{rows}</table>"
 
 
+def compare(
+    data: Interactions,
+    models: Models,
+    splits: int | Sequence[int] = 1,
+    *,
+    plan: SplitPlan | None = None,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    store: str | Path | None = None,
+    workers: int = 0,
+    reference: str | None = None,
+    user_ids: bool = False,
+    on_event: OnEvent | None = None,
+) -> Comparison:
+    """Fit every model on every split and return what they came to, with intervals and paired tests.
+
+    `models` is a list of names, or maps labels to instances, names, places ("file.py:Class") or settings. `splits` is
+    their number, or the list of their seeds. What `store` has is not fitted again, and each result is added to it at
+    once. `workers` processes run side by side; 0 fits in this process. `reference` is what the others are tested
+    against, EASE by default.
+    """
+    given = range(splits) if isinstance(splits, int) else splits
+    seeds = tuple(given) if isinstance(given, Sequence) else ()
+    whole = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+    if not seeds or not whole or len(set(seeds)) < len(seeds):
+        raise InputError(f"Expected at least one split, or different seeds from 0, got {splits!r}.")
+    planned = candidates(models)
+    labels = [candidate.label for candidate in planned]
+    if reference is not None and reference not in labels:
+        raise choices("model to test against", reference, labels)
+    ran = run_candidates(
+        data,
+        [(candidate, seeds) for candidate in planned],
+        plan=plan or SplitPlan(),
+        metrics=check_metrics(metrics),
+        store=store,
+        workers=workers,
+        user_ids=user_ids,
+        on_event=on_event,
+    )
+    for task, failure in ran.failures.items():
+        if failure.details:
+            log.error("%s: %s", task, failure.details)
+        raise InputError(f"The fit of {task} failed: {failure.reason}")
+    return Comparison.of(ran.results, reference=reference)
+
+
 def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     """Return label -> seed -> result, labels in the order they came in and seeds in their own."""
     by_model: dict[str, dict[int, Result]] = {one.label: {} for one in results}
@@ -249,57 +254,6 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     return by_model
 
 
-def _model(label: str, its: BySeed, drawn: Mapping[str, Values]) -> Model:
-    results = list(its.values())
-    first = results[0]
-    chosen = {key for one in results for key in one.chosen}
-    trials = [one.trials for one in results if one.trials is not None]
-    summaries = {metric: summarise([one.test[metric] for one in results], d) for metric, d in drawn.items()}
-    overall = {name: _overall([one.overall[name] for one in results]) for name in first.overall}
-    return Model(
-        label=label,
-        model=first.model,
-        title=first.title or first.model,
-        place=first.place,
-        settings=first.settings,
-        chosen={key: [one.chosen.get(key, one.settings.get(key)) for one in results] for key in sorted(chosen)},
-        seeds=tuple(its),
-        parameters=first.parameters,
-        epochs=float(np.mean([one.epochs for one in results])),
-        fit_seconds=float(np.mean([one.fit_seconds for one in results])),
-        score_seconds=float(np.mean([one.score_seconds for one in results])),
-        trials=float(np.mean(trials)) if trials else None,
-        metrics=summaries | overall,
-    )
-
-
-def _overall(values: Sequence[float]) -> Summary:
-    """Return a metric that has one value per split and none per user: it has no interval over users."""
-    first, middle, third = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
-    return Summary(float(np.mean(values)), None, middle, (first, third), tuple(values))
-
-
-def _side_by_side(results: Sequence[Result]) -> tuple[SideBySide, ...]:
-    """Return the examples of one split: the one that most models have examples of, and the first of several."""
-    known = [one for one in results if one.examples]
-    if not known:
-        return ()
-    have = Counter(one.seed for one in known)
-    seed = min(have, key=lambda seed: (-have[seed], seed))
-    shown = [one for one in known if one.seed == seed]
-    users = {example.number: example for one in shown for example in one.examples}
-    return tuple(
-        SideBySide(
-            number=number,
-            user=first.user,
-            history=first.history,
-            more=first.more,
-            lists={one.label: each.places for one in shown for each in one.examples if each.number == number},
-        )
-        for number, first in users.items()
-    )
-
-
 def _versions(results: Sequence[Result]) -> dict[str, str]:
     """Return the versions of the packages; several of one package are all named."""
     packages = dict.fromkeys(package for one in results for package in one.versions)
@@ -311,6 +265,6 @@ def _versions(results: Sequence[Result]) -> dict[str, str]:
 
 def _entry(model: Model) -> dict[str, Any]:
     """Return a model as JSON data: its metrics stand among its other properties, by their names."""
-    entry = {field.name: getattr(model, field.name) for field in dataclasses.fields(model) if field.name != "metrics"}
-    metrics = {metric: dataclasses.asdict(summary) for metric, summary in model.metrics.items()}
+    entry = asdict(model)
+    metrics = entry.pop("metrics")
     return {**entry, "n_splits": len(model.seeds), **metrics}

@@ -32,37 +32,34 @@ class Option:
     name: str
     title: str
     remark: str
-    process: Callable[[Tensor], Process]  # from the items' means
+    kernel: Callable[..., Process]  # of a schedule and the items' means
+    beta: float
+
+    def process(self, means: Tensor) -> Process:
+        """Return the process over items of these means."""
+        return self.kernel(make_schedule("constant", STEPS, high=self.beta), means)
 
 
-def options(steps: int = STEPS) -> tuple[Option, ...]:
-    """Return the paper's options (a), (b) and (c) with `steps` steps.
-
-    (a) and (b) have the paper's rates. Under (c) a one survives a step with probability 1 - beta/2; with the paper's
-    three steps and beta <= .1 about 94 % of all ones would reach x^T, which is almost no noise. Here beta = 1, so
-    that every step halves the ones and x^T is nearly all zeros, as the text says.
-    """
-    return (
-        Option(
-            "a",
-            "bit flips, β = .01",
-            "a few entries flip at each step; going back, unlikely ones are taken out again",
-            lambda means: Binomial.bit_flips(make_schedule("constant", steps, high=0.01), means),
-        ),
-        Option(
-            "b",
-            "bit flips, β = .5",
-            "one step is a coin toss for every entry: nothing is left of a user, only the items' popularity can return",
-            lambda means: Binomial.bit_flips(make_schedule("constant", steps, high=0.5), means),
-        ),
-        Option(
-            "c",
-            "thinning, β = 1",
-            f"each 1 vanishes with probability β/2 at each step: {100 * 0.5**steps:.2g} % reach t = {steps} "
-            "(94 % with the paper's T = 3 and β ≤ .1); going back, the network fills in",
-            lambda means: Binomial.thinning(make_schedule("constant", steps, high=1.0), means),
-        ),
-    )
+# (a) and (b) have the paper's rates. Under (c) a one survives a step with probability 1 - beta/2; with the paper's
+# three steps and beta <= .1 about 94 % of all ones would reach x^T, which is almost no noise. Here beta = 1, so that
+# every step halves the ones and x^T is nearly all zeros, as the text says.
+OPTIONS = (
+    Option(
+        *("a", "bit flips, β = .01", "a few entries flip at each step; going back, unlikely ones are taken out again"),
+        *(Binomial.bit_flips, 0.01),
+    ),
+    Option(
+        *("b", "bit flips, β = .5"),
+        "one step is a coin toss for every entry: nothing is left of a user, only the items' popularity can return",
+        *(Binomial.bit_flips, 0.5),
+    ),
+    Option(
+        *("c", "thinning, β = 1"),
+        f"each 1 vanishes with probability β/2 at each step: {100 * 0.5**STEPS:.2g} % reach t = {STEPS} "
+        "(94 % with the paper's T = 3 and β ≤ .1); going back, the network fills in",
+        *(Binomial.thinning, 1.0),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -74,21 +71,6 @@ class Chains:
     reverse: FloatArray  # (T + 1, users, items): p_theta(x^t = 1 | x^{t+1}); at T it is x^T itself
 
 
-@dataclass(frozen=True)
-class DiffusionFigure:
-    """All that the figure shows."""
-
-    name: str  # of the data
-    epochs: int
-    chains: tuple[Chains, ...]
-
-
-def activity(chain: FloatArray) -> FloatArray:
-    """Return the mean of x^t over the users and items shown, (T + 1,)."""
-    means: FloatArray = chain.mean((1, 2))
-    return means
-
-
 def diffusion_figure(
     data: Interactions,
     *,
@@ -97,9 +79,9 @@ def diffusion_figure(
     seed: int = 0,
     n_users: int = 30,
     n_items: int = 100,
-    chosen: Sequence[Option] | None = None,
+    options: Sequence[Option] = OPTIONS,
     on_epoch: OnEpoch | None = None,
-) -> DiffusionFigure:
+) -> tuple[Chains, ...]:
     """Noise some test users step by step, and let a network trained on the training users undo it.
 
     Every option has a network of its own. The reverse chain starts at the forward chain's own x^T. Users are drawn at
@@ -113,14 +95,14 @@ def diffusion_figure(
     items: IntArray = np.argsort(-column_counts(parts.train), kind="stable")[:n_items]
     x0 = dense(everything[users])
     chains = []
-    for option in chosen or options():
+    for option in options:
         rng = torch_rng(stream(seed, f"figure {option.name}"))
         process, denoiser = _train(option, parts.train, epochs, rng, on_epoch)
         forward = list(forward_steps(process, x0, rng))
         reverse = [state.mean for state in reverse_steps(process, denoiser, forward[-1], rng)]
         shown = [torch.stack(chain)[:, :, items].numpy() for chain in (forward, reverse[::-1])]
         chains.append(Chains(option, *shown))
-    return DiffusionFigure(data.name, epochs, tuple(chains))
+    return tuple(chains)
 
 
 def with_evidence(process: Process, net: Denoiser) -> Denoiser:

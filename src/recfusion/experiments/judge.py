@@ -2,12 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
-from recfusion.core.arrays import Csr
+from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.processes import available_cores
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
@@ -15,13 +17,17 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.examples import LENGTH, example_rows, examples
-from recfusion.experiments.result import Result, now, package_versions
+from recfusion.experiments.result import Example, Place, Result, package_versions
 from recfusion.models.base import Recommender
 from recfusion.models.registry import OURS
 from recfusion.training.epoch import Checkpoint, Curve, Epoch, OnEpoch
 
 Stop = Callable[[Epoch], bool]
+# Examples: lists of a few test users, kept with each result.
+USERS = 3
+HISTORY = 12  # titles that are kept of a user's history
+LENGTH = 10  # places of a list
+_NAMES = ("title", "name")  # columns of the item table that say what an item is called
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,20 @@ def fit_and_judge(
         *(candidate, parts.train, parts.valid), seed=parts.seed, checkpoint=checkpoint, on_epoch=on_epoch, stop=stop
     )
     valid = evaluate(model, parts.valid, parts.train, protocol.metrics, threads=threads)
-    entry = candidate.entry
+    entry, found = candidate.entry, None
+    tested: dict[str, Any] = {}
+    if data is not None:
+        rows = example_rows(parts.test)
+        found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
+        tested = {
+            "score_seconds": found.seconds,
+            "overall": found.overall,
+            "slices": found.slices,
+            "users": found.users,
+            "history_size": np.diff(parts.test.history.indptr),
+            "test": found.per_user,
+            "examples": examples(found.lists, rows, data, parts.test, user_ids=user_ids),
+        }
     result = Result(
         label=candidate.label,
         model=entry.name,
@@ -97,14 +116,45 @@ def fit_and_judge(
         fit_seconds=seconds,
         threads=threads or available_cores(),
         validation=valid.mean(),
+        **tested,
         versions=package_versions(),
-        finished=now(),
+        finished=datetime.now(UTC),
         protocol=protocol,
     )
-    found = None
-    if data is not None:
-        rows = example_rows(parts.test)
-        found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
-        shown = examples(found.lists, rows, data, parts.test, user_ids=user_ids)
-        result = result.judged(found, np.diff(parts.test.history.indptr), shown)
     return Fitted(model, result, valid, found, stopped)
+
+
+def example_rows(fold: Fold) -> list[int]:
+    """Return rows at equal distances through a fold, so that the choice does not favour any model."""
+    n_users = len(fold.users)
+    return [int(row) for row in np.unique(np.linspace(0, n_users - 1, min(USERS, n_users)).astype(np.int64))]
+
+
+def examples(
+    lists: IntArray, rows: Sequence[int], data: Interactions, fold: Fold, *, user_ids: bool = False
+) -> tuple[Example, ...]:
+    """Return the examples of recommended `lists`, one for each of `rows`."""
+    names, counts, found = item_names(data), column_counts(data.matrix), []
+    for place, row in enumerate(rows):
+        items = fold.history[[row]].indices
+        known = items[np.argsort(counts[items], kind="stable")]  # the rarest first: they say most about a user
+        wanted = set(fold.held_out[[row]].indices.tolist())
+        found.append(
+            Example(
+                number=place + 1,
+                history=tuple(names[item] for item in known[:HISTORY]),
+                more=max(0, len(known) - HISTORY),
+                places=tuple(Place(names[item], int(item) in wanted) for item in lists[place] if item >= 0),
+                user=str(data.users[int(fold.users[row])]) if user_ids else None,
+            )
+        )
+    return tuple(found)
+
+
+def item_names(data: Interactions) -> list[str]:
+    """Return what each item is called: its title or name where there is one, else its id."""
+    ids = [str(item) for item in data.items]
+    column = next((name for name in _NAMES if name in data.item_table.columns), None)
+    if column is None:
+        return ids
+    return [title or name for title, name in zip(data.item_table[column].cast(str).to_list(), ids, strict=True)]

@@ -1,8 +1,9 @@
 """The paired tests of a comparison: who is told apart from whom, over the splits that both have."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ from recfusion.experiments.result import Result
 
 Seeds: TypeAlias = tuple[int, ...]
 BySeed: TypeAlias = Mapping[int, Result]
+Draws: TypeAlias = Callable[[Seeds], dict[tuple[str, str], Values]]  # (model, metric) -> bootstrap means (draws,)
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,19 @@ class Test:
         return (self.difference, (low, high)) if label == self.a else (-self.difference, (-high, -low))
 
 
-class Draws:
-    """Bootstrap means of all models that share some splits, drawn once for each such set of splits."""
+def make_draws(by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> Draws:
+    """Return what draws bootstrap means of all models that share some splits, once for each such set of splits."""
 
-    def __init__(self, by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> None:
-        self._by_model, self._metrics = by_model, metrics
-        self._drawn: dict[Seeds, dict[tuple[str, str], Values]] = {}
+    @cache
+    def draws(seeds: Seeds) -> dict[tuple[str, str], Values]:
+        sharing = {label: its for label, its in by_model.items() if set(seeds) <= set(its)}
+        columns = [(label, metric) for label in sharing for metric in metrics]
+        values = [pooled(sharing[label], seeds, metric) for label, metric in columns]
+        users = np.concatenate([next(iter(sharing.values()))[seed].users for seed in seeds])
+        means = bootstrap_means(users, np.stack(values, axis=1))
+        return dict(zip(columns, means.T, strict=True))
 
-    def of(self, seeds: Seeds) -> dict[tuple[str, str], Values]:
-        """Return (model, metric) -> bootstrap means (draws,) over `seeds`, for the models that have them all."""
-        if self._metrics and seeds not in self._drawn:
-            sharing = {label: its for label, its in self._by_model.items() if set(seeds) <= set(its)}
-            columns = [(label, metric) for label in sharing for metric in self._metrics]
-            values = [pooled(sharing[label], seeds, metric) for label, metric in columns]
-            users = np.concatenate([next(iter(sharing.values()))[seed].users for seed in seeds])
-            means = bootstrap_means(users, np.stack(values, axis=1))
-            self._drawn[seeds] = dict(zip(columns, means.T, strict=True))
-        return self._drawn.get(seeds, {})
+    return draws
 
 
 def pooled(its: BySeed, seeds: Seeds, metric: str) -> Values:
@@ -79,11 +77,6 @@ def from_best(by_model: Mapping[str, BySeed], metric: str) -> list[tuple[str, st
     return [(best, other) for other in by_model if other != best]
 
 
-def to_reference(by_model: Mapping[str, BySeed], reference: str) -> list[tuple[str, str]]:
-    """Return the pairs of every other model and the reference."""
-    return [(other, reference) for other in by_model if other != reference]
-
-
 def paired_tests(
     by_model: Mapping[str, BySeed], metric: str, draws: Draws, pairs: Sequence[tuple[str, str]]
 ) -> list[Test]:
@@ -93,7 +86,7 @@ def paired_tests(
         seeds = tuple(seed for seed in by_model[a] if seed in by_model[b])
         if seeds:
             ours, theirs = (pooled(by_model[label], seeds, metric) for label in (a, b))
-            drawn = draws.of(seeds)
+            drawn = draws(seeds)
             tested.append((a, b, seeds, paired_difference(ours, theirs, drawn[a, metric], drawn[b, metric])))
     corrected = holm([found.p for *_, found in tested])
     return [

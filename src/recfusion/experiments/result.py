@@ -1,32 +1,54 @@
-"""A fit and what it came to: the one record of it, in memory, as a line of the store, and in reports."""
+"""A fit and what it came to: the one record of it, in memory, in reports, and as a line of an append-only store."""
 
 import base64
 import binascii
 import json
+import logging
 import platform
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from recfusion.core.arrays import IntArray
+from recfusion.core.errors import InputError
+from recfusion.core.jsonl import Lines, json_line
 from recfusion.data.protocol import Protocol
-from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.evaluation.metrics import Values
-from recfusion.evaluation.slices import PopularitySlices
-from recfusion.experiments.examples import Example
 from recfusion.models.registry import MODELS
 from recfusion.models.settings import without_seconds
 from recfusion.training.epoch import Curve
 
-if TYPE_CHECKING:
-    import polars as pl
-
+log = logging.getLogger(__name__)
+_LINES = Lines(b'{"recfusion_result":', "result", "its fit counts as not run")
 ResultKey = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
+
+
+@dataclass(frozen=True)
+class Place:
+    """A recommended item, and whether it was held out."""
+
+    title: str
+    hit: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a model recommends to one test user."""
+
+    number: int  # 1, 2, ...: the same user for every model of a split
+    history: tuple[str, ...]  # titles, the rarest items first
+    more: int  # items of the history beyond those
+    places: tuple[Place, ...]
+    user: str | None = None  # the user's id, where it may be shown
 
 
 def _encoded(kind: str) -> Callable[[NDArray[Any]], str]:
@@ -107,19 +129,6 @@ class Result(BaseModel):
             raise ValueError("expected three groups of items in slices, got another number")
         return self
 
-    def judged(self, found: Evaluation, history_size: IntArray, examples: tuple[Example, ...]) -> "Result":
-        """Return the result with what the test users came to."""
-        tested = {
-            "score_seconds": found.seconds,
-            "overall": found.overall,
-            "slices": found.slices,
-            "users": found.users,
-            "history_size": history_size,
-            "test": found.per_user,
-            "examples": examples,
-        }
-        return Result.model_validate(dict(self) | tested)
-
     @property
     def key(self) -> ResultKey:
         """What makes this result this one and no other."""
@@ -134,10 +143,8 @@ class Result(BaseModel):
         """Return each metric's mean over the test users."""
         return {name: float(values.mean()) for name, values in self.test.items()} | self.overall
 
-    def to_frame(self) -> "pl.DataFrame":
+    def to_frame(self) -> pl.DataFrame:
         """Return a row per test user: its row in the data, the size of its history, and each metric."""
-        import polars as pl
-
         return pl.DataFrame({"user": self.users, "history_size": self.history_size, **self.test})
 
     def __repr__(self) -> str:
@@ -177,6 +184,42 @@ def package_versions() -> dict[str, str]:
     return packages | {"python": platform.python_version()}
 
 
-def now() -> datetime:
-    """Return the time of day in UTC."""
-    return datetime.now(UTC)
+def is_store(path: str | Path) -> bool:
+    """Return whether a file begins as a store does; an empty one may become one."""
+    return _LINES.begins(path)
+
+
+def read_results(path: str | Path) -> list[Result]:
+    """Return the results of a store in their order; a file that is not there is a store without any.
+
+    A torn last line is left out and reported, and so are all but the first of several results with one key.
+    """
+    results: dict[ResultKey, Result] = {}
+    for number, line in enumerate(_LINES.read(Path(path)), start=1):
+        found = _parse(line, f"{path}, line {number}")
+        if results.setdefault(found.key, found) is not found:
+            log.warning(
+                "Line %d of '%s' repeats %s, split %d: the first counts.", number, path, found.label, found.seed
+            )
+    return list(results.values())
+
+
+def append_result(path: str | Path, result: Result) -> None:
+    """Add a result to the store and return when it is on the disk; a torn last line is removed before."""
+    _LINES.append(Path(path), json_line(result.model_dump(mode="json")), _parse)
+
+
+def _parse(line: bytes, where: str) -> Result:
+    document = _LINES.parse(line, where)
+    if document.get("recfusion_result") == 1:
+        document = upgraded(document)
+    card = Protocol.parse(document.get("protocol"), where)
+    try:
+        return Result.model_validate({**document, "protocol": card})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"Expected a result of format 2 in '{where}': {place or 'line'}: {first['msg']}; "
+            "remove the line, or name another file."
+        ) from None

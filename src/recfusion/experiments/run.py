@@ -17,11 +17,11 @@ from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import Split, split
-from recfusion.experiments.candidate import Candidate, Packed, runs_elsewhere, unique
+from recfusion.experiments.candidate import Candidate, Packed, unique
 from recfusion.experiments.judge import fit_and_judge
-from recfusion.experiments.result import Result, ResultKey, result_key
+from recfusion.experiments.result import Result, append_result, read_results, result_key
 from recfusion.experiments.spec import Experiment
-from recfusion.experiments.store import append_result, read_results
+from recfusion.models.places import is_importable
 from recfusion.training.epoch import Epoch
 
 log = logging.getLogger(__name__)
@@ -143,8 +143,8 @@ def run_candidates(
     fits = Fits(data, protocol, by_label, threads, user_ids)
     progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
     n_before = len(found)
-    _run_missing(missing, fits, progress, workers, store, on_event or _ignore)
-    ordered = [Task(candidate.label, seed) for candidate, its in candidates for seed in its]
+    _run_missing(missing, fits, progress, workers, store, on_event or (lambda _: None))
+    ordered = (Task(candidate.label, seed) for candidate, its in candidates for seed in its)
     results = tuple(progress.results[task] for task in ordered if task in progress.results)
     return Ran(protocol, results, progress.failures, len(results) - n_before)
 
@@ -157,19 +157,11 @@ def _run_missing(
     def hear(kind: Kind, task: Task, message: object) -> None:
         if isinstance(message, Result) and store is not None:
             append_result(store, message)
-        progress.take(kind, task, message)
-        if isinstance(message, Result):
-            tell(Event("finished", progress.status(), task, message))
-        elif isinstance(message, Failure):
-            log.debug("%s: %s %s", task, message.reason, message.details)
-            tell(Event("failed", progress.status(), task, failure=message))
-        else:
-            tell(Event("started" if kind == "started" else "epoch", progress.status(), task))
+        tell(progress.take(kind, task, message))
 
-    elsewhere = {label: one for label, one in fits.candidates.items() if workers and runs_elsewhere(one)}
-    for label in fits.candidates if workers else ():
-        if label not in elsewhere:
-            log.warning("%s is fitted in this process: others cannot import its class.", label)
+    elsewhere = {label: one for label, one in fits.candidates.items() if workers and is_importable(type(one.model))}
+    for label in [label for label in fits.candidates if workers and label not in elsewhere]:
+        log.warning("%s is fitted in this process: others cannot import its class.", label)
     shared = replace(fits, candidates=elsewhere)
     tell(Event("planned", progress.status()))
     Pool(
@@ -207,28 +199,20 @@ def run_experiment(
 def stored_results(experiment: Experiment, stored: Sequence[Result]) -> list[Result]:
     """Return those of stored results that are of this very experiment, in its order; nothing is run."""
     protocol = Protocol.of(load(experiment.data, experiment.preparation), experiment.split, experiment.metrics)
-    found = matching(experiment.models, protocol, stored)
-    ordered = [Task(candidate.label, seed) for candidate, seeds in experiment.models for seed in seeds]
-    return [found[task] for task in ordered if task in found]
+    return list(matching(experiment.models, protocol, stored).values())
 
 
 def matching(
     candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Sequence[Result]
 ) -> dict[Task, Result]:
     """Return those of stored results that are of these candidates: protocol, label, model, code, settings and seed."""
-    wanted: dict[ResultKey, Task] = {}
+    known = {result.key: result for result in reversed(stored)}  # of several the first counts
+    found: dict[Task, Result] = {}
     for candidate, seeds in candidates:
         named = (candidate.label, candidate.entry.name, candidate.entry.source, candidate.values)
-        wanted |= {result_key(protocol, *named, seed): Task(candidate.label, seed) for seed in seeds}
-    found: dict[Task, Result] = {}
-    for result in stored:
-        if result.key in wanted:
-            found.setdefault(wanted[result.key], result)  # of several the first counts
+        keys = {Task(candidate.label, seed): result_key(protocol, *named, seed) for seed in seeds}
+        found |= {task: known[key] for task, key in keys.items() if key in known}
     return found
-
-
-def _ignore(event: Event) -> None:
-    """Take an event that nobody waits for."""
 
 
 @dataclass
@@ -248,18 +232,23 @@ class _Progress:
         for task, result in self.results.items():
             self.took.setdefault(task.label, []).append(result.fit_seconds + result.score_seconds)
 
-    def take(self, kind: Kind, task: Task, message: object) -> None:
+    def take(self, kind: Kind, task: Task, message: object) -> Event:
+        """Take what the pool tells of a task, and return it as an event."""
         if kind == "started":
             self.started[task], self.running[task] = time.monotonic(), None
-        elif isinstance(message, Epoch):
+            return Event("started", self.status(), task)
+        if isinstance(message, Epoch):
             self.running[task] = message
-        else:
-            del self.running[task]
-            if isinstance(message, Result):
-                self.results[task] = message
-                self.took.setdefault(task.label, []).append(time.monotonic() - self.started[task])
-            elif isinstance(message, Failure):
-                self.failures[task] = message
+            return Event("epoch", self.status(), task)
+        del self.running[task]
+        if isinstance(message, Result):
+            self.results[task] = message
+            self.took.setdefault(task.label, []).append(time.monotonic() - self.started[task])
+            return Event("finished", self.status(), task, message)
+        assert isinstance(message, Failure)
+        log.debug("%s: %s %s", task, message.reason, message.details)
+        self.failures[task] = message
+        return Event("failed", self.status(), task, failure=message)
 
     def status(self) -> Status:
         return Status(

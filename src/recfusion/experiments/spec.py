@@ -1,7 +1,7 @@
 """An experiment as a TOML file: the data, the splits, the metrics, and a table for each model."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,16 +92,8 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
         metrics = check_metrics(found.run.metrics)
     except InputError as error:
         raise InputError(f"In '{where}': {error}") from None
-    return Experiment(
-        name=found.name,
-        title=found.title,
-        data=_located(found.data, folder),
-        preparation=found.preparation,
-        split=found.split,
-        seeds=seeds,
-        metrics=metrics,
-        models=models,
-    )
+    data = _located(found.data, folder)
+    return Experiment(found.name, found.title, data, found.preparation, found.split, seeds, metrics, models)
 
 
 def _planned(
@@ -126,8 +118,7 @@ def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[in
     if isinstance(given, int) and not isinstance(given, bool):
         limit = _MOST_SEEDS if among is None else len(among)
         if not 1 <= given <= limit:
-            most = f" and {limit:,} at most"
-            raise InputError(f"Expected at least one split{most} in {place}, got {given}.")
+            raise InputError(f"Expected at least one split and {limit:,} at most in {place}, got {given}.")
         return tuple(range(given)) if among is None else among[:given]
     listed = given if isinstance(given, list) else []
     whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in listed)
@@ -156,12 +147,9 @@ def _refusal(where: str, error: ValidationError) -> InputError:
     *tables, key = (str(part) for part in first["loc"] if part not in ("int", "list[int]", "float", "literal['auto']"))
     place = f"[{tables[0]}] {'.'.join([*tables[1:], key])}" if tables else key
     if first["type"] == "extra_forbidden":
-        return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, _keys(tables))}")
+        known = _TABLES[tables[0] if tables else ""].model_fields
+        return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, known)}")
     if first["type"] == "missing":
         return InputError(f"In '{where}': expected {place}, got nothing: add it.")
     allowed = f" (keys: {', '.join(_TABLES[key].model_fields)})" if not tables and key in _TABLES else ""
     return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.")
-
-
-def _keys(tables: Sequence[str]) -> list[str]:
-    return list(_TABLES[tables[0] if tables else ""].model_fields)

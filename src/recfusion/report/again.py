@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from recfusion.core.errors import InputError
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS
-from recfusion.experiments.comparison import Comparison, Model
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.details import Model
 from recfusion.models.registry import make_model
 from recfusion.models.settings import setting_values
 

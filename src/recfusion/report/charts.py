@@ -4,22 +4,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
-from recfusion.report import drawing
+from recfusion.report import drawing, sections
 from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
-from recfusion.report.figure_boxes import BOX_PLOT_FROM
+from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.formats import p_text
-from recfusion.report.sections import metric_cells
-from recfusion.report.words import base_tests, digits_of, points, seconds, signed, splits_text, told_apart
-from recfusion.training.epoch import Curve
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _WIDE, _NARROW = 400.0, 330.0  # of charts; a phone has about 360
 _VALUE, _SCALE = 44.0, 26.0  # room for the numbers on the right and below
@@ -60,17 +54,16 @@ class Row:
 
 def difference_chart(comparison: Comparison) -> Chart | None:
     """Return a row per model: its difference to the reference, else to the best, with its 95 % interval."""
-    base, tests = base_tests(comparison)
+    base, tests = sections.base_tests(comparison)
     if not tests:
         return None
     rows = [Row(base, 0.0, (0.0, 0.0), "", f"{base}: what the others are compared with", bold=True)]
+    cells = sections.difference_cells(comparison)
     for label, test in tests.items():
-        difference, (low, high) = test.of(label)
-        apart, told = told_apart(test), f"{signed(low)} to {signed(high)}"
-        said = f"{label}: {signed(difference)} ({told}), {p_text(test)}, {splits_text(len(test.seeds))}"
-        colour = SOFT if not apart else ACCENT if difference > 0 else BELOW
-        ends = (100 * low, 100 * high)
-        rows.append(Row(label, 100 * difference, ends, signed(difference), said, colour, hollow=not apart))
+        cell, (difference, (low, high)) = cells[label], test.of(label)
+        said = f"{label}: {cell.text} ({cell.interval}), {p_text(test)}, {sections.splits_text(len(test.seeds))}"
+        colour = {"above": ACCENT, "below": BELOW}.get(cell.mark, SOFT)
+        rows.append(Row(label, 100 * difference, (100 * low, 100 * high), cell.text, said, colour, not cell.mark))
     title = f"{comparison.main_metric}: differences to {base}"
     return _row_chart(rows, 0.0, "differences", title, base=base)
 
@@ -80,7 +73,7 @@ def mean_charts(comparison: Comparison) -> list[Chart]:
     charts: list[Chart] = []
     for metric in sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric):
         rows = []
-        for label, cell in metric_cells(comparison, metric).items():
+        for label, cell in sections.metric_cells(comparison, metric).items():
             found = comparison.models[label].metrics[metric]
             low, high = found.ci95 or (found.mean, found.mean)
             told = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
@@ -110,7 +103,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
     axes.locator_params(axis="x", nbins=7 if base else 5, steps=[1, 2, 5, 10])
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:{'+' if base and abs(x) > 1e-9 else ''}g}".replace("-", "−"))
     axes.grid(axis="x", color=RULE, linewidth=0.8)
-    drawing.name_rows(axes, names, bold=[row.bold for row in rows])
+    drawing.name_rows(axes, names, bold=[place for place, row in enumerate(rows) if row.bold])
     if base:
         axes.axvline(0, color=SOFT, linewidth=1)
         if -low > high / 3:
@@ -133,7 +126,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
     return Chart(title, drawing.inline_svg(figure, ident, title, [row.told for row in rows]))
 
 
-def _splits(axes: "Axes", found: Summary, y: float, colour: str) -> None:
+def _splits(axes: Axes, found: Summary, y: float, colour: str) -> None:
     """Draw the means of several splits, from five on with their quartiles and median."""
     splits, (first, third) = [100 * value for value in found.splits], (100 * end for end in found.iqr)
     if len(splits) >= BOX_PLOT_FROM:
@@ -164,9 +157,9 @@ def cost_chart(comparison: Comparison) -> Chart:
     """
     metric, order = comparison.main_metric, comparison.ranked()
     models = [comparison.models[label] for label in order]
-    means = [points(model.mean(metric), digits_of(comparison, metric)) for model in models]
+    means = [sections.points(model.mean(metric), sections.digits_of(comparison, metric)) for model in models]
     told = [
-        f"{model.label}: {mean}, {seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
+        f"{model.label}: {mean}, {sections.seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
         for model, mean in zip(models, means, strict=True)
     ]
     left, top, height = drawing.room_for(order) + 32, 20.0, 21.0 * len(order)
@@ -176,7 +169,7 @@ def cost_chart(comparison: Comparison) -> Chart:
     costs["parameters"] = [float(model.parameters) for model in models]
     for number, (what, values) in enumerate(costs.items()):
         axes = drawing.panel(figure, left + number * (width + 36), top, width, height)
-        drawing.name_rows(axes, order if number == 0 else [""] * len(order), bold=())
+        drawing.name_rows(axes, order if number == 0 else [""] * len(order))
         axes.tick_params(axis="y", pad=35)
         start = _costs(axes, values, width, as_seconds=number == 0)
         write(axes, start, -0.6, what, align="left", right=-5, up=9)
@@ -186,7 +179,7 @@ def cost_chart(comparison: Comparison) -> Chart:
     return Chart(title, drawing.inline_svg(figure, "costs", title, told))
 
 
-def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: bool) -> float:
+def _costs(axes: Axes, values: Sequence[float], width: float, *, as_seconds: bool) -> float:
     """Draw a dot in each row, and return where the scale begins; 0 has no place on it, and is an open dot there."""
     positive = [value for value in values if value > 0] or [1.0]
     low = math.floor(math.log10(min(positive)))
@@ -209,11 +202,12 @@ def _costs(axes: "Axes", values: Sequence[float], width: float, *, as_seconds: b
 
 def curve_charts(comparison: Comparison) -> list[Chart]:
     """Return a panel for each model that trained in epochs and was judged on the way; all share one scale."""
-    judged = {
-        label: [(seed, line) for seed, curve in curves if (line := _judged(curve))]
-        for label, curves in comparison.curves.items()
-    }
-    shown = {label: judged[label] for label in comparison.ranked() if judged.get(label)}
+    shown: dict[str, list[tuple[int, list[tuple[int, float]]]]] = {}  # label -> split -> epoch and metric in percent
+    for label in (label for label in comparison.ranked() if label in comparison.curves):
+        for seed, curve in comparison.curves[label]:
+            judged = zip(curve.epoch, curve.metric, strict=True)
+            if line := [(epoch, 100 * value) for epoch, value in judged if value is not None]:
+                shown.setdefault(label, []).append((seed, line))
     top = max((value for its in shown.values() for _, line in its for _, value in line), default=0.0)
     charts: list[Chart] = []
     for label, lines in shown.items():
@@ -237,12 +231,7 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
     return charts
 
 
-def _judged(curve: Curve) -> list[tuple[int, float]]:
-    """Return the epochs of a curve that were judged, with the metric in percent."""
-    return [(epoch, 100 * value) for epoch, value in zip(curve.epoch, curve.metric, strict=True) if value is not None]
-
-
-def _dot(axes: "Axes", x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:
+def _dot(axes: Axes, x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:
     axes.plot([x], [y], "o", color=colour, markersize=7, clip_on=False, gid=gid)
     if hollow:
         axes.plot([x], [y], "o", color=PAPER, markersize=4, clip_on=False, gid=gid)

@@ -4,78 +4,58 @@ import io
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, TypeAlias
 from unicodedata import east_asian_width
 from xml.etree import ElementTree
 
 from markupsafe import Markup
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 # Drawn in these colours, which become variables of the page's style sheet: one drawing serves light and dark.
 _NAMES = ("ink", "soft", "rule", "accent", "below", "paper")
 _VARIABLES = {f"#00000{number}": f"var(--{name})" for number, name in enumerate(_NAMES, 1)}
 INK, SOFT, RULE, ACCENT, BELOW, PAPER = _VARIABLES
+Align: TypeAlias = Literal["left", "right"]
 _REFERENCE = re.compile(r"#(\w+)")
 LETTERS = 11.0  # height of letters; a unit is a CSS pixel where a chart is shown as wide as it was drawn
 _CHAR = 6.7  # width of such a letter, on the safe side
 _LONGEST = 24
 
 
-def sheet(width: float, height: float) -> "Figure":
+def sheet(width: float, height: float) -> Figure:
     """Return an empty figure of width x height units."""
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="none")
 
 
-def panel(figure: "Figure", left: float, top: float, width: float, height: float) -> "Axes":
+def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Return axes at that place of a sheet, measured from its upper left corner, with quiet scales and no frame."""
     across, down = (72 * float(size) for size in figure.get_size_inches())
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down), facecolor="none")
     axes.tick_params(length=0, labelsize=LETTERS - 1, labelcolor=SOFT, pad=5)
     axes.set_axisbelow(True)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
     return axes
 
 
-def name_rows(axes: "Axes", names: Sequence[str], *, bold: Sequence[bool]) -> None:
-    """Give the axes a row for each name, the first on top."""
+def name_rows(axes: Axes, names: Sequence[str], *, bold: Sequence[int] = ()) -> None:
+    """Give the axes a row for each name, the first on top; `bold` are the places of those in bold."""
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_yticks(range(len(names)), [shorten(name) for name in names], fontsize=LETTERS, color=INK, parse_math=False)
     axes.tick_params(axis="y", pad=9)
     for place, label in enumerate(axes.get_yticklabels()):
         label.set_gid(f"row{place}")
-    for label, is_bold in zip(axes.get_yticklabels(), bold, strict=False):
-        label.set_fontweight("bold" if is_bold else "normal")
+        label.set_fontweight("bold" if place in bold else "normal")
 
 
 def write(
-    axes: "Axes",
-    x: float,
-    y: float,
-    text: str,
-    *,
-    align: Literal["left", "right"],
-    colour: str = SOFT,
-    right: float = 0,
-    up: float = 0,
+    axes: Axes, x: float, y: float, text: str, align: Align, *, colour: str = SOFT, right: float = 0, up: float = 0
 ) -> None:
     """Write at a point, so many units to the right of it and above it."""
-    axes.annotate(
-        text,
-        (x, y),
-        (right, up),
-        textcoords="offset points",
-        ha=align,
-        va="center_baseline",
-        fontsize=LETTERS if colour == INK else LETTERS - 1,
-        color=colour,
-        parse_math=False,
-    )
+    place: dict[str, Any] = {"xytext": (right, up), "textcoords": "offset points", "ha": align, "va": "center_baseline"}
+    size = LETTERS if colour == INK else LETTERS - 1
+    axes.annotate(text, (x, y), **place, fontsize=size, color=colour, parse_math=False)
 
 
 def shorten(name: str) -> str:
@@ -104,13 +84,11 @@ def _units(text: str) -> int:
     return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def inline_svg(figure: "Figure", ident: str, title: str, told: Sequence[str]) -> Markup:
+def inline_svg(figure: Figure, ident: str, title: str, told: Sequence[str]) -> Markup:
     """Return a figure as an SVG element for the page; equal figures make equal text.
 
     `told` is what its rows say: to those who point at what has the gid row0, row1 and so on, and to those who listen.
     """
-    from matplotlib import rc_context
-
     drawn = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": ident}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has its own fonts

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 
 from recfusion.models import registry
+from recfusion.models.recfusion import RecFusion
 from recfusion.models.settings import setting_values, settings_of
-from recfusion.report.figures import FAINT, INK, LINE, QUIET, Canvas
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from recfusion.report.figures import FAINT, IMAGE, INK, QUIET, blank
 
 NOT_USED = "–"
 
@@ -61,6 +62,11 @@ class Row:
     def differs(self) -> tuple[bool, ...]:
         return tuple(value not in (NOT_USED, self.values[0]) for value in self.values)
 
+    @property
+    def choices(self) -> list[str]:
+        """The values that occur among the variants, each once."""
+        return [value for value in dict.fromkeys(self.values) if value != NOT_USED]
+
 
 @dataclass(frozen=True)
 class Family:
@@ -71,30 +77,21 @@ class Family:
     rows: tuple[Row, ...]  # what differs, and what says most about a variant
     common: tuple[Row, ...]  # what is the same for all that use it
 
-    def choices(self, setting: str) -> list[str]:
-        """Return the values of a setting that occur among the variants, each once."""
-        found = next((row.values for row in self.rows if row.setting == setting), ())
-        return [value for value in dict.fromkeys(found) if value != NOT_USED]
-
 
 def recfusion_family() -> Family:
     """Read the RecFusion family from the registry's rows, with the settings that a user gets by default."""
-    from recfusion.models.recfusion import RecFusion
-
-    names = [name for name, entry in registry.MODELS.items() if entry.load() is RecFusion]
+    names = tuple(name for name, entry in registry.MODELS.items() if entry.load() is RecFusion)
     variants = [setting_values(registry.make_model(name)) for name in names]
     declared = settings_of(RecFusion)
-    placed = {name for stage in STAGES for name in stage.settings}
-    order = [(stage, name) for stage in STAGES for name in stage.settings if name in declared]
-    order += [(TRAINING, name) for name in declared if name not in placed]
-    rows = [Row(stage, name, declared[name].doc, tuple(_cell(name, of) for of in variants)) for stage, name in order]
-    shown = [row for row in rows if any(row.differs) or row.setting in _ALWAYS]
-    return Family(
-        names=tuple(names),
-        titles=tuple(registry.MODELS[name].title for name in names),
-        rows=tuple(shown),
-        common=tuple(row for row in rows if row not in shown),
-    )
+    stages = {name: stage for stage in STAGES for name in stage.settings if name in declared}
+    stages |= {name: TRAINING for name in declared if name not in stages}
+    rows = [
+        Row(stage, name, declared[name].doc, tuple(_cell(name, of) for of in variants))
+        for name, stage in stages.items()
+    ]
+    shown = tuple(row for row in rows if any(row.differs) or row.setting in _ALWAYS)
+    titles = tuple(registry.MODELS[name].title for name in names)
+    return Family(names, titles, shown, tuple(row for row in rows if row not in shown))
 
 
 def _cell(name: str, values: dict[str, Any]) -> str:
@@ -108,128 +105,96 @@ def _cell(name: str, values: dict[str, Any]) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# Sizes in pixels.
-_MARGIN, _HEAD, _PIPELINE = 40, 130, 420
-_STAGE, _SETTING, _COLUMN = 170, 570, 310
-_NAMES, _LINE, _ROW = 190, 26, 62
+# Sizes in pixels; the variants' columns begin at _FIRST.
+_MARGIN, _TABLE, _COLUMN = 40, 740, 310
+_STAGES, _SETTINGS, _FIRST = 154, 210, 780
+_MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
-def draw_architecture(family: Family) -> "Figure":
+def draw_architecture(family: Family) -> Figure:
     """Return the figure of the common way and of the table of differences."""
-    heights = [_ROW + _LINE * (len(_meaning(row)) - 1) for row in family.rows]
-    common = _common_lines(family)
-    top = _HEAD + _PIPELINE
-    canvas = Canvas(
-        width=2 * _MARGIN + _STAGE + _SETTING + max(6, len(family.names)) * _COLUMN,
-        height=top + _NAMES + sum(heights) + 60 + 34 * len(common) + 30,
-    )
-    canvas.text(_MARGIN, 52, "The RecFusion family", size=15, bold=True)
+    meanings = [wrap(row.meaning, 29) for row in family.rows]
+    tops = [_TABLE]
+    for lines in meanings:
+        tops.append(tops[-1] + 36 + 26 * len(lines))
+    cells = [f"{row.setting} {row.choices[0]}" for row in family.common if row.choices]
+    common = wrap(f"The same for all that use it: {', '.join(cells)}", 150) if family.common else []
+    width, bottom = _FIRST + max(6, len(family.names)) * _COLUMN + _MARGIN, tops[-1]
+    figure, axes = blank(width, bottom + 90 + 34 * len(common))
+    axes.text(_MARGIN, 66, "The RecFusion family", fontsize=15, color=INK, weight="bold")
     explained = "One implementation: above, what all variants share; below, the settings that make each of them."
-    canvas.text(_MARGIN, 100, explained, size=10, colour=QUIET)
-    _draw_pipeline(canvas, family, _HEAD, _PIPELINE)
-    _draw_names(canvas, family, top)
-    y = float(top + _NAMES)
-    for row, height in zip(family.rows, heights, strict=True):
-        _draw_row(canvas, row, y, height)
-        y += height
-    _draw_stages(canvas, family, top + _NAMES, heights)
-    for number, line in enumerate(common):
-        canvas.text(_MARGIN, y + 50 + 34 * number, line, size=9, colour=QUIET)
-    return canvas.figure
+    axes.text(_MARGIN, 110, explained, fontsize=10, color=QUIET)
+    _draw_pipeline(axes, {row.setting: row.choices for row in family.rows})
+    legend = f"coloured: differs from {family.names[0]}\n{NOT_USED}  : has no meaning for this variant"
+    axes.text(_MARGIN, 616, legend, fontsize=9.5, color=QUIET, va="center", linespacing=1.35)
+    centres = [_FIRST + (place + 0.5) * _COLUMN for place in range(len(family.names))]
+    for x, name, title in zip(centres, family.names, family.titles, strict=True):
+        axes.text(x, 593, name, fontsize=11, color=INK, weight="bold", ha="center")
+        axes.text(x, 616, "\n".join(wrap(title, 23)), size=9, color=QUIET, ha="center", va="top", linespacing=1.35)
+    for row, lines, top, end in zip(family.rows, meanings, tops, tops[1:], strict=False):
+        y = (top + end) / 2
+        axes.plot([_SETTINGS, width - _MARGIN], [top, top], color=FAINT, linewidth=0.8)
+        axes.text(_SETTINGS + 8, y, row.setting, fontsize=10.5, color=INK, va="center")
+        axes.text(436, y, "\n".join(lines), fontsize=8.5, color=QUIET, va="center", linespacing=1.35)
+        for x, value, differs in zip(centres, row.values, row.differs, strict=True):
+            if differs:
+                _box(axes, x - _COLUMN / 2 + 8, top + 7, _COLUMN - 16, end - top - 14, row.stage.fill, rounded=8)
+            colour, weight = INK if differs or x == centres[0] else QUIET, "bold" if differs else "normal"
+            axes.text(x, y, value, fontsize=10.5, color=colour, weight=weight, **_MIDDLE)
+    for stage in dict.fromkeys(row.stage for row in family.rows):
+        inside = [place for place, row in enumerate(family.rows) if row.stage is stage]
+        top, end = tops[inside[0]], tops[inside[-1] + 1]
+        _box(axes, _MARGIN, top + 2, _STAGES, end - top - 4, stage.fill)
+        name = stage.name.replace(" ", "\n")
+        axes.text(_MARGIN + _STAGES / 2, (top + end) / 2, name, fontsize=10, color=INK, **_MIDDLE)
+    axes.text(_MARGIN, bottom + 38, "\n".join(common), fontsize=9, color=QUIET, va="top", linespacing=1.35)
+    return figure
 
 
-def _draw_pipeline(canvas: Canvas, family: Family, top: float, height: float) -> None:
+def _draw_pipeline(axes: Axes, choices: dict[str, list[str]]) -> None:
     """Draw x^0 -> q -> x^t -> network -> p -> ranking, with the values that occur among the variants in the boxes."""
-    wide, narrow, tall = 400.0, 250.0, 170.0
-    gap = (canvas.width - 2 * _MARGIN - 3 * wide - 3 * narrow) / 5
-    middle = top + height / 2 - 10
+    wide, narrow, tall, y = 400.0, 250.0, 170.0, 330.0
     widths = [narrow, wide, narrow, wide, wide, narrow]
+    gap = (axes.get_xlim()[1] - 2 * _MARGIN - sum(widths)) / 5
     lefts = [_MARGIN + sum(widths[:place]) + place * gap for place in range(6)]
-    clean = np.array([0, 1, 0, 0, 1, 1, 0, 0, 1, 0], np.float32)
-    noised = np.array([0.2, 0.7, 0.1, 0.5, 0.8, 0.4, 0.3, 0.1, 0.9, 0.4], np.float32)
-    for values, left, name in ((clean, lefts[0], "a user's row  $x^0$"), (noised, lefts[2], "with noise  $x^t$")):
-        canvas.image(left, middle - 25, narrow, 50, values[None])
-        canvas.text(left + narrow / 2, middle + 56, name, size=10.5, align="center")
+    history, _, noise, _, step, ranking = (left + width / 2 for left, width in zip(lefts, widths, strict=True))
+    clean, noised = [0, 1, 0, 0, 1, 1, 0, 0, 1, 0], [0.2, 0.7, 0.1, 0.5, 0.8, 0.4, 0.3, 0.1, 0.9, 0.4]
+    for values, x, name in ((clean, history, "a user's row  $x^0$"), (noised, noise, "with noise  $x^t$")):
+        axes.imshow([values], extent=(x - narrow / 2, x + narrow / 2, y + 25, y - 25), **IMAGE)
+        axes.text(x, y + 66, name, fontsize=10.5, color=INK, ha="center")
     boxes = (
-        (FORWARD, lefts[1], r"$q(x^t \mid x^0)$", family.choices("process")),
-        (NETWORK, lefts[3], r"$f_\theta(x^t, t)$", family.choices("net")),
-        (REVERSE, lefts[4], r"$p_\theta(x^{t-1} \mid x^t)$", family.choices("variance")),
+        (FORWARD, lefts[1], r"$q(x^t \mid x^0)$", choices["process"]),
+        (NETWORK, lefts[3], r"$f_\theta(x^t, t)$", choices["net"]),
+        (REVERSE, lefts[4], r"$p_\theta(x^{t-1} \mid x^t)$", choices["variance"]),
     )
     for stage, left, formula, found in boxes:
-        canvas.box(left, middle - tall / 2, wide, tall, fill=stage.fill, edge=stage.edge, rounded=14)
-        used = "\n".join(wrap(" | ".join(found), 26))
-        canvas.text(left + wide / 2, middle - 54, stage.name, size=11.5, bold=True, align="center")
-        canvas.text(left + wide / 2, middle - 8, formula, size=11, align="center")
-        canvas.text(left + wide / 2, middle + 46, used, size=9.5, colour=QUIET, align="center")
+        _box(axes, left, y - tall / 2, wide, tall, stage.fill, edge=stage.edge, rounded=14)
+        used, x = "\n".join(wrap(" | ".join(found), 26)), left + wide / 2
+        axes.text(x, y - 43, stage.name, fontsize=11.5, color=INK, weight="bold", ha="center")
+        axes.text(x, y + 3, formula, fontsize=11, color=INK, ha="center")
+        axes.text(x, y + 46, used, fontsize=9.5, color=QUIET, linespacing=1.35, **_MIDDLE)
     for place, share in enumerate((1, 0.75, 0.55, 0.4, 0.25)):
-        y = middle - 60 + 24 * place
-        canvas.box(lefts[5], y, share * narrow, 16, fill="#fde725" if place < 3 else FAINT)
-    canvas.text(lefts[5] + narrow / 2, middle + 86, "ranked items", size=10.5, align="center")
+        _box(axes, lefts[5], y - 60 + 24 * place, share * narrow, 16, "#fde725" if place < 3 else FAINT)
+    axes.text(ranking, y + 96, "ranked items", fontsize=10.5, color=INK, ha="center")
     for place in range(5):
-        canvas.arrow(lefts[place] + widths[place] + 8, middle, lefts[place + 1] - 8, middle)
-    start, end = lefts[0] + narrow / 2, lefts[2] + narrow / 2
-    above, below = middle - tall / 2 - 50, middle + tall / 2 + 50
-    _draw_detour(canvas, start, end, middle - 34, above, middle - 34, QUIET)
-    canvas.text((start + end) / 2, above - 24, "to recommend: the history is taken for $x^1$", size=10, align="center")
-    start, end = lefts[0] + narrow / 2, lefts[4] + wide / 2
-    _draw_detour(canvas, end, start, middle + tall / 2 + 6, below, middle + 78, TRAINING.edge)
-    objectives = "  |  ".join(family.choices("objective"))
-    canvas.text((start + end) / 2, below + 26, f"training compares with $x^0$:  {objectives}", size=10, align="center")
+        _arrow(axes, QUIET, (lefts[place] + widths[place] + 8, y), (lefts[place + 1] - 8, y))
+    above, below = y - tall / 2 - 50, y + tall / 2 + 50
+    _arrow(axes, QUIET, (history, y - 34), (history, above), (noise, above), (noise, y - 34))
+    told = "to recommend: the history is taken for $x^1$"
+    axes.text((history + noise) / 2, above - 14, told, fontsize=10, color=INK, ha="center")
+    _arrow(axes, TRAINING.edge, (step, y + tall / 2 + 6), (step, below), (history, below), (history, y + 78))
+    told = f"training compares with $x^0$:  {'  |  '.join(choices['objective'])}"
+    axes.text((history + step) / 2, below + 36, told, fontsize=10, color=INK, ha="center")
 
 
-def _draw_detour(canvas: Canvas, start: float, end: float, y: float, past: float, to: float, colour: str) -> None:
-    """Draw an arrow that leaves at (start, y), runs along the height `past` and arrives at (end, to)."""
-    canvas.line(start, y, start, past, colour=colour, width=LINE)
-    canvas.line(start, past, end, past, colour=colour, width=LINE)
-    canvas.arrow(end, past, end, to, colour=colour)
+def _arrow(axes: Axes, colour: str, *points: tuple[float, float]) -> None:
+    """Draw an arrow along some points."""
+    axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.3))
 
 
-def _draw_names(canvas: Canvas, family: Family, top: float) -> None:
-    legend = f"coloured: differs from {family.names[0]}\n{NOT_USED}  : has no meaning for this variant"
-    canvas.text(_MARGIN, top + 66, legend, size=9.5, colour=QUIET)
-    for place, (name, title) in enumerate(zip(family.names, family.titles, strict=True)):
-        x = _left(place) + _COLUMN / 2
-        canvas.text(x, top + 34, name, size=11, bold=True, align="center")
-        lines = wrap(title, 23)
-        canvas.text(x, top + 66 + 15 * len(lines), "\n".join(lines), size=9, colour=QUIET, align="center")
-
-
-def _draw_row(canvas: Canvas, row: Row, y: float, height: float) -> None:
-    canvas.line(_MARGIN + _STAGE, y, canvas.width - _MARGIN, y)
-    meaning = _meaning(row)
-    canvas.text(_MARGIN + _STAGE + 8, y + height / 2, row.setting, size=10.5)
-    canvas.text(_MARGIN + _STAGE + 226, y + height / 2, "\n".join(meaning), size=8.5, colour=QUIET)
-    for place, (value, differs) in enumerate(zip(row.values, row.differs, strict=True)):
-        if differs:
-            canvas.box(_left(place) + 8, y + 7, _COLUMN - 16, height - 14, fill=row.stage.fill, rounded=8)
-        colour = INK if differs or place == 0 else QUIET
-        canvas.text(
-            _left(place) + _COLUMN / 2, y + height / 2, value, size=10.5, bold=differs, colour=colour, align="center"
-        )
-
-
-def _draw_stages(canvas: Canvas, family: Family, top: float, heights: list[int]) -> None:
-    """Draw the coloured bars on the left that say to which part of the way the rows belong."""
-    for stage in STAGES:
-        inside = [place for place, row in enumerate(family.rows) if row.stage is stage]
-        if not inside:
-            continue
-        start, height = top + sum(heights[: inside[0]]), sum(heights[place] for place in inside)
-        canvas.box(_MARGIN, start + 2, _STAGE - 16, height - 4, fill=stage.fill)
-        name = stage.name.replace(" ", "\n")
-        canvas.text(_MARGIN + (_STAGE - 16) / 2, start + height / 2, name, size=10, align="center")
-
-
-def _common_lines(family: Family) -> list[str]:
-    if not family.common:
-        return []
-    cells = [(row.setting, next((v for v in row.values if v != NOT_USED), "")) for row in family.common]
-    return wrap("The same for all that use it: " + ", ".join(f"{name} {value}" for name, value in cells if value), 150)
-
-
-def _meaning(row: Row) -> list[str]:
-    return wrap(row.meaning, 29)
-
-
-def _left(place: int) -> float:
-    return _MARGIN + _STAGE + _SETTING + place * _COLUMN
+def _box(
+    axes: Axes, x: float, y: float, width: float, height: float, fill: str, *, edge: str = "none", rounded: float = 0
+) -> None:
+    """Draw a filled rectangle whose upper left corner is (x, y)."""
+    shape = f"round,pad=0,rounding_size={rounded}" if rounded else "square,pad=0"
+    axes.add_patch(FancyBboxPatch((x, y), width, height, shape, facecolor=fill, edgecolor=edge, linewidth=1.2))

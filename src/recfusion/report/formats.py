@@ -127,11 +127,10 @@ def csv_text(tables: Sequence[Table]) -> str:
     writer.writerow(names)
     for table in tables:
         for row in table.rows:
-            line: list[str | int | float] = [table.title]
+            line: list[Cell] = [table.title]
             for cell, pair in zip(row, pairs, strict=True):
                 plain = cell.value if isinstance(cell, AtMost) else cell
-                ends: Sequence[str | int | float | None] = plain if isinstance(plain, tuple) else [plain] * (1 + pair)
-                line += ["" if end is None else end for end in ends]
+                line += plain if isinstance(plain, tuple) else [plain] * (1 + pair)
             writer.writerow(line)
     return text.getvalue()
 

@@ -10,12 +10,11 @@ from markupsafe import Markup, escape
 from recfusion.core.files import replacing
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
+from recfusion.report import sections
 from recfusion.report.again import FILE, experiment_toml
 from recfusion.report.charts import cost_chart, curve_charts, difference_chart, mean_charts
-from recfusion.report.figure_boxes import BOX_PLOT_FROM
-from recfusion.report.sections import difference_cells, example_lists, metric_cells, slice_tables, told_groups
+from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.tables import chosen_text, metric_table, paper_table, results_csv
-from recfusion.report.words import base_tests, headline, meaning, seconds
 
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
@@ -38,30 +37,35 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "seconds": seconds, "meaning": meaning}
+    environment.filters |= {
+        "breakable": _breakable,
+        "count": "{:,}".format,
+        "seconds": sections.seconds,
+        "meaning": sections.meaning,
+    }
     data = json.dumps(comparison.document(), ensure_ascii=False, separators=(",", ":"))
     return environment.get_template("report.html.jinja").render(
         comparison=comparison,
         protocol=comparison.protocol,
-        headline=headline(comparison),
-        base=base_tests(comparison)[0],
+        headline=sections.headline(comparison),
+        base=sections.base_tests(comparison)[0],
         metrics=metrics,
         main=main,
         descriptive=[metric for metric in metrics if is_descriptive(metric)],
         models={label: comparison.models[label] for label in comparison.ranked()},
         unequal=len({len(model.seeds) for model in comparison.models.values()}) > 1,
-        cells={metric: metric_cells(comparison, metric) for metric in metrics},
-        versus=difference_cells(comparison),
-        groups=told_groups(comparison),
+        cells={metric: sections.metric_cells(comparison, metric) for metric in metrics},
+        versus=sections.difference_cells(comparison),
+        groups=sections.told_groups(comparison),
         differences=difference_chart(comparison),
         means=mean_charts(comparison),
         box_plot_from=BOX_PLOT_FROM,
         costs=cost_chart(comparison),
         details=[metric_table(comparison, metric) for metric in metrics if metric in tested],
         paper=paper_table(comparison),
-        slices=slice_tables(comparison),
+        slices=sections.slice_tables(comparison),
         curves=curve_charts(comparison),
-        examples=example_lists(comparison),
+        examples=sections.example_lists(comparison),
         chosen={label: chosen_text(model.chosen) for label, model in comparison.models.items()},
         experiment=experiment_toml(comparison),
         experiment_file=FILE,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recfusion.experiments.comparison import Comparison, Model
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.details import Model
 from recfusion.experiments.paired import Test
 from recfusion.report.formats import Cell, Column, Table, csv_text, latex, markdown, p_cell
 

@@ -86,10 +86,8 @@ class Bundle:
         """Return the bundle of a model just fitted on `train`."""
         items = data.item_table.rename(_free_names(data.item_table.columns))
         items = items.with_columns(pl.Series(COUNT, column_counts(train)))
-        return cls(
-            *(entry, model, items, protocol, seed, all_users, train.shape[0]),
-            *(fit_seconds, metrics or {}, tuple(searched)),
-        )
+        record = (seed, all_users, train.shape[0], fit_seconds)
+        return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched))
 
     @cached_property
     def similarity(self) -> Similarity:
@@ -147,21 +145,12 @@ class Bundle:
             model.load_state(state, config.chosen, len(items))
             _check_scores(model, len(items))
         except _DAMAGE as error:
-            raise InputError(
-                f"The model folder '{path}' is damaged ({_brief(error)}): train the model again."
-            ) from None
-        return cls(
-            entry=entry,
-            model=model,
-            items=items,
-            protocol=Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL)),
-            seed=config.seed,
-            all_users=config.all_users,
-            train_users=config.train_users,
-            fit_seconds=config.fit_seconds,
-            metrics=_dictionary(read_json(path / METRICS), path / METRICS),
-            searched=tuple(config.searched),
-        )
+            told = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+            raise InputError(f"The model folder '{path}' is damaged ({told}): train the model again.") from None
+        protocol = Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL))
+        metrics = _dictionary(read_json(path / METRICS), path / METRICS)
+        record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
+        return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched))
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -268,8 +257,3 @@ def _dictionary(value: object, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"Expected a JSON object in '{path}', got {type(value).__name__}: train the model again.")
     return value
-
-
-def _brief(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -5,36 +5,62 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from recfusion.data.protocol import Protocol
 from recfusion.models.settings import setting_values, settings_of
 
 if TYPE_CHECKING:
     from recfusion.serving.bundle import Bundle
 
 WATTS = 15.0  # assumed for one busy core with its share of the machine
+_HOLDS_ROWS = (
+    "**It holds rows of the training data: what single users have, without their ids.** Treat the folder as you treat "
+    "the data, or train with `--no-histories`. "
+)
 
 
 def model_card(bundle: Bundle) -> str:
     """Return the card of a model as Markdown with YAML in front."""
+    title = bundle.entry.title
+    watt_hours = bundle.fit_seconds * WATTS / 3600
+    energy = f"{watt_hours / 1000:.3g} kWh" if watt_hours >= 1000 else f"{watt_hours:.2g} Wh"
+    some = ", ".join(repr(item) for item in bundle.items["item"][:2].to_list())
     sections = {
-        "Intended use": _use(bundle),
-        "How to load and use it": _loading(bundle),
+        "Intended use": [
+            f"It ranks the {len(bundle.items):,} items it knows for a user by what that user already has; users need "
+            "not have been seen in training. It is meant for research and for comparing models under a stated "
+            "protocol. It is not meant for decisions about people, and nothing in it keeps an unsuitable item from a "
+            "list.",
+        ],
+        "How to load and use it": [
+            "```python",
+            "import recfusion as rf",
+            "",
+            'bundle = rf.Bundle.load("path/to/this/folder")',
+            f'rf.recommend(bundle, {{"somebody": [{some}]}})',
+            "```",
+            "",
+            "On the command line: `recfusion recommend path/to/this/folder --history ITEM,ITEM`, and "
+            "`recfusion evaluate path/to/this/folder` to judge it on its test users.",
+        ],
         "Data and protocol": _data(bundle),
         "Results": _results(bundle),
         "Parameters and settings": _settings(bundle),
-        "Training time and energy": _energy(bundle),
-        "Limitations": _limitations(bundle),
-        "Licence of the data": _licence(bundle),
+        "Training time and energy": [
+            f"The fit took {bundle.fit_seconds:,.1f} seconds. That is about {energy}, **assuming** {WATTS:g} W for one "
+            "busy core with its share of the machine; nothing was measured. A fit on several cores takes as many times "
+            "more, and what was tried before this fit is not counted.",
+        ],
+        "Limitations": [
+            (_HOLDS_ROWS if bundle.model.keeps_histories else "")
+            + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its "
+            "data. Items with no interaction in training cannot be recommended on merit, and a user without any known "
+            "item gets the most popular ones. Results on users of another time, place or shop will differ.",
+        ],
+        "Licence of the data": _licence(bundle.protocol),
     }
-    title = bundle.entry.title
-    lines = [
-        *_front_matter(bundle),
-        f"# {bundle.name} on {bundle.protocol.name}",
-        "",
-        f"{title[0].upper()}{title[1:]}.",
-    ]
-    for heading, body in sections.items():
-        lines += ["", f"## {heading}", "", *body]
-    return "\n".join(lines) + "\n"
+    body = [line for heading, lines in sections.items() for line in ("", f"## {heading}", "", *lines)]
+    head = [f"# {bundle.name} on {bundle.protocol.name}", "", f"{title[0].upper()}{title[1:]}."]
+    return "\n".join([*_front_matter(bundle), *head, *body]) + "\n"
 
 
 def _front_matter(bundle: Bundle) -> list[str]:
@@ -54,29 +80,6 @@ def _front_matter(bundle: Bundle) -> list[str]:
         *(f"- {kind}" for kind in kinds),
         "---",
         "",
-    ]
-
-
-def _use(bundle: Bundle) -> list[str]:
-    return [
-        f"It ranks the {len(bundle.items):,} items it knows for a user by what that user already has; users need not "
-        "have been seen in training. It is meant for research and for comparing models under a stated protocol. It is "
-        "not meant for decisions about people, and nothing in it keeps an unsuitable item from a list.",
-    ]
-
-
-def _loading(bundle: Bundle) -> list[str]:
-    some = ", ".join(repr(item) for item in bundle.items["item"][:2].to_list())
-    return [
-        "```python",
-        "import recfusion as rf",
-        "",
-        'bundle = rf.Bundle.load("path/to/this/folder")',
-        f'rf.recommend(bundle, {{"somebody": [{some}]}})',
-        "```",
-        "",
-        "On the command line: `recfusion recommend path/to/this/folder --history ITEM,ITEM`, and "
-        "`recfusion evaluate path/to/this/folder` to judge it on its test users.",
     ]
 
 
@@ -107,10 +110,8 @@ def _results(bundle: Bundle) -> list[str]:
             shown = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval else ""
             lines.append(f"| {fold} | {metric} | {value['mean']:.4f} | {shown} |")
     if "test" not in bundle.metrics:
-        lines += [
-            "",
-            "Settings and epochs may have been chosen on these users: results on others will be a little lower.",
-        ]
+        told = "Settings and epochs may have been chosen on these users: results on others will be a little lower."
+        lines += ["", told]
     return lines
 
 
@@ -121,6 +122,7 @@ def _settings(bundle: Bundle) -> list[str]:
     learned = f"{bundle.model.n_parameters:,} numbers were learned."
     if not values:
         return [learned, "", "It has no settings."]
+    shown = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in values.items()}
     by = dict.fromkeys(values, "given or default")
     by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(chosen, "fit")
     told = "The fit chose none of the settings."
@@ -134,41 +136,12 @@ def _settings(bundle: Bundle) -> list[str]:
         "",
         "| setting | value | chosen by | meaning |",
         "|---|---|---|---|",
-        *(f"| {key} | {_value(value)} | {by[key]} | {declared[key].doc} |" for key, value in values.items()),
+        *(f"| {key} | {shown[key]} | {by[key]} | {declared[key].doc} |" for key in values),
     ]
 
 
-def _energy(bundle: Bundle) -> list[str]:
-    seconds = bundle.fit_seconds
-    return [
-        f"The fit took {seconds:,.1f} seconds. That is about {_watt_hours(seconds * WATTS / 3600)}, **assuming** "
-        f"{WATTS:g} W for one busy core with its share of the machine; nothing was measured. A fit on several cores "
-        "takes as many times more, and what was tried before this fit is not counted.",
-    ]
-
-
-def _limitations(bundle: Bundle) -> list[str]:
-    held = "**It holds rows of the training data: what single users have, without their ids.** Treat the folder as you "
-    held += "treat the data, or train with `--no-histories`. "
-    return [
-        (held if bundle.model.keeps_histories else "")
-        + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its data. "
-        "Items with no interaction in training cannot be recommended on merit, and a user without any known item "
-        "gets the most popular ones. Results on users of another time, place or shop will differ.",
-    ]
-
-
-def _licence(bundle: Bundle) -> list[str]:
-    protocol = bundle.protocol
+def _licence(protocol: Protocol) -> list[str]:
     if not protocol.licence:
         return ["Not known: the data is a file of the user's own. recfusion itself is under the MIT licence."]
     lines = [f"{protocol.licence} A model learned from the data may be bound by its terms; recfusion itself is MIT."]
     return [*lines, *(["", f"Citation: {protocol.citation}"] if protocol.citation else [])]
-
-
-def _value(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _watt_hours(amount: float) -> str:
-    return f"{amount / 1000:.3g} kWh" if amount >= 1000 else f"{amount:.2g} Wh"

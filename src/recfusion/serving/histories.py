@@ -44,12 +44,8 @@ def histories_of(bundle: Bundle, given: Any) -> Histories:
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history)."""
     users = rows["user"].unique(maintain_order=True)
-    places = users.to_frame().with_row_index("row")
-    row = (
-        rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"]
-        .cast(pl.Int64)
-        .to_numpy()
-    )
+    places = users.to_frame().with_columns(row=pl.int_range(len(users)))
+    row = rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"].to_numpy()
     column = to_columns(bundle.items["item"], rows["item"])
     unknown = (column < 0) & rows["item"].is_not_null().to_numpy()
     names = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(5).cast(pl.String)

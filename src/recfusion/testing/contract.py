@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from recfusion.core.errors import InputError, choices
 from recfusion.models.base import Recommender
-from recfusion.testing import declared, fits, scores
+from recfusion.testing import declared, fits
 from recfusion.testing.subject import Subject
 
 
@@ -76,20 +76,20 @@ _CHECKS = (
     Check("a model can be sent to another process", declared.pickled),
     Check("fit returns the model itself", fits.returns_itself),
     Check("fit changes no setting", fits.settings_stay),
-    Check("scores are an array of the shape (users, items), also of one user or none", scores.shape),
-    Check("scores are float32", scores.float32),
-    Check("scores are numbers, or -inf for what is never recommended", scores.finite),
-    Check("a user's scores depend on that user's history alone", scores.user_alone),
-    Check("the caller may overwrite the scores and the model stays the same", scores.overwritten),
-    Check("several threads that score at once get what one gets", scores.threads),
+    Check("scores are an array of the shape (users, items), also of one user or none", fits.shape),
+    Check("scores are float32", fits.float32),
+    Check("scores are numbers, or -inf for what is never recommended", fits.finite),
+    Check("a user's scores depend on that user's history alone", fits.user_alone),
+    Check("the caller may overwrite the scores and the model stays the same", fits.overwritten),
+    Check("several threads that score at once get what one gets", fits.threads),
     Check("fit and score leave what they are given as it is", fits.inputs_stay),
     Check("the same seed gives the same scores, as a number or as a generator", fits.same_seed),
     Check("the fit of one model leaves another as it is", fits.fits_apart),
     Check("fitting again gives what a fresh model gives", fits.refit),
     Check("epochs() yields Epochs or nothing, and fits as fit does", fits.epochs),
     Check("fit needs neither validation users nor a seed", fits.train_alone),
-    Check("a user without history has sound scores", scores.empty_history),
-    Check("a user who has everything has sound scores", scores.full_history),
+    Check("a user without history has sound scores", fits.empty_history),
+    Check("a user who has everything has sound scores", fits.full_history),
     Check("an item that nobody has in training breaks nothing", fits.unseen_item),
     Check("a training user who has nothing breaks nothing", fits.user_without_items),
     Check("three training users are enough", fits.few_users),
@@ -100,5 +100,5 @@ _CHECKS = (
     Check("a saved model scores as before, bit by bit", declared.saved),
     Check("seconds() is None or a number of at least 0", declared.seconds),
     Check("economical() returns a model of the same class and changes none", declared.economical),
-    Check("the item withheld from a checkerboard ranks first", scores.learns_tastes, contract=False),
+    Check("the item withheld from a checkerboard ranks first", fits.learns_tastes, contract=False),
 )

@@ -22,7 +22,7 @@ from recfusion.models.registry import find
 from recfusion.models.settings import checked, hints, search_space, setting_values, settings_of
 from recfusion.search.space import Choice
 from recfusion.serving.bundle import Bundle
-from recfusion.testing.scores import apart
+from recfusion.testing.fits import apart
 from recfusion.testing.subject import N_ITEMS, SEED, Subject
 
 _SHAPES = (Shape(50, 20, 300), Shape(140_000, 30_000, 10_000_000))

@@ -1,18 +1,22 @@
-"""What a fit must do: the same every time, nothing to its inputs and to other models, and something with odd data."""
+"""What a fit must do, to its inputs, to other models and with odd data, and what the scores after it must be."""
 
-from collections.abc import Iterable
-from typing import Any
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from threading import Barrier
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from recfusion.core.arrays import Csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.split import Fold
+from recfusion.evaluation.topk import top_k
 from recfusion.models.settings import setting_values
-from recfusion.testing.scores import apart, unsound
-from recfusion.testing.subject import N_ITEMS, SEED, Subject, copied_fold
+from recfusion.testing.subject import N_ITEMS, SEED, Subject
 from recfusion.training.epoch import Epoch
+
+TOLERANCE = 1e-5  # of the largest score: what float32 sums lose when a batch of another size adds in another order
+_THREADS, _TIMES = 4, 8
 
 
 def returns_itself(s: Subject) -> str | None:
@@ -37,9 +41,7 @@ def inputs_stay(s: Subject) -> str | None:
 
 
 def _same(one: Csr, other: Csr) -> bool:
-    parts: Iterable[tuple[NDArray[Any], NDArray[Any]]] = (
-        (getattr(one, part), getattr(other, part)) for part in ("data", "indices", "indptr")
-    )
+    parts = ((getattr(one, part), getattr(other, part)) for part in ("data", "indices", "indptr"))
     return one.shape == other.shape and all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in parts)
 
 
@@ -60,7 +62,7 @@ def refit(s: Subject) -> str | None:
 
 def epochs(s: Subject) -> str | None:
     model = s.fresh()
-    for epoch in model.epochs(s.train.copy(), copied_fold(s.valid), rng=SEED):
+    for epoch in model.epochs(s.train.copy(), deepcopy(s.valid), rng=SEED):
         if not isinstance(epoch, Epoch):
             return f"{epoch!r}"
     differ = apart(model.score(s.asked.copy()), s.scores)
@@ -100,3 +102,109 @@ def one_item(s: Subject) -> str | None:
 
 def _fits(s: Subject, train: Csr, valid: Fold | None, asked: Csr) -> str | None:
     return unsound(s.fit(train, valid).score(asked.copy()))
+
+
+def shape(s: Subject) -> str | None:
+    for rows in (s.asked, s.asked[[0]], s.asked[:0]):
+        scores = s.fitted.score(rows.copy())
+        if not isinstance(scores, np.ndarray):
+            return f"{type(scores).__name__}"
+        if scores.shape != rows.shape:
+            return f"the shape {scores.shape} for histories of the shape {rows.shape}"
+    return None
+
+
+def float32(s: Subject) -> str | None:
+    found = s.fitted.score(s.asked.copy()).dtype
+    return None if found == np.float32 else f"{found}"
+
+
+def finite(s: Subject) -> str | None:
+    return unsound(s.scores)
+
+
+def user_alone(s: Subject) -> str | None:
+    order = np.arange(len(s.scores))[::-1]
+    turned = apart(s.fitted.score(s.asked[order]), s.scores[order], tolerance=TOLERANCE)
+    if turned:
+        return f"{turned} when users are asked for in another order"
+    for row in order:
+        alone = apart(np.ravel(s.fitted.score(s.asked[[row]])), s.scores[row], tolerance=TOLERANCE)
+        if alone:
+            return f"{alone} when a user is asked for alone"
+    return None
+
+
+def overwritten(s: Subject) -> str | None:
+    first = s.fitted.score(s.asked.copy())
+    if not first.flags.writeable:
+        return "an array that cannot be written to"
+    kept = first.copy()
+    s.fitted.score(s.asked[::-1])
+    if apart(first, kept):
+        return "an array that the next call wrote into"
+    first[:] = -1
+    changed = apart(s.fitted.score(s.asked.copy()), kept)
+    first[:] = kept
+    return changed
+
+
+def threads(s: Subject) -> str | None:
+    rows = [s.asked[[number]] for number in range(_THREADS)]
+    alone = [s.fitted.score(row.copy()).copy() for row in rows]
+    start = Barrier(_THREADS)
+
+    def ask(number: int) -> list[FloatArray]:
+        start.wait()
+        return [s.fitted.score(rows[number].copy()) for _ in range(_TIMES)]
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # so that threads come between each other's steps
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            answers = list(pool.map(ask, range(_THREADS)))
+    finally:
+        sys.setswitchinterval(usual)
+    found = (apart(one, alone[n], tolerance=TOLERANCE) for n, each in enumerate(answers) for one in each)
+    return next(filter(None, found), None)
+
+
+def empty_history(s: Subject) -> str | None:
+    return unsound(s.fitted.score(csr_array((2, N_ITEMS), dtype=np.float32)))
+
+
+def full_history(s: Subject) -> str | None:
+    return unsound(s.fitted.score(csr_array(np.ones((2, N_ITEMS), np.float32))))
+
+
+def learns_tastes(s: Subject) -> str | None:
+    """Even users have the even items and odd users the odd ones; one item is taken from a new user."""
+    n_items = 20
+    board = np.indices((60, n_items)).sum(axis=0) % 2 == 0
+    model = s.fit(csr_array(board.astype(np.float32)), None)
+    for withheld in (4, 7):
+        history = csr_array((board[[withheld]] & (np.arange(n_items) != withheld)).astype(np.float32))
+        found = int(top_k(model.score(history.copy()), history, 1)[0][0, 0])
+        if found != withheld:
+            return f"item {found} before item {withheld}"
+    return None
+
+
+def apart(one: FloatArray, other: FloatArray, *, tolerance: float = 0.0) -> str | None:
+    """Return how far two arrays of scores are apart, if they are."""
+    if one.shape != other.shape:
+        return f"scores of the shapes {one.shape} and {other.shape}"
+    a, b = (np.asarray(scores, np.float64) for scores in (one, other))
+    differ = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    if not differ.any():
+        return None
+    gap = float(np.abs(a[differ] - b[differ]).max())
+    largest = float(np.abs(a, where=np.isfinite(a), out=np.zeros_like(a)).max())
+    return None if gap <= tolerance * largest else f"scores that differ by up to {gap:.3g}"
+
+
+def unsound(scores: FloatArray) -> str | None:
+    for what, found in (("NaN", np.isnan(scores)), ("+inf", np.isposinf(scores))):
+        if found.any():
+            return f"{int(found.sum())} scores of {scores.size} that are {what}"
+    return None

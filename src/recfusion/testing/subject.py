@@ -37,7 +37,7 @@ class Subject:
     ) -> Recommender:
         """Return a model, a fresh one unless given, fitted on copies of this data."""
         model = model or self.fresh()
-        model.fit(train.copy(), None if valid is None else copied_fold(valid), rng=rng)
+        model.fit(train.copy(), deepcopy(valid), rng=rng)
         return model
 
     @cached_property
@@ -67,7 +67,7 @@ class First:
 
     def __init__(self, subject: Subject) -> None:
         self.model = subject.fresh()
-        self.train, self.valid, self.asked = subject.train.copy(), copied_fold(subject.valid), subject.asked.copy()
+        self.train, self.valid, self.asked = subject.train.copy(), deepcopy(subject.valid), subject.asked.copy()
         self.returned = self.model.fit(self.train, self.valid, rng=SEED)
         self.scores: FloatArray = self.model.score(self.asked).copy()
 
@@ -89,7 +89,3 @@ def _fold(rows: Csr) -> Fold:
     dense = rows.toarray()
     hidden = np.where(dense.cumsum(axis=1) <= 2, dense, 0)
     return Fold(np.arange(len(dense)), csr_array(dense - hidden), csr_array(hidden))
-
-
-def copied_fold(fold: Fold) -> Fold:
-    return Fold(fold.users.copy(), fold.history.copy(), fold.held_out.copy())
