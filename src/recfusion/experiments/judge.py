@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recfusion.core.arrays import Csr
-from recfusion.core.processes import available_cores
+from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
