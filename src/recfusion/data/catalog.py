@@ -11,8 +11,7 @@ import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.archive import Archive, md5_of, reading
-from recfusion.data.movielens import MovieLensLayout, read_movielens
-from recfusion.data.netflix import is_netflix_folder, read_netflix
+from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix
 from recfusion.data.raw import RawData, ReadReport
 
 Layout = MovieLensLayout | Literal["embedded", "netflix"]
