@@ -17,9 +17,8 @@ from threadpoolctl import threadpool_limits
 
 from recfusion.core.arrays import Csr, binary_csr
 from recfusion.core.pool import THREAD_VARIABLES
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.prepare import prepare
-from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
 if TYPE_CHECKING:

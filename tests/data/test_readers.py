@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import RawData
 from recfusion.data.item_file import read_items
-from recfusion.data.raw import RawData
 from recfusion.data.readers import read_table
 
 GOOD = "".join(f"u{n},i{n},4,1000000000\n" for n in range(60))

@@ -11,7 +11,7 @@ from recfusion.cli.options import JsonOption, TrustOption, parse_settings, trust
 if TYPE_CHECKING:
     import polars as pl
 
-    from recfusion.data.raw import RawData
+    from recfusion.data.interactions import RawData
     from recfusion.serving.bundle import Bundle
     from recfusion.serving.recommend import Histories
 

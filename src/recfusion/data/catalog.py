@@ -11,8 +11,8 @@ import polars.selectors as cs
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.archive import Archive, md5_of, reading
+from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix
-from recfusion.data.raw import RawData, ReadReport
 
 Layout = MovieLensLayout | Literal["embedded", "netflix"]
 

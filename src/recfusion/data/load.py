@@ -9,14 +9,13 @@ from pydantic import ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, read_named
-from recfusion.data.frames import ArrowStream, as_frame
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, RawData
 from recfusion.data.item_file import read_items
 from recfusion.data.prepare import prepare
 from recfusion.data.prepared_folder import is_prepared, load_prepared
-from recfusion.data.raw import RawData
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
+from recfusion.data.tables import ArrowStream, as_frame
 
 
 def load(

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, PreparationStep
+from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.parsing import parse_ids
-from recfusion.data.raw import RawData
 from recfusion.data.settings import Preparation
 
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids

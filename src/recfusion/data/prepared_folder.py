@@ -1,6 +1,6 @@
 """A prepared data set as a folder of Parquet, as `recfusion spark prepare` writes it: read without preparing again."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,9 +8,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
-from recfusion.data.interactions import Interactions, PreparationStep
+from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.prepare import prepare
-from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation, Source
 
 PREPARED = "_prepared.json"  # written last: a folder that has it is complete
@@ -40,10 +39,7 @@ def is_prepared(path: Path) -> bool:
 
 def write_prepared(folder: Path, about: Prepared) -> None:
     """Complete a folder whose parts are there."""
-    document = about.model_dump(mode="json", exclude={"steps", "report"})
-    write_json(
-        folder / PREPARED, document | {"steps": [asdict(s) for s in about.steps], "report": asdict(about.report)}
-    )
+    write_json(folder / PREPARED, about.model_dump(mode="json"))
 
 
 def load_prepared(folder: Path, asked: Preparation | None = None) -> Interactions:

@@ -7,8 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, PreparationStep, Signal
-from recfusion.data.raw import ReadReport
+from recfusion.data.interactions import Interactions, PreparationStep, ReadReport, Signal
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
 

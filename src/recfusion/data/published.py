@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from recfusion.data.archive import Archive, changed_copy, open_bytes, reading, tar_files
+from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.lines import LONGEST_LINE
-from recfusion.data.raw import RawData, ReadReport
 
 MovieLensLayout = Literal["u.data", "ratings.dat", "ratings.csv"]
 Schema: TypeAlias = Mapping[str, type[pl.DataType]]

@@ -9,9 +9,9 @@ import polars as pl
 import polars.selectors as cs
 
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.lines import BROKEN, EXTRA
 from recfusion.data.parsing import parse_rows, remarks, row_flags, time_form
-from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.sniff import guess_columns, unused_ratings
 from recfusion.data.tables import Table, open_table, table_errors
 

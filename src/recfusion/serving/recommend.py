@@ -14,9 +14,9 @@ import polars as pl
 
 from recfusion.core.arrays import Csr, FloatArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import to_columns
 from recfusion.data.readers import read_table
+from recfusion.data.tables import ArrowStream, as_frame
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import COUNT, Bundle

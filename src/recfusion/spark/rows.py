@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import ReadReport
 from recfusion.data.lines import BOM, EXTRA, split_lines
 from recfusion.data.parsing import row_flags
-from recfusion.data.raw import ReadReport
 from recfusion.data.readers import Reading, check_share, first_faults, open_rows
 from recfusion.data.settings import Source
 from recfusion.spark import check_path
