@@ -93,7 +93,7 @@ def test_a_frame_of_items_describes_them(tmp_path: Path) -> None:
     ],
 )
 def test_ids_of_pandas_mean_what_they_mean_in_files(pd: Any, values: list[object], ids: list[object]) -> None:
-    raw = read_table(as_frame(pd.DataFrame({"user": values, "item": [1, 2, 3]})), max_bad_share=0.5)
+    raw = read_table(as_frame(pd.DataFrame({"user": values, "item": [1, 2, 3]})), Source(max_bad_share=0.5))
     assert raw.rows["user"].to_list() == ids
     assert (raw.report.rows, raw.report.missing) == (3, 1)
 

@@ -59,17 +59,12 @@ def recommend(
 
     def read() -> "RawData":
         from recfusion.data.readers import read_table
+        from recfusion.data.settings import Source
 
-        return read_table(
-            users,
-            user=user,
-            item=item,
-            rating=rating,
-            time="none",
-            separator=separator,
-            max_bad_share=max_bad_share,
-            lone_users=True,
+        source = Source(
+            user=user, item=item, rating=rating, time="none", separator=separator, max_bad_share=max_bad_share
         )
+        return read_table(users, source, lone_users=True)
 
     _for_file(_loaded(folder, settings, trust), read, file, k)
 

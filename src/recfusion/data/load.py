@@ -69,16 +69,7 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
         return replace(read_named(source.data), source=source)
     if frame is None and not _exists(source.data):
         raise _not_found(source.data)
-    raw = read_table(
-        Path(source.data) if frame is None else frame,
-        user=source.user,
-        item=source.item,
-        rating=source.rating,
-        time=source.time,
-        separator=source.separator,
-        max_bad_share=source.max_bad_share,
-        name=source.data,
-    )
+    raw = read_table(Path(source.data) if frame is None else frame, source)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     return replace(raw, items=table, source=source.shown())

@@ -12,6 +12,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.lines import BROKEN, EXTRA
 from recfusion.data.parsing import parse_rows, remarks, row_flags, time_form
+from recfusion.data.settings import Source
 from recfusion.data.sniff import guess_columns, unused_ratings
 from recfusion.data.tables import Table, open_table, table_errors
 
@@ -59,16 +60,10 @@ class Reading:
         )
 
 
-def open_rows(
-    table: Path | pl.DataFrame,
-    asked: dict[str, str | None],
-    *,
-    separator: str | None = None,
-    lone_users: bool = False,
-    name: str = "frame",
-) -> Reading:
-    """Return how the interactions of a table are read; columns that are not asked for by role are guessed."""
-    found = open_table(table, separator, name)
+def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = False) -> Reading:
+    """Return how the interactions of a table are read; columns that `source` does not name by role are guessed."""
+    asked = {"user": source.user, "item": source.item, "rating": source.rating, "time": source.time}
+    found = open_table(table, source.separator, source.data)
     chosen = guess_columns(found.columns, asked, where=f"'{found.where}'", by_position=not found.named)
     reading = Reading(found, chosen, tuple(_notes(found, asked, chosen)), lone_users, pl.DataFrame())
     with table_errors(found.where):
@@ -79,26 +74,15 @@ def open_rows(
         return replace(reading, head=head, seconds=time_form(head.lazy()))
 
 
-def read_table(
-    table: Path | pl.DataFrame,
-    *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    time: str | None = None,
-    separator: str | None = None,
-    max_bad_share: float = 0.05,
-    lone_users: bool = False,
-    name: str = "frame",
-) -> RawData:
+def read_table(table: Path | pl.DataFrame, source: Source | None = None, *, lone_users: bool = False) -> RawData:
     """Return the interactions of a file or frame; columns that are not named are guessed, and the report says which.
 
     A row of a text file is one line. Rows that lack a value, and rows that cannot be parsed, are counted and left out;
-    more of them than `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a row
-    may name a user and no item: somebody without a history. `name` is what a frame is called.
+    more of them than its `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a
+    row may name a user and no item: somebody without a history. A frame is called as the `data` of its source.
     """
-    asked = {"user": user, "item": item, "rating": rating, "time": time}
-    reading = open_rows(table, asked, separator=separator, lone_users=lone_users, name=name)
+    source = source or Source(data="frame")
+    reading = open_rows(table, source, lone_users=lone_users)
     facts: Counter[str] = Counter()
     faults: Faults = {}
     pieces, start = [], 0
@@ -115,11 +99,11 @@ def read_table(
             good = done if done["good"].all() else done.filter("good")
             whole = [role for role in ("user", "item") if counts.get(f"{role} text") == 0]
             pieces.append(good.select(*reading.columns).cast(dict.fromkeys(whole, pl.Int64)))
-    check_share(reading, facts, faults, max_bad_share)
+    check_share(reading, facts, faults, source.max_bad_share)
     # A whole number is written in one way only (see `parsing`), so those of some batches can become texts again.
     texts = [pl.col(role).cast(pl.String) for role in ("user", "item") if facts[f"{role} text"]]
     rows = pl.concat(piece.with_columns(texts) for piece in pieces)
-    return RawData(table.name if isinstance(table, Path) else name, rows, None, reading.report(facts, faults))
+    return RawData(table.name if isinstance(table, Path) else source.data, rows, None, reading.report(facts, faults))
 
 
 def first_faults(reading: Reading, facts: Mapping[str, int]) -> Faults:

@@ -16,6 +16,7 @@ from recfusion.core.arrays import Csr, FloatArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import to_columns
 from recfusion.data.readers import read_table
+from recfusion.data.settings import Source
 from recfusion.data.tables import ArrowStream, as_frame
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.topk import top_k
@@ -129,7 +130,8 @@ def _scores(bundle: Bundle, history: Csr, popularity: FloatArray) -> FloatArray:
 def _rows(histories: Any) -> pl.DataFrame:
     """Return histories of any form as rows of user and item; a user without items has a row with a null."""
     if isinstance(histories, ArrowStream) and hasattr(histories, "columns"):  # a series has none
-        return read_table(as_frame(histories), rating="none", time="none", lone_users=True).rows
+        source = Source(data="frame", rating="none", time="none")
+        return read_table(as_frame(histories), source, lone_users=True).rows
     named = histories if isinstance(histories, Mapping) else {YOU: histories}
     if not named:
         raise InputError("Expected at least one user to recommend for, got none.")
