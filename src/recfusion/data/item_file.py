@@ -58,7 +58,8 @@ def read_items(
 
 
 def _rows(table: Table) -> pl.DataFrame:
-    rows = pl.concat([batch.collect() for batch in table.batches(table.columns)] or [_empty(table.columns)])
+    nothing = pl.DataFrame(schema=dict.fromkeys((*table.columns, EXTRA), pl.String))
+    rows = pl.concat([batch.collect() for batch in table.batches(table.columns)] or [nothing])
     if isinstance(table.source, Path) and table.layout is not None:
         broken = rows[EXTRA].str.starts_with(BROKEN).fill_null(False)
         over_lines = _records(table.source, table.layout) if broken.any() else None
@@ -94,7 +95,3 @@ def _records(path: Path, layout: TextLayout) -> pl.DataFrame | None:
         return None
     filled = ([cell or None for cell in row] + [None] * (width - len(row)) for row in rows)
     return pl.DataFrame(list(filled), schema=dict.fromkeys(layout.columns, pl.String), orient="row")
-
-
-def _empty(columns: list[str]) -> pl.DataFrame:
-    return pl.DataFrame(schema=dict.fromkeys((*columns, EXTRA), pl.String))

@@ -44,7 +44,9 @@ def load(
     elif isinstance(data, str | PathLike):
         start = {"data": str(data)}
     else:
-        frame, start = as_frame(data), {"data": _frame_name(name)}
+        if name in CATALOG or _exists(name):
+            raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.")
+        frame, start = as_frame(data), {"data": name}
     if isinstance(items, PathLike):
         given["items"] = str(items)
     elif items is not None and not isinstance(items, str):
@@ -68,20 +70,16 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
         _refuse_file_options(source, items)
         return replace(read_named(source.data), source=source)
     if frame is None and not _exists(source.data):
-        raise _not_found(source.data)
+        if Path(source.data).suffix:
+            raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
+        raise InputError(
+            f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
+            "--data, or, if it was made from a frame in memory: pass the frame again."
+        )
     raw = read_table(Path(source.data) if frame is None else frame, source)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     return replace(raw, items=table, source=source.shown())
-
-
-def _not_found(data: str) -> InputError:
-    if Path(data).suffix:
-        return InputError(f"Expected a file at '{data}', got nothing: name it with --data.")
-    return InputError(
-        f"'{data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with --data, or, "
-        "if it was made from a frame in memory: pass the frame again."
-    )
 
 
 def _exists(path: str) -> bool:
@@ -89,13 +87,6 @@ def _exists(path: str) -> bool:
         return Path(path).exists()
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror}.") from None
-
-
-def _frame_name(name: str) -> str:
-    """Return the name of a frame if nothing else is known by it."""
-    if name in CATALOG or _exists(name):
-        raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.")
-    return name
 
 
 def _refuse_file_options(source: Source, items: pl.DataFrame | None) -> None:

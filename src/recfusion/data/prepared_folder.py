@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
@@ -17,10 +17,8 @@ ITEMS = "_items.parquet"
 PARTS = "part-*.parquet"
 
 
-class Prepared(BaseModel):
+class Prepared(BaseModel, frozen=True, extra="forbid"):
     """What is known of a prepared folder beside its rows."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int = 1
     name: str

@@ -160,12 +160,8 @@ def _check_kinds(head: pl.DataFrame, chosen: Mapping[str, str], where: str) -> N
 
 def _faults_in(reading: Reading, batch: pl.LazyFrame, done: pl.DataFrame, start: int) -> Faults:
     """Return the first row of each kind of fault in a batch that begins at row `start`."""
-    places = {kind: done[kind].arg_max() for kind in _FAULTS if done[kind].any()}
-    return {
-        kind: (start + place, *_fault(reading, batch, place, start))
-        for kind, place in places.items()
-        if place is not None
-    }
+    places = {kind: done[kind].arg_true() for kind in _FAULTS if done[kind].any()}
+    return {kind: (start + rows[0], *_fault(reading, batch, rows[0], start)) for kind, rows in places.items()}
 
 
 def _fault(reading: Reading, batch: pl.LazyFrame, place: int, start: int) -> tuple[str, str]:
