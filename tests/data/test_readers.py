@@ -10,8 +10,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
-from recfusion.data.item_file import read_items
-from recfusion.data.readers import read_table
+from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Source
 
 GOOD = "".join(f"u{n},i{n},4,1000000000\n" for n in range(60))

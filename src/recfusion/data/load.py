@@ -14,9 +14,8 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
 from recfusion.data.catalog import CATALOG, read_named
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
-from recfusion.data.item_file import read_items
 from recfusion.data.prepare import prepare
-from recfusion.data.readers import read_table
+from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.data.tables import ArrowStream, as_frame
 

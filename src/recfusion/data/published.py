@@ -84,10 +84,11 @@ def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> Ra
     expected = f"lines 'ITEM:' and 'user,rating,YYYY-MM-DD' in '{path}'"
     with reading(path):
         blocks = _line_blocks(rating_files(), block_bytes, expected)
-        rows = pl.concat([pl.DataFrame(), *_prize_ratings(blocks, expected)], how="diagonal")
-    if not titles or rows.is_empty():
+        frames = list(_prize_ratings(blocks, expected))
+    if not titles or not frames:
         missing = "training_set.tar, training_set/ or combined_data_1.txt" if titles else "movie_titles.txt"
         raise changed_copy(f"Expected {missing} in '{path}', found none")
+    rows = pl.concat(frames)
     columns = {"user": "column 1", "item": "line 'ITEM:'", "rating": "column 2", "time": "column 3"}
     items = _item_table(titles[-1], _PRIZE_MOVIES, _prize_movie, "'id,year,title'", f"the movie titles in '{path}'")
     return RawData(name, rows, items, ReadReport(rows.height, columns))

@@ -11,9 +11,9 @@ from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
-from recfusion.data.item_file import read_items
 from recfusion.data.load import ITEMS, Prepared, is_prepared, write_prepared
 from recfusion.data.prepare import Scale, preparation_notes, resolve_min_rating
+from recfusion.data.readers import read_items
 from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import input_files, read_rows
 from recfusion.spark.stages import Stages, described
