@@ -20,8 +20,8 @@ import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.item_file import read_items
 from recfusion.data.load import load
+from recfusion.data.readers import read_items
 from recfusion.data.settings import Preparation
 from recfusion.data.sniff import sniff_text
 

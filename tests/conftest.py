@@ -16,10 +16,9 @@ from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 from recfusion.core.arrays import Csr, binary_csr
-from recfusion.core.processes import THREAD_VARIABLES
-from recfusion.data.interactions import Interactions
+from recfusion.core.pool import THREAD_VARIABLES
+from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.prepare import prepare
-from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
 if TYPE_CHECKING:

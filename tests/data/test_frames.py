@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.frames import as_frame
 from recfusion.data.load import load
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
+from recfusion.data.tables import as_frame
 
 LOOSE = Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0)
 MOMENT = 1577934245  # 2020-01-02 03:04:05 UTC
@@ -93,7 +93,7 @@ def test_a_frame_of_items_describes_them(tmp_path: Path) -> None:
     ],
 )
 def test_ids_of_pandas_mean_what_they_mean_in_files(pd: Any, values: list[object], ids: list[object]) -> None:
-    raw = read_table(as_frame(pd.DataFrame({"user": values, "item": [1, 2, 3]})), max_bad_share=0.5)
+    raw = read_table(as_frame(pd.DataFrame({"user": values, "item": [1, 2, 3]})), Source(max_bad_share=0.5))
     assert raw.rows["user"].to_list() == ids
     assert (raw.report.rows, raw.report.missing) == (3, 1)
 

@@ -16,10 +16,8 @@ from recfusion.core.files import read_json
 from recfusion.data import archive
 from recfusion.data.archive import Archive, check_archive, md5_of
 from recfusion.data.catalog import locate, read_named
-from recfusion.data.load import load
-from recfusion.data.movielens import read_movielens
-from recfusion.data.netflix import read_netflix
-from recfusion.data.prepared_folder import load_prepared
+from recfusion.data.load import load, load_prepared
+from recfusion.data.published import read_movielens, read_netflix
 from recfusion.data.readers import read_table
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -9,6 +9,7 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.lines import BROKEN, TextLayout, fields_of, line_blocks, split_lines
 from recfusion.data.readers import read_table
+from recfusion.data.settings import Source
 
 PIECES = ['"', '""', '\\"', ",", ";", "::", "|", "7", "ann", "é", " ", "\t", "\r", "x\x9c", "\x1f", "", '"a,b"', "4.5"]
 
@@ -95,9 +96,9 @@ def test_no_line_vanishes(tmp_path: Path, seed: int) -> None:
     found = [by_hand(line.rstrip("\r"), separator) for line in body.decode().split("\n")]
     if not any(fields is None or "".join(fields[:4]).strip() for fields in found):
         with pytest.raises(InputError, match="got none below"):
-            read_table(path, separator=separator, max_bad_share=1)
+            read_table(path, Source(separator=separator, max_bad_share=1))
         return
-    raw = read_table(path, separator=separator, max_bad_share=1)
+    raw = read_table(path, Source(separator=separator, max_bad_share=1))
     assert raw.report.rows + raw.report.blank == count_lines(body)
     assert len(raw.rows) + raw.report.missing + raw.report.unparsable == raw.report.rows
 
@@ -125,7 +126,7 @@ def test_escaped_quotes_cost_their_own_lines_only(tmp_path: Path) -> None:
     assert note.startswith("the first row that cannot be parsed: line 22 has a double quote that is not closed")
     assert "034545100" not in note  # whatever stands in a line may be somebody's
     with pytest.raises(InputError, match=r"not closed.*: .*034545100"):
-        read_table(path, max_bad_share=0.01)
+        read_table(path, Source(max_bad_share=0.01))
 
 
 def test_a_quote_that_closes_lines_later_swallows_nothing(tmp_path: Path) -> None:
@@ -144,13 +145,13 @@ def test_separators_of_several_letters_divide_lines(tmp_path: Path) -> None:
     path.write_text(
         "".join(f"{n}::{n + 1193}::{n % 5 + 1}::97830{n:04}\n" for n in range(20)) + '3::"a::b"::4::978300761\n'
     )
-    guessed, asked = read_table(path), read_table(path, separator="::")
+    guessed, asked = read_table(path), read_table(path, Source(separator="::"))
     assert guessed.rows.equals(asked.rows)
     assert guessed.rows.row(1) == (1, "1194", 2.0, 978300001)
     assert guessed.rows["item"][-1] == "a::b"
     other = tmp_path / "other.csv"
     other.write_text(path.read_text().replace("::", "é\t"))
-    assert read_table(other, separator="é\\t").rows.drop("item").equals(asked.rows.drop("item"))
+    assert read_table(other, Source(separator="é\\t")).rows.drop("item").equals(asked.rows.drop("item"))
 
 
 def test_fields_of_one_line_follow_the_same_rule() -> None:

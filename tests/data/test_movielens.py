@@ -9,7 +9,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import read_named
-from recfusion.data.movielens import GENRES, read_movielens
+from recfusion.data.published import GENRES, read_movielens
 
 needs_data = pytest.mark.skipif(not os.environ.get("RECFUSION_DATA"), reason="needs local copies in RECFUSION_DATA")
 
@@ -103,10 +103,20 @@ def test_another_header_is_an_error(tmp_path: Path) -> None:
         read_movielens(source, "tiny", "ratings.csv")
 
 
-@pytest.mark.parametrize("movies", [b"", b"id,name\n1,x\n", b"movieId,title,genres\nx,y,z\n"])
-def test_a_malformed_movies_csv_is_an_error(tmp_path: Path, movies: bytes) -> None:
+@pytest.mark.parametrize(
+    ("movies", "expected"),
+    [
+        (b"", r"the columns movieId, title, genres in movies\.csv .* got ''"),
+        (b"id,name\n1,x\n", r"the columns movieId, title, genres in movies\.csv .* got 'id,name'"),
+        (
+            b"movieId,title,genres\nx,y,z\n",
+            r"an item with its title and genres in line 2 of movies\.csv .* got 'x,y,z'",
+        ),
+    ],
+)
+def test_a_malformed_movies_csv_is_an_error(tmp_path: Path, movies: bytes, expected: str) -> None:
     ratings = b"userId,movieId,rating,timestamp\n1,2,3,4\n"
-    with pytest.raises(InputError, match=r"Expected the columns movieId, title, genres in movies\.csv"):
+    with pytest.raises(InputError, match=f"Expected {expected}"):
         read_movielens(make(tmp_path, "zip", {"ratings.csv": ratings, "movies.csv": movies}), "tiny", "ratings.csv")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conftest import csr, raw
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
-from recfusion.data.prepare import id_codes, prepare, resolve_min_rating
+from recfusion.data.prepare import Scale, id_codes, prepare, resolve_min_rating
 from recfusion.data.settings import Preparation
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
@@ -156,7 +156,7 @@ def test_equal_data_has_one_fingerprint_whatever_the_order_of_rows() -> None:
     ],
 )
 def test_the_automatic_threshold_knows_stars_flags_and_counts(ratings: list[float], threshold: float | None) -> None:
-    assert resolve_min_rating("auto", np.array(ratings, np.float32)) == threshold
+    assert resolve_min_rating("auto", Scale.of(np.array(ratings, np.float32))) == threshold
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1))

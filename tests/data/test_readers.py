@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.item_file import read_items
-from recfusion.data.raw import RawData
-from recfusion.data.readers import read_table
+from recfusion.data.interactions import RawData
+from recfusion.data.readers import read_items, read_table
+from recfusion.data.settings import Source
 
 GOOD = "".join(f"u{n},i{n},4,1000000000\n" for n in range(60))
 HEADER = "user,item,rating,timestamp\n"
@@ -142,8 +142,8 @@ def test_more_bad_rows_than_allowed_are_an_error_that_shows_the_first(tmp_path: 
         InputError, match=r"1 lack a value and 1 cannot be parsed.*line 3 has a rating that is not a number: 'good'"
     ):
         read_table(path)
-    assert counts(read_table(path, max_bad_share=0.7)) == (3, 1, 1, 1)
-    assert len(read_table(path, rating="none").rows) == 3
+    assert counts(read_table(path, Source(max_bad_share=0.7))) == (3, 1, 1, 1)
+    assert len(read_table(path, Source(rating="none")).rows) == 3
 
 
 def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_columns_of_a_wrong_type_are_named(tmp_path: Path, column: str, values: 
 
 def test_floats_that_are_no_whole_numbers_are_no_ids(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": [1.0, 2.5, float("nan"), None, 1e300], "item": [1] * 5})
-    raw = read_table(write(tmp_path, frame, "table.parquet"), max_bad_share=1)
+    raw = read_table(write(tmp_path, frame, "table.parquet"), Source(max_bad_share=1))
     assert raw.rows["user"].to_list() == [1]
     assert counts(raw) == (5, 1, 2, 2)
 

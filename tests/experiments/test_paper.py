@@ -7,8 +7,8 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG
+from recfusion.data.interactions import ReadReport
 from recfusion.data.protocol import Protocol
-from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.experiments import paper
 from recfusion.experiments.paper import (

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from conftest import raw
-from recfusion.data.interactions import Interactions, PreparationStep
+from recfusion.data.interactions import Interactions, PreparationStep, ReadReport
 from recfusion.data.prepare import prepare
 from recfusion.data.protocol import Protocol
-from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import PopularitySlices

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.prepare import prepare
-from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 from recfusion.evaluation import topk
 from recfusion.experiments.train import train

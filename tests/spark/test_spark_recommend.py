@@ -34,7 +34,7 @@ def users(groups: Interactions, tmp_path: Path) -> Path:
 
 def local(model: Path, users: Path, k: int) -> pl.DataFrame:
     bundle = Bundle.load(model)
-    known = read_histories(bundle, read_table(users, time="none", lone_users=True).rows)
+    known = read_histories(bundle, read_table(users, Source(time="none"), lone_users=True).rows)
     return pl.concat(list(recommend_batches(ListMaker.of(bundle), known, k))).sort("user", "rank")
 
 

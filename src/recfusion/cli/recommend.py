@@ -11,7 +11,7 @@ from recfusion.cli.options import JsonOption, TrustOption, parse_settings, trust
 if TYPE_CHECKING:
     import polars as pl
 
-    from recfusion.data.raw import RawData
+    from recfusion.data.interactions import RawData
     from recfusion.serving.bundle import Bundle
     from recfusion.serving.histories import Histories
 
@@ -59,17 +59,12 @@ def recommend(
 
     def read() -> "RawData":
         from recfusion.data.readers import read_table
+        from recfusion.data.settings import Source
 
-        return read_table(
-            users,
-            user=user,
-            item=item,
-            rating=rating,
-            time="none",
-            separator=separator,
-            max_bad_share=max_bad_share,
-            lone_users=True,
+        source = Source(
+            user=user, item=item, rating=rating, time="none", separator=separator, max_bad_share=max_bad_share
         )
+        return read_table(users, source, lone_users=True)
 
     _for_file(_loaded(folder, settings, trust), read, file, k)
 

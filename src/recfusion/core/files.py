@@ -27,12 +27,9 @@ def replacing(path: Path) -> Iterator[Path]:
     path = Path(path)
     check_writable_file(path)
     with _working_folder(path) as folder:
-        try:
-            beside = folder / path.name
-            yield beside
-            beside.replace(path)
-        except Exception as error:
-            raise _write_error(path, error) from None
+        beside = folder / path.name
+        yield beside
+        beside.replace(path)
 
 
 @contextmanager
@@ -46,20 +43,17 @@ def replacing_folder(path: Path, marker: str) -> Iterator[Path]:
     path = Path(path).absolute()
     check_replaceable(path, marker)
     with _working_folder(path) as folder:
-        try:
-            fresh = folder / "new"
-            fresh.mkdir()
-            yield fresh
-            if _is_here(path):
-                for file in sorted(fresh.iterdir(), key=lambda file: file.name == marker):
-                    file.replace(path / file.name)
-            elif not path.exists():
-                fresh.replace(path)
-            elif not _exchanged(fresh, path):
-                path.replace(folder / _OLD)  # killed right here, the next run puts it back
-                fresh.replace(path)
-        except Exception as error:
-            raise _write_error(path, error) from None
+        fresh = folder / "new"
+        fresh.mkdir()
+        yield fresh
+        if _is_here(path):
+            for file in sorted(fresh.iterdir(), key=lambda file: file.name == marker):
+                file.replace(path / file.name)
+        elif not path.exists():
+            fresh.replace(path)
+        elif not _exchanged(fresh, path):
+            path.replace(folder / _OLD)  # killed right here, the next run puts it back
+            fresh.replace(path)
 
 
 def check_replaceable(path: Path, marker: str) -> None:
@@ -101,12 +95,12 @@ def check_regular(path: Path) -> None:
     """Raise unless there is a file at `path`: to read from a pipe or a device may never end."""
     try:
         mode = Path(path).stat().st_mode
+        found = "" if stat.S_ISREG(mode) else "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
+    except (FileNotFoundError, NotADirectoryError):
+        found = "nothing"
     except (OSError, ValueError) as error:
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        found = "nothing" if missing else getattr(error, "strerror", None) or str(error)
-        raise InputError(f"Expected a file at '{path}', got {found}: check the path.") from None
-    if not stat.S_ISREG(mode):
-        found = "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
+        found = getattr(error, "strerror", None) or str(error)
+    if found:
         raise InputError(f"Expected a file at '{path}', got {found}: check the path.")
 
 
@@ -129,23 +123,17 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write_error(path: Path, error: Exception) -> Exception:
-    """Return what to raise for an error while `path` was written: one sentence for a full disk and the like."""
-    full = "No space left on device"  # other libraries wrap it in error classes of their own
-    if full not in str(error) and not (isinstance(error, OSError) and error.strerror):
-        return error
-    reason = full if full in str(error) else getattr(error, "strerror", None)
-    return InputError(f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged.")
-
-
 _OLD = "old"
 _LOCK = "lock"
+_FULL = "No space left on device"  # other libraries wrap it in error classes of their own
 
 
 @contextmanager
 def _working_folder(path: Path) -> Iterator[Path]:
-    """Yield a hidden folder beside `path` for what is not finished; what killed runs have left there is removed."""
-    check_writable(path)
+    """Yield a hidden folder beside `path` for what is not finished; what killed runs have left there is removed.
+
+    An error on the way that the disk is to blame for, as where it is full, becomes one sentence.
+    """
     parent, prefix = path.absolute().parent, f".{path.absolute().name}.tmp-"
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -156,9 +144,15 @@ def _working_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
     try:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # held as long as this process lives
+        lock_file(lock.fileno())  # held as long as this process lives
         yield folder
+    except Exception as error:
+        reason = _FULL if _FULL in str(error) else getattr(error, "strerror", None)
+        if not reason:
+            raise
+        raise InputError(
+            f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged."
+        ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         lock.close()
@@ -173,6 +167,16 @@ def _clear_up(left: Path, path: Path) -> None:
         if (left / _OLD).is_dir() and not path.exists():
             (left / _OLD).replace(path)
         shutil.rmtree(left, ignore_errors=True)
+
+
+def lock_file(descriptor: int, *, shared: bool = False) -> None:
+    """Wait until no other process has locked the file or, if shared, has done so alone; closing it ends the lock.
+
+    Windows locks bytes against everybody's reading and not files among those who ask: there a file has no lock, and
+    two commands must not write to one at the same time.
+    """
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def _is_here(path: Path) -> bool:

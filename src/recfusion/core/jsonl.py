@@ -6,6 +6,7 @@ the last one: readers leave it out and say so, and the next writer removes it.
 
 import json
 import logging
+import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_writable_file
+from recfusion.core.files import check_writable_file, lock_file
 
 log = logging.getLogger(__name__)
-
-_TAIL = 1 << 16  # bytes read at once in search of the last line's beginning
 
 
 @dataclass(frozen=True)
@@ -103,29 +102,15 @@ def json_line(document: object) -> bytes:
 def _locked(path: Path, flags: int, what: str) -> Iterator[int]:
     """Yield a descriptor of the file, locked against other processes of ours until the block ends."""
     try:
-        descriptor = os.open(
-            path, flags | getattr(os, "O_BINARY", 0), 0o666
-        )  # Windows would turn newlines into two bytes
+        # Without O_BINARY, Windows would turn newlines into two bytes.
+        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:
         raise InputError(f"Cannot open the {what}s '{path}': {error.strerror or error}; name another file.") from None
     try:
-        _lock(descriptor, shared=flags == os.O_RDONLY)
+        lock_file(descriptor, shared=flags == os.O_RDONLY)
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, *, shared: bool) -> None:
-    """Wait until no other process writes to the file or, unless shared, reads it; closing it ends the lock.
-
-    Windows locks bytes against everybody's reading and not files among those who ask: there a file has no lock, and
-    two commands must not write to one at the same time.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return
-    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def _write_whole(descriptor: int, line: bytes) -> None:
@@ -139,16 +124,11 @@ def _write_whole(descriptor: int, line: bytes) -> None:
 
 def _last_line(descriptor: int, size: int) -> tuple[int, bytes]:
     """Return where the last line begins, and the line with its newline if it has one."""
-    start, found = size, b""
-    while start > 0:
-        step = min(_TAIL, start)
-        start -= step
-        os.lseek(descriptor, start, os.SEEK_SET)  # what is written is appended, wherever this leaves the position
-        found = os.read(descriptor, step) + found
-        cut = found.rfind(b"\n", 0, len(found) - 1)
-        if cut >= 0:
-            return start + cut + 1, found[cut + 1 :]
-    return 0, found
+    if not size:
+        return 0, b""
+    with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as text:
+        start = text.rfind(b"\n", 0, size - 1) + 1
+        return start, text[start:]
 
 
 def _json(line: bytes) -> object:

@@ -1,18 +1,25 @@
 """The one pool of worker processes: tasks go in, and what they tell on the way and come to in the end is heard here."""
 
 import functools
+import multiprocessing
+import os
+import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from recfusion.core.errors import InputError
-from recfusion.core.processes import end_with_parent, how_it_ended, start_process
+
+THREAD_VARIABLES = tuple(
+    f"{library}_THREADS" for library in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
+)
 
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[object], None]
@@ -33,6 +40,11 @@ class Failure:
 
     reason: str
     details: str = ""  # the traceback of an error that nobody foresaw
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def attempt(work: Work, task: object, tell: Tell) -> object:
@@ -97,7 +109,7 @@ class Pool(Generic[T]):
         try:
             is_end, message = line.recv()
         except (EOFError, OSError):  # the end of its process is a failure of its task
-            is_end, message = True, Failure(how_it_ended(process))
+            is_end, message = True, Failure(_how_it_ended(process))
         self.on_event("ended" if is_end else "told", task, message)
         if is_end:
             following = self._next()
@@ -110,7 +122,11 @@ class Pool(Generic[T]):
                 _send(line, following)
 
     def _hire(self, task: T) -> None:
-        process, line = start_process(_live, (self.job, self.threads), self.threads)
+        context = multiprocessing.get_context("spawn")
+        line, theirs = context.Pipe()
+        with theirs, _starting(self.threads):
+            process = context.Process(target=_live, args=(theirs, self.job), daemon=True)
+            process.start()
         self._crew[line] = (process, task)
         _send(line, task)
 
@@ -128,12 +144,49 @@ def _send(line: Connection, task: object) -> None:
         line.send(task)
 
 
-def _live(line: Connection, job: Job, threads: int) -> None:  # noqa: ARG001
-    """Live as a worker: do the tasks that the line brings until it is closed."""
-    end_with_parent()
+def _live(line: Connection, job: Job) -> None:
+    """Live as a worker: do the tasks that the line brings until it is closed, or the process at its end is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     work: Work | None = None
     with suppress(EOFError, OSError):  # nobody is there any more to hear of it
         while True:
             task = line.recv()
             work = work or job.start()
             line.send((True, attempt(work, task, lambda told: line.send((False, told)))))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _how_it_ended(process: SpawnProcess) -> str:
+    process.join()
+    code = process.exitcode or 0
+    how = f"by signal {-code}, perhaps for want of memory" if code < 0 else f"with exit code {code}"
+    return f"Its process was ended {how}."
+
+
+@contextmanager
+def _starting(threads: int) -> Iterator[None]:
+    """Let a process that starts within the block have its number of threads, and leave Ctrl-C to this one.
+
+    Libraries read the number as they are loaded, so it must be in the environment from the start. The process
+    inherits the blocked signal; one that arrives here meanwhile is delivered after the block.
+    """
+    before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
+    masks = hasattr(signal, "pthread_sigmask")  # Windows has none: there Ctrl-C reaches the workers too, which end
+    if masks:
+        resource_tracker.ensure_running()  # its own start would lift the block
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name in THREAD_VARIABLES:
+            del os.environ[name]
+        os.environ.update(before)
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)

@@ -9,17 +9,15 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import IO, TypeVar, cast
+from typing import IO, cast
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular
 from recfusion.core.memory import available_bytes, gigabytes
-
-T = TypeVar("T")
 
 FOLDER_DEPTH = 3  # levels of a folder that are looked at
 _DAMAGE = (
@@ -117,25 +115,6 @@ def _check_size(unpacked: int, packed: int, room: int, path: Path) -> None:
 def changed_copy(what: str) -> InputError:
     """Return the error for a file that is not as its publisher made it."""
     return InputError(f"{what}: use an unchanged copy of the data set.")
-
-
-def parse_lines(text: str, parse: Callable[[str], T], expected: str, where: str) -> list[T]:
-    """Return what `parse` makes of each line that is not blank; where it raises a ValueError, the line is named."""
-    table = []
-    # Not splitlines: in Latin-1 it would also split at bytes that stand within titles.
-    for number, line in enumerate(text.split("\n"), start=1):
-        try:
-            table += [parse(line.rstrip("\r"))] if line.strip() else []
-        except ValueError:
-            raise changed_copy(f"Expected {expected} in line {number} of {where}, got '{line[:80]}'") from None
-    return table
-
-
-def whole_number(text: str, digits: int = 18) -> int:
-    """Return the number that a publisher's file has as an id or year; a ValueError where it is none, or too long."""
-    if not (text.isascii() and text.isdigit() and len(text) <= digits):
-        raise ValueError(text)
-    return int(text)
 
 
 def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:

@@ -3,17 +3,16 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 
 import polars as pl
+import polars.selectors as cs
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.archive import Archive, md5_of, reading
-from recfusion.data.movielens import MovieLensLayout, read_movielens
-from recfusion.data.netflix import is_netflix_folder, read_netflix
-from recfusion.data.raw import RawData, ReadReport
+from recfusion.data.interactions import RawData, ReadReport
+from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix
 
 Layout = MovieLensLayout | Literal["embedded", "netflix"]
 
@@ -31,74 +30,50 @@ _HARPER = (
 
 @dataclass(frozen=True)
 class DataSet:
-    """One named data set."""
+    """One named data set, by default one of MovieLens."""
 
     name: str
     title: str
-    url: str | None  # None: the publisher does not offer this edition (any more)
-    md5: str | None  # of the archive, as the publisher gives it
-    archive: str  # file name
     layout: Layout
-    licence: str
-    citation: str
-    size: str  # of the archive, about
     ratings: int  # rows that the publisher counts
-    folders: tuple[str, ...] = ()  # names under which the unpacked archive may lie
+    md5: str | None = None  # of the archive, as the publisher gives it; None: this edition is not offered (any more)
+    licence: str = _RESEARCH
+    citation: str = _HARPER
+    also: tuple[str, ...] = ()  # names under which the unpacked archive may lie, beside its own
+
+    @property
+    def archive(self) -> str:
+        """The name of its file."""
+        return "nf_prize_dataset.tar.gz" if self.layout == "netflix" else f"{self.name}.zip"
+
+    @property
+    def url(self) -> str | None:
+        """Where the publisher offers it."""
+        return f"{_PUBLISHER}{self.archive}" if self.md5 else None
 
 
-def _movielens(
-    name: str, title: str, md5: str | None, layout: Layout, size: str, ratings: int, inner: str = ""
-) -> DataSet:
-    return DataSet(
-        name=name,
-        title=title,
-        url=f"{_PUBLISHER}{name}.zip",
-        md5=md5,
-        archive=f"{name}.zip",
-        layout=layout,
-        licence=_RESEARCH,
-        citation=_HARPER,
-        size=size,
-        ratings=ratings,
-        folders=(name, inner) if inner else (name,),
-    )
-
-
-_SMALL = "MovieLens latest small, edition of October 2016 (embedded)"
 _SETS = (
-    replace(
-        _movielens("ml-latest-small", _SMALL, None, "embedded", "0.6 MB", 100_004),
-        url=None,
+    DataSet(
+        *("ml-latest-small", "MovieLens latest small, edition of October 2016 (embedded)", "embedded", 100_004),
         licence="Research use with acknowledgement; may be redistributed under the same conditions; no commercial use "
         "without permission of GroupLens, University of Minnesota.",
     ),
-    _movielens("ml-100k", "MovieLens 100K", "0e33842e24a9c977be4e0107933c0723", "u.data", "5 MB", 100_000),
-    _movielens("ml-1m", "MovieLens 1M", "c4d9eecfca2ab87c1945afe126590906", "ratings.dat", "6 MB", 1_000_209),
-    _movielens(
-        *("ml-10m", "MovieLens 10M", "ce571fd55effeba0271552578f2648bd", "ratings.dat", "63 MB"),
-        ratings=10_000_054,
-        inner="ml-10M100K",
-    ),
-    _movielens("ml-20m", "MovieLens 20M", "cd245b17a1ae2cc31bb14903e1204af3", "ratings.csv", "190 MB", 20_000_263),
-    _movielens("ml-25m", "MovieLens 25M", "6b51fb2759a8657d3bfcbfc42b592ada", "ratings.csv", "250 MB", 25_000_095),
+    DataSet("ml-100k", "MovieLens 100K", "u.data", 100_000, "0e33842e24a9c977be4e0107933c0723"),
+    DataSet("ml-1m", "MovieLens 1M", "ratings.dat", 1_000_209, "c4d9eecfca2ab87c1945afe126590906"),
     DataSet(
-        name="netflix",
-        title="Netflix Prize",
-        url=None,
-        md5=None,
-        archive="nf_prize_dataset.tar.gz",
-        layout="netflix",
+        *("ml-10m", "MovieLens 10M", "ratings.dat", 10_000_054, "ce571fd55effeba0271552578f2648bd"),
+        also=("ml-10M100K",),
+    ),
+    DataSet("ml-20m", "MovieLens 20M", "ratings.csv", 20_000_263, "cd245b17a1ae2cc31bb14903e1204af3"),
+    DataSet("ml-25m", "MovieLens 25M", "ratings.csv", 25_000_095, "6b51fb2759a8657d3bfcbfc42b592ada"),
+    DataSet(
+        *("netflix", "Netflix Prize", "netflix", 100_480_507),
         licence="Research use with acknowledgement; no commercial use or redistribution without permission of Netflix.",
-        citation=(
-            "James Bennett and Stan Lanning. 2007. The Netflix Prize. In Proceedings of KDD Cup and Workshop 2007, "
-            "San Jose, California."
-        ),
-        size="700 MB",
-        ratings=100_480_507,
-        folders=("netflix", "nf_prize_dataset", "download"),
+        citation="James Bennett and Stan Lanning. 2007. The Netflix Prize. In Proceedings of KDD Cup and Workshop "
+        "2007, San Jose, California.",
+        also=("nf_prize_dataset", "download"),
     ),
 )
-
 CATALOG: Mapping[str, DataSet] = {entry.name: entry for entry in _SETS}
 
 
@@ -111,9 +86,8 @@ def data_set(name: str) -> DataSet:
 
 def cache_folder() -> Path:
     """Return the folder for downloads: RECFUSION_CACHE, else recfusion in XDG_CACHE_HOME, else in ~/.cache."""
-    if own := os.environ.get("RECFUSION_CACHE"):
-        return _expanded(own, "RECFUSION_CACHE")
-    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "RECFUSION_CACHE") / "recfusion"
+    elsewhere = f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/recfusion"
+    return _expanded(os.environ.get("RECFUSION_CACHE") or elsewhere, "RECFUSION_CACHE")
 
 
 def data_folders() -> Iterator[Path]:
@@ -139,7 +113,7 @@ def locate(name: str) -> Path | None:
         with reading(folder):
             if (folder / entry.archive).is_file():
                 return folder / entry.archive
-            for unpacked in entry.folders:
+            for unpacked in (entry.name, *entry.also):
                 if _holds(folder / unpacked, entry.layout):
                     return folder / unpacked
     return None
@@ -147,25 +121,22 @@ def locate(name: str) -> Path | None:
 
 def read_named(name: str) -> RawData:
     """Read a data set from the package or from this machine; nothing is downloaded."""
-    entry = data_set(name)
+    entry, path = data_set(name), locate(name)
+    if path is None:
+        raise InputError(f"The data set '{name}' is not on this machine: {how_to_get(entry)}")
     if entry.layout == "embedded":
-        raw, notes = _read_embedded(name), []
+        raw = _read_embedded(path, name)
     else:
-        path = locate(name)
-        if path is None:
-            raise InputError(f"The data set '{name}' is not on this machine: {how_to_get(entry)}")
         raw = read_netflix(path, name) if entry.layout == "netflix" else read_movielens(path, name, entry.layout)
-        notes = _doubts(entry, path, raw.rows.height)
-    report = replace(raw.report, notes=(*raw.report.notes, *notes))
+    report = replace(raw.report, notes=tuple(_doubts(entry, path, raw.rows.height)))
     return replace(raw, report=report, licence=entry.licence, citation=entry.citation)
 
 
 def how_to_get(entry: DataSet) -> str:
     """Return the part of a sentence, up to its full stop, that says how a missing data set gets onto this machine."""
-    place = f"put {entry.archive} or its unpacked folder {entry.folders[0]}/ into '{next(data_folders())}'"
-    if entry.url is None:
-        return f"its publisher no longer offers it, so {place}, or into a folder that RECFUSION_DATA names."
-    return f"run `recfusion data fetch {entry.name}`, or {place}, or into a folder that RECFUSION_DATA names."
+    how = f"run `recfusion data fetch {entry.name}`, or" if entry.url else "its publisher no longer offers it, so"
+    place = f"put {entry.archive} or its unpacked folder {entry.name}/ into '{next(data_folders())}'"
+    return f"{how} {place}, or into a folder that RECFUSION_DATA names."
 
 
 def _holds(folder: Path, layout: Layout) -> bool:
@@ -176,24 +147,16 @@ def _holds(folder: Path, layout: Layout) -> bool:
     return any(name.rpartition("/")[2] == layout for name in Archive(folder).names())
 
 
-def _doubts(entry: DataSet, path: Path, rows: int) -> list[str]:
-    """Return a note for each way in which a local copy differs from what its publisher offers."""
-    notes = []
+def _doubts(entry: DataSet, path: Path, rows: int) -> Iterator[str]:
+    """Yield a note for each way in which a local copy differs from what its publisher offers."""
     if entry.md5 is not None and path.is_file() and (got := md5_of(path)) != entry.md5:
-        notes.append(f"checksum differs from the publisher's: expected MD5 {entry.md5}, got {got} for {path.name}")
+        yield f"checksum differs from the publisher's: expected MD5 {entry.md5}, got {got} for {path.name}"
     if rows != entry.ratings:
-        notes.append(f"{rows:,} ratings were read where the publisher counts {entry.ratings:,}")
-    return notes
+        yield f"{rows:,} ratings were read where the publisher counts {entry.ratings:,}"
 
 
-def _read_embedded(name: str) -> RawData:
-    files = resources.files("recfusion.data.embedded")
-    rows = pl.read_parquet(files.joinpath(f"{name}-ratings.parquet").read_bytes())
-    items = pl.read_parquet(files.joinpath(f"{name}-items.parquet").read_bytes())
+def _read_embedded(folder: Path, name: str) -> RawData:
+    files = (folder / f"{name}-{part}.parquet" for part in ("ratings", "items"))
+    rows, items = (pl.read_parquet(file, glob=False).cast({cs.integer(): pl.Int64}) for file in files)
     columns = {"user": "userId", "item": "movieId", "rating": "rating", "time": "timestamp"}
-    return RawData(
-        name,
-        rows.cast({"user": pl.Int64, "item": pl.Int64, "time": pl.Int64}),
-        items.cast({"item": pl.Int64}),
-        ReadReport(rows.height, columns),
-    )
+    return RawData(name, rows, items, ReadReport(rows.height, columns))

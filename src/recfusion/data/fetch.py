@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from recfusion.core.errors import InputError
 from recfusion.data.archive import check_archive, md5_of
-from recfusion.data.catalog import DataSet, cache_folder, data_set, how_to_get, locate
+from recfusion.data.catalog import cache_folder, data_set, how_to_get, locate
 
 TIMEOUT_SECONDS = 30.0
 PIECE_BYTES = 1 << 18
@@ -35,29 +36,35 @@ def fetch(
         raise InputError(f"The data set '{name}' cannot be fetched: {how_to_get(entry)}")
     if not address.startswith(("http://", "https://")):
         raise InputError(f"Expected an address that begins with http:// or https://, got '{address}'.")
-    _make_folder(target.parent)
+    with suppress(OSError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(
+            f"Cannot write to the folder '{target.parent}': set RECFUSION_CACHE to one that can be written to."
+        )
     part = target.with_name(target.name + ".part")
-    if not (part.exists() and _matches(part, entry)):
+    if not (part.exists() and md5_of(part) == entry.md5):
         try:
             _download(address, part, on_progress)
         except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed address
+            code = f"HTTP {error.code} " if isinstance(error, HTTPError) else ""
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise InputError(
-                f"Downloading '{address}' failed ({_reason(error)}): try again later, to go on where this stopped, "
+                f"Downloading '{address}' failed ({code}{reason}): try again later, to go on where this stopped, "
                 f"or put {entry.archive} into '{target.parent}' by hand."
             ) from None
-    _check(part, entry, address)
+    try:
+        if entry.md5 is not None and (got := md5_of(part)) != entry.md5:
+            raise InputError(
+                f"The checksum of '{address}' is wrong: expected MD5 {entry.md5}, got {got}; the download was removed, "
+                f"so try again or put {entry.archive} into '{target.parent}' by hand."
+            )
+        check_archive(part)
+    except InputError:  # what is wrong cannot be resumed
+        part.unlink(missing_ok=True)
+        raise
     part.replace(target)
     return target
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise InputError(f"Cannot write to the folder '{folder}': set RECFUSION_CACHE to one that can be written to.")
 
 
 def _download(address: str, part: Path, on_progress: Progress | None) -> None:
@@ -87,37 +94,9 @@ def _open(address: str, start: int) -> tuple[HTTPResponse, int]:
         if error.code == 416 and start:  # nothing from there on, so what we have is not the beginning of this file
             return _open(address, 0)
         raise
-    if response.status != 206:
-        return response, 0
-    if response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-        return response, start
+    if response.status != 206 or response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+        return response, start if response.status == 206 else 0
     response.close()
     if not start:
         raise ConnectionError("the server sent a part of the file where the whole was asked for")
     return _open(address, 0)
-
-
-def _check(part: Path, entry: DataSet, address: str) -> None:
-    """Raise unless the download is what the publisher offers; what is wrong is removed, as it cannot be resumed."""
-    try:
-        if not _matches(part, entry) and entry.md5 is not None:
-            raise InputError(
-                f"The checksum of '{address}' is wrong: expected MD5 {entry.md5}, got {md5_of(part)}; the download was "
-                f"removed, so try again or put {entry.archive} into '{part.parent}' by hand."
-            )
-        check_archive(part)
-    except InputError:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _matches(part: Path, entry: DataSet) -> bool:
-    return entry.md5 is not None and md5_of(part) == entry.md5
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, HTTPError):
-        return f"HTTP {error.code} {error.reason}"
-    if isinstance(error, URLError):
-        return str(error.reason)
-    return str(error) or type(error).__name__

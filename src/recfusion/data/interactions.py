@@ -1,4 +1,4 @@
-"""The one data structure that preparation makes and everything else reads: a binary matrix with names on it.
+"""What every reader returns, rows; and what preparation makes of it for everything else: a binary matrix with names.
 
 Beside the ones it can carry more signal; what a model does not ask for changes nothing.
 """
@@ -16,10 +16,39 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.data.parsing import parse_ids
-from recfusion.data.raw import ReadReport
 from recfusion.data.settings import Preparation, Source
 
 Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """What the reader saw: which columns it took, and how many rows it had to leave out."""
+
+    rows: int
+    columns: dict[str, str] = field(default_factory=dict)  # role (user, item, rating, time) -> column in the file
+    missing: int = 0  # rows without a user, an item or (where the file has them) a rating or a time
+    unparsable: int = 0  # rows with a rating or time that is none, or too many fields, and lines with unpaired quotes
+    notes: tuple[str, ...] = ()  # what else a reader of the protocol card should know
+    blank: int = 0  # empty rows, which are not counted as rows; with them, every line of a text file is accounted for
+
+
+@dataclass(frozen=True)
+class RawData:
+    """Interactions as read: one row each, in the file's order.
+
+    `rows` has the columns `user` and `item` (integers, or strings exactly as they stand in the file) and, where the
+    file has them, `rating` (Float32) and `time` (Int64, seconds since 1970). `items` has one row per item: the column
+    `item` and any others (title, genres, ...).
+    """
+
+    name: str
+    rows: pl.DataFrame
+    items: pl.DataFrame | None
+    report: ReadReport
+    licence: str = ""
+    citation: str = ""
+    source: Source = field(default_factory=Source)
 
 
 @dataclass(frozen=True)

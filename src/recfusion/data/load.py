@@ -1,22 +1,37 @@
-"""Reading and preparing a data set in one call: a catalog name, a file, a frame, or a `Source` that names columns."""
+"""Reading and preparing a data set in one call: a catalog name, a file, a frame, or a `Source` that names columns.
+
+A folder of Parquet that `recfusion spark prepare` wrote is read without preparing it again.
+"""
 
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from recfusion.core.errors import InputError
+from recfusion.core.files import check_regular, read_json, write_json
 from recfusion.data.catalog import CATALOG, read_named
-from recfusion.data.frames import ArrowStream, as_frame
-from recfusion.data.interactions import Interactions
-from recfusion.data.item_file import read_items
+from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.prepare import prepare
-from recfusion.data.prepared_folder import is_prepared, load_prepared
-from recfusion.data.raw import RawData
-from recfusion.data.readers import read_table
+from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Preparation, Source
+from recfusion.data.tables import ArrowStream, as_frame
+
+PREPARED = "_prepared.json"  # written last: a folder that has it is complete
+ITEMS = "_items.parquet"
+PARTS = "part-*.parquet"
+
+
+class Prepared(BaseModel, frozen=True, extra="forbid"):
+    """What is known of a prepared folder beside its rows."""
+
+    format: int = 1
+    name: str
+    preparation: Preparation  # as it was carried out
+    steps: tuple[PreparationStep, ...]
+    report: ReadReport
 
 
 def load(
@@ -45,7 +60,9 @@ def load(
     elif isinstance(data, str | PathLike):
         start = {"data": str(data)}
     else:
-        frame, start = as_frame(data), {"data": _frame_name(name)}
+        if name in CATALOG or _exists(name):
+            raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.")
+        frame, start = as_frame(data), {"data": name}
     if isinstance(items, PathLike):
         given["items"] = str(items)
     elif items is not None and not isinstance(items, str):
@@ -69,29 +86,59 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
         _refuse_file_options(source, items)
         return replace(read_named(source.data), source=source)
     if frame is None and not _exists(source.data):
-        raise _not_found(source.data)
-    raw = read_table(
-        Path(source.data) if frame is None else frame,
-        user=source.user,
-        item=source.item,
-        rating=source.rating,
-        time=source.time,
-        separator=source.separator,
-        max_bad_share=source.max_bad_share,
-        name=source.data,
-    )
+        if Path(source.data).suffix:
+            raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
+        raise InputError(
+            f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
+            "--data, or, if it was made from a frame in memory: pass the frame again."
+        )
+    raw = read_table(Path(source.data) if frame is None else frame, source)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     return replace(raw, items=table, source=source.shown())
 
 
-def _not_found(data: str) -> InputError:
-    if Path(data).suffix:
-        return InputError(f"Expected a file at '{data}', got nothing: name it with --data.")
-    return InputError(
-        f"'{data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with --data, or, "
-        "if it was made from a frame in memory: pass the frame again."
-    )
+def is_prepared(path: Path) -> bool:
+    """Return whether a folder holds a whole prepared data set."""
+    try:
+        return (path / PREPARED).is_file()
+    except OSError:  # a name that is too long, a folder that may not be entered
+        return False
+
+
+def write_prepared(folder: Path, about: Prepared) -> None:
+    """Complete a folder whose parts are there."""
+    write_json(folder / PREPARED, about.model_dump(mode="json"))
+
+
+def load_prepared(folder: Path, asked: Preparation | None = None) -> Interactions:
+    """Return the interactions of a prepared folder; they equal those of the file that it was prepared from.
+
+    It cannot be prepared otherwise: an `asked` preparation that is neither the usual one nor its own is an error.
+    """
+    try:
+        about = Prepared.model_validate(read_json(folder / PREPARED))
+    except ValidationError as error:
+        raise InputError(
+            f"Expected a prepared data set in '{folder}': {error.errors()[0]['msg'].lower()}; prepare it again."
+        ) from None
+    if asked not in (None, Preparation(), about.preparation):
+        raise InputError(
+            f"The data in '{folder}' was prepared with {about.preparation!r}: leave out the options of preparation, or "
+            "prepare it again with them."
+        )
+    try:
+        parts = sorted(folder.glob(PARTS))
+        for part in parts:
+            check_regular(part)
+        rows = pl.read_parquet(parts, glob=False)
+        items = pl.read_parquet(folder / ITEMS, glob=False) if (folder / ITEMS).is_file() else None
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None
+    # Nothing is filtered here: ids become rows and columns, in their order.
+    raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder)).shown())
+    found = prepare(raw, Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0))
+    return replace(found, preparation=about.preparation, steps=about.steps)
 
 
 def _exists(path: str) -> bool:
@@ -99,13 +146,6 @@ def _exists(path: str) -> bool:
         return Path(path).exists()
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror}.") from None
-
-
-def _frame_name(name: str) -> str:
-    """Return the name of a frame if nothing else is known by it."""
-    if name in CATALOG or _exists(name):
-        raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.")
-    return name
 
 
 def _refuse_file_options(source: Source, items: pl.DataFrame | None) -> None:

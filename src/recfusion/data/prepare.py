@@ -1,7 +1,10 @@
-"""From raw rows to a binary matrix, by reported steps: duplicates, rating threshold, rare users, rare items."""
+"""From raw rows to a binary matrix, by reported steps: duplicates, rating threshold, rare users, rare items.
+
+What a preparation assumed and dropped is said in notes that tell how to choose otherwise.
+"""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -11,13 +14,31 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, PreparationStep
-from recfusion.data.notes import Scale, preparation_notes
+from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.parsing import parse_ids
-from recfusion.data.raw import RawData, ReadReport
 from recfusion.data.settings import Preparation
 
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
+_MUCH = 0.1  # a share that a user should know of
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The ratings of a table."""
+
+    low: float
+    high: float
+    positive: float | None  # the lowest above 0
+    ones: float  # the share of them that is 1 where all are whole numbers, else 0
+
+    @classmethod
+    def of(cls, rating: NDArray[np.float32] | None) -> "Scale | None":
+        """Return the scale of ratings, None where there are none."""
+        if rating is None or not len(rating):
+            return None
+        positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
+        ones = float((rating == 1).mean()) if (rating == np.floor(rating)).all() else 0.0
+        return cls(float(rating.min()), float(rating.max()), positive, ones)
 
 
 @dataclass
@@ -50,7 +71,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
     _drop_duplicates(rows, len(item_ids))
     steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
-    threshold, scale = resolve_min_rating(choices.min_rating, rows.rating), Scale.of(rows.rating)
+    scale = Scale.of(rows.rating)
+    threshold = resolve_min_rating(choices.min_rating, scale)
     if threshold is not None:
         if rows.rating is None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{raw.name}' has no ratings.")
@@ -72,18 +94,20 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     item_kept, item_column = _compact(rows.item, len(item_ids))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user_row, minlength=len(user_kept)))])
     items = item_ids[item_kept].alias("item")
+    item_table, item_notes = _item_table(items, raw.items)
+    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *item_notes)
     return Interactions(
         name=raw.name,
         matrix=binary_csr(indptr, item_column, len(item_kept)),
         users=user_ids[user_kept].alias("user"),
         items=items,
-        item_table=_item_table(items, raw.items),
+        item_table=item_table,
         times=rows.time,
         grades=rows.rating,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
-        report=_report(raw, items, preparation_notes(choices, threshold, scale, steps)),
+        report=replace(raw.report, notes=notes),
         licence=raw.licence,
         citation=raw.citation,
     )
@@ -108,19 +132,62 @@ def id_codes(ids: pl.Series) -> tuple[Codes, pl.Series]:
     return ids.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int32), texts
 
 
-def resolve_min_rating(asked: float | Literal["auto"] | None, rating: NDArray[np.float32] | None) -> float | None:
+def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | None) -> float | None:
     """Return the threshold that holds: for "auto" 4 on stars (ratings up to 5, above 1 among them), none elsewhere.
 
     Other scales (play counts, 0/1 flags) keep every rating above zero.
     """
-    if asked != "auto":
-        return asked
-    if rating is None or not len(rating):
-        return None
-    low, high = float(rating.min()), float(rating.max())
-    if low >= 0 and 1 < high <= 5:
+    if asked != "auto" or scale is None:
+        return None if asked == "auto" else asked
+    if scale.low >= 0 and 1 < scale.high <= 5:
         return 4.0
-    return float(rating[rating > 0].min()) if low <= 0 < high else None
+    return scale.positive if scale.low <= 0 else None
+
+
+def preparation_notes(
+    asked: Preparation, threshold: float | None, scale: Scale | None, steps: Sequence[PreparationStep]
+) -> Iterator[str]:
+    """Yield what a reader of the protocol card should know of the preparation, from its `steps`."""
+    rows = steps[0].interactions
+
+    def lost(step: str, what: str = "interactions") -> int:
+        return sum(getattr(a, what) - getattr(b, what) for a, b in itertools.pairwise(steps) if b.step.startswith(step))
+
+    repeated, disliked = lost("one row per user and item") / rows, lost("rating at least") / rows
+    if repeated > _MUCH:
+        yield f"{_share(repeated)} of the rows repeat a user and an item, and one of them counts"
+    if asked.min_rating == "auto" and scale is not None:
+        yield _guess(scale, threshold, disliked)
+    elif disliked > _MUCH:
+        yield f"{_share(disliked)} of the rows are rated below {threshold:g} and dropped: --min-rating none keeps them"
+    for kind, other, least in (
+        ("users", "items", asked.min_items_per_user),
+        ("items", "users", asked.min_users_per_item),
+    ):
+        before = next(getattr(a, kind) for a, b in itertools.pairwise(steps) if b.step.startswith(kind))
+        rare, gone = lost(f"{kind} with", kind) / max(before, 1), lost(f"{kind} with") / rows
+        if max(rare, gone) > _MUCH:
+            yield (
+                f"{_share(rare)} of the {kind} ({_share(gone)} of the rows) had fewer than {least} {other} and were "
+                f"dropped: --min-{other}-per-{kind[:-1]} 1 keeps them"
+            )
+
+
+def _guess(scale: Scale, threshold: float | None, dropped: float) -> str:
+    found = f"ratings from {scale.low:g} to {scale.high:g} are"
+    if threshold is None:
+        return f"{found} not taken for stars, so every row counts: --min-rating sets the least that counts"
+    if scale.low <= 0 and threshold != 4:
+        return f"{found} taken for counts or flags, of which those above 0 count: --min-rating sets another threshold"
+    doubt = f"; {_share(scale.ones)} of them are 1, as in quantities: --rating none leaves them out"
+    return (
+        f"{found} taken for stars, of which 4 and more count ({_share(dropped)} of the rows are dropped): --min-rating "
+        f"none keeps all{doubt if scale.ones > 0.4 else ''}"
+    )
+
+
+def _share(part: float) -> str:
+    return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def _numbers(raw: RawData, column: str, kind: type) -> Any:
@@ -177,20 +244,12 @@ def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
 
 
-def _item_table(items: pl.Series, described: pl.DataFrame | None) -> pl.DataFrame:
-    """Return one row per item, in order, with what the item file says of it (null where it says nothing)."""
+def _item_table(items: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataFrame, list[str]]:
+    """Return one row per item, in order, with what the item file says of it, and a note where it leaves out some."""
     table = items.to_frame()
     if described is None:
-        return table
+        return table, []
     known = described.with_columns(parse_ids(described["item"], items.dtype)).unique("item", keep="first")
-    return table.join(known, on="item", how="left", maintain_order="left")
-
-
-def _report(raw: RawData, items: pl.Series, notes: Iterable[str]) -> ReadReport:
-    """Return the reader's report with `notes`, and how many items an item file describes where it is not all."""
-    found = [*raw.report.notes, *notes]
-    if raw.items is not None:
-        known = items.is_in(parse_ids(raw.items["item"], items.dtype).implode()).sum()
-        if known < len(items):
-            found.append(f"the item file describes {known:,} of {len(items):,} items")
-    return replace(raw.report, notes=tuple(found))
+    count = items.is_in(known["item"].implode()).sum()
+    notes = [f"the item file describes {count:,} of {len(items):,} items"] if count < len(items) else []
+    return table.join(known, on="item", how="left", maintain_order="left"), notes

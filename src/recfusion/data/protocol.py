@@ -4,29 +4,24 @@ import hashlib
 import json
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Interactions, PreparationStep, Signal
-from recfusion.data.raw import ReadReport
+from recfusion.data.interactions import Interactions, PreparationStep, ReadReport, Signal
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
 
 
-class Signals(BaseModel):
+class Signals(BaseModel, frozen=True, extra="forbid"):
     """What the data has beside its ones, and what of it was learned from."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     exist: tuple[Signal, ...] = ()
     used: tuple[Signal, ...] = ()
     digest: str = ""  # of those used
 
 
-class Protocol(BaseModel):
+class Protocol(BaseModel, frozen=True, extra="forbid"):
     """Everything that makes results comparable, but not the seed: equal hashes may stand in one table."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Source
     preparation: Preparation
@@ -49,8 +44,7 @@ class Protocol(BaseModel):
         cls, data: Interactions, plan: SplitPlan, metrics: tuple[str, ...], used: tuple[Signal, ...] = ()
     ) -> "Protocol":
         """Return the card of prepared data; its hash covers data, preparation, ratios, metrics and signals `used`."""
-        signals = Signals(exist=data.signals, used=used, digest=data.digest(used))
-        return cls(
+        card = cls(
             source=data.source,
             preparation=data.preparation,
             plan=plan,
@@ -64,9 +58,9 @@ class Protocol(BaseModel):
             steps=data.steps,
             licence=data.licence,
             citation=data.citation,
-            signals=signals,
-            hash=_digest(data.fingerprint, data.preparation, plan, metrics, signals),
+            signals=Signals(exist=data.signals, used=used, digest=data.digest(used)),
         )
+        return card.model_copy(update={"hash": card._digest()})
 
     @classmethod
     def parse(cls, document: object, where: str) -> "Protocol":
@@ -77,12 +71,23 @@ class Protocol(BaseModel):
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise InputError(f"Expected a protocol card in '{where}': {place or 'document'}: {first['msg']}.") from None
-        if card.hash != _digest(card.fingerprint, card.preparation, card.plan, card.metrics, card.signals):
+        if card.hash != card._digest():
             raise InputError(
                 f"The protocol card in '{where}' does not fit its hash {card.hash}: it was changed by hand; "
                 "make the result again."
             )
         return card
+
+    def _digest(self) -> str:
+        covered: dict[str, Any] = {
+            "data": self.fingerprint,
+            "preparation": self.preparation.model_dump(mode="json"),
+            "split": self.plan.model_dump(mode="json"),
+            "metrics": sorted(self.metrics),
+        }
+        if self.signals.used:  # else the hash is that of results from before there were any
+            covered["signals"] = [*sorted(self.signals.used), self.signals.digest]
+        return hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest()
 
     def document(self) -> dict[str, Any]:
         """Return the card as plain JSON data."""
@@ -127,27 +132,9 @@ def split_counts(split: Split) -> dict[str, dict[str, int]]:
     """Return users, active items and interactions of each part, counted as in the paper (folds: the history alone)."""
     parts = {"train": split.train, "valid": split.valid.history, "test": split.test.history}
     return {
-        part: {
-            "users": int(matrix.shape[0]),
-            "items": len(set(matrix.indices.tolist())),
-            "interactions": int(matrix.nnz),
-        }
-        for part, matrix in parts.items()
+        part: {"users": int(m.shape[0]), "items": len(set(m.indices.tolist())), "interactions": int(m.nnz)}
+        for part, m in parts.items()
     }
-
-
-def _digest(
-    fingerprint: str, preparation: Preparation, plan: SplitPlan, metrics: tuple[str, ...], signals: Signals
-) -> str:
-    covered: dict[str, Any] = {
-        "data": fingerprint,
-        "preparation": preparation.model_dump(mode="json"),
-        "split": plan.model_dump(mode="json"),
-        "metrics": sorted(metrics),
-    }
-    if signals.used:  # else the hash is that of results from before there were any
-        covered["signals"] = [*sorted(signals.used), signals.digest]
-    return hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
 def _generalization(plan: SplitPlan) -> str:

@@ -1,5 +1,11 @@
-"""Reading interactions from a user's own table, file or frame, with every row that is left out counted."""
+"""Reading interactions, or what is known of the items, from a user's own table, file or frame.
 
+Every row that is left out is counted. A row of a text file is one line, but texts of items may go over lines.
+"""
+
+import csv
+import io
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,11 +15,15 @@ import polars as pl
 import polars.selectors as cs
 
 from recfusion.core.errors import InputError
-from recfusion.data.lines import BROKEN, EXTRA
-from recfusion.data.parsing import parse_rows, remarks, row_flags, time_form
-from recfusion.data.raw import RawData, ReadReport
-from recfusion.data.sniff import guess_columns, unused_ratings
+from recfusion.core.memory import require_memory
+from recfusion.data.interactions import RawData, ReadReport
+from recfusion.data.lines import BROKEN, EXTRA, TextLayout, line_blocks
+from recfusion.data.parsing import given_cell, number_column, parse_rows, remarks, row_flags, time_form
+from recfusion.data.settings import Source
+from recfusion.data.sniff import guess_columns, listed, unused_ratings
 from recfusion.data.tables import Table, open_table, table_errors
+
+_log = logging.getLogger(__name__)
 
 _NEEDED = dict.fromkeys(("user", "item"), "a whole number or text in UTF-8 on one line") | {
     "rating": "a number",
@@ -59,16 +69,10 @@ class Reading:
         )
 
 
-def open_rows(
-    table: Path | pl.DataFrame,
-    asked: dict[str, str | None],
-    *,
-    separator: str | None = None,
-    lone_users: bool = False,
-    name: str = "frame",
-) -> Reading:
-    """Return how the interactions of a table are read; columns that are not asked for by role are guessed."""
-    found = open_table(table, separator, name)
+def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = False) -> Reading:
+    """Return how the interactions of a table are read; columns that `source` does not name by role are guessed."""
+    asked = {"user": source.user, "item": source.item, "rating": source.rating, "time": source.time}
+    found = open_table(table, source.separator, source.data)
     chosen = guess_columns(found.columns, asked, where=f"'{found.where}'", by_position=not found.named)
     reading = Reading(found, chosen, tuple(_notes(found, asked, chosen)), lone_users, pl.DataFrame())
     with table_errors(found.where):
@@ -79,26 +83,15 @@ def open_rows(
         return replace(reading, head=head, seconds=time_form(head.lazy()))
 
 
-def read_table(
-    table: Path | pl.DataFrame,
-    *,
-    user: str | None = None,
-    item: str | None = None,
-    rating: str | None = None,
-    time: str | None = None,
-    separator: str | None = None,
-    max_bad_share: float = 0.05,
-    lone_users: bool = False,
-    name: str = "frame",
-) -> RawData:
+def read_table(table: Path | pl.DataFrame, source: Source | None = None, *, lone_users: bool = False) -> RawData:
     """Return the interactions of a file or frame; columns that are not named are guessed, and the report says which.
 
     A row of a text file is one line. Rows that lack a value, and rows that cannot be parsed, are counted and left out;
-    more of them than `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a row
-    may name a user and no item: somebody without a history. `name` is what a frame is called.
+    more of them than its `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a
+    row may name a user and no item: somebody without a history. A frame is called as the `data` of its source.
     """
-    asked = {"user": user, "item": item, "rating": rating, "time": time}
-    reading = open_rows(table, asked, separator=separator, lone_users=lone_users, name=name)
+    source = source or Source(data="frame")
+    reading = open_rows(table, source, lone_users=lone_users)
     facts: Counter[str] = Counter()
     faults: Faults = {}
     pieces, start = [], 0
@@ -115,11 +108,50 @@ def read_table(
             good = done if done["good"].all() else done.filter("good")
             whole = [role for role in ("user", "item") if counts.get(f"{role} text") == 0]
             pieces.append(good.select(*reading.columns).cast(dict.fromkeys(whole, pl.Int64)))
-    check_share(reading, facts, faults, max_bad_share)
+    check_share(reading, facts, faults, source.max_bad_share)
     # A whole number is written in one way only (see `parsing`), so those of some batches can become texts again.
     texts = [pl.col(role).cast(pl.String) for role in ("user", "item") if facts[f"{role} text"]]
     rows = pl.concat(piece.with_columns(texts) for piece in pieces)
-    return RawData(table.name if isinstance(table, Path) else name, rows, None, reading.report(facts, faults))
+    return RawData(table.name if isinstance(table, Path) else source.data, rows, None, reading.report(facts, faults))
+
+
+def read_items(
+    table: Path | pl.DataFrame, item: str | None, separator: str | None = None, *, name: str = "frame of items"
+) -> pl.DataFrame:
+    """Return a table of items (titles, genres, ...), one row each, with its id column renamed to `item`.
+
+    A quoted text may hold line feeds here, as descriptions do; rows that cannot be used are counted in the log.
+    """
+    found = open_table(table, separator, name)
+    where = found.where
+    if not found.named:
+        raise InputError(f"Expected a header in the item file '{where}', got none: add one that names its columns.")
+    plain = next((column for column in found.columns if column.lower() == "id"), None)
+    try:
+        asked = {"item": item if item in found.columns else plain}
+        column = guess_columns(found.columns, asked, where=f"'{where}'", by_position=False)["item"]
+    except InputError:
+        raise InputError(
+            f"Expected a column '{item or 'item'}' with the ids in the item file '{where}', which has: "
+            f"{listed(found.columns)}; rename the one that holds them."
+        ) from None
+    with table_errors(where):
+        frame = _item_rows(found).rename({"item": "item_2", column: "item"}, strict=False)
+        ids = given_cell("item", frame.schema["item"])
+        items = frame.select("item", pl.exclude("item")).with_columns(
+            ids, (cs.float() - cs.by_name("item")).fill_nan(None)
+        )
+    if items.is_empty():
+        raise InputError(f"Expected a row per item in '{where}', got none.")
+    described = items.drop_nulls("item").unique("item", keep="first", maintain_order=True)
+    if len(described) < len(items):
+        counts = (len(items) - len(described), len(items))
+        _log.warning("%s of %s rows in '%s' repeat an item or lack its id and are left out.", *counts, where)
+    if found.layout is None:  # its columns have types of their own
+        return described
+    return described.with_columns(
+        number_column(column, decimal_comma=found.decimal_comma) for column in described.drop("item")
+    )
 
 
 def first_faults(reading: Reading, facts: Mapping[str, int]) -> Faults:
@@ -176,12 +208,8 @@ def _check_kinds(head: pl.DataFrame, chosen: Mapping[str, str], where: str) -> N
 
 def _faults_in(reading: Reading, batch: pl.LazyFrame, done: pl.DataFrame, start: int) -> Faults:
     """Return the first row of each kind of fault in a batch that begins at row `start`."""
-    places = {kind: done[kind].arg_max() for kind in _FAULTS if done[kind].any()}
-    return {
-        kind: (start + place, *_fault(reading, batch, place, start))
-        for kind, place in places.items()
-        if place is not None
-    }
+    places = {kind: done[kind].arg_true() for kind in _FAULTS if done[kind].any()}
+    return {kind: (start + rows[0], *_fault(reading, batch, rows[0], start)) for kind, rows in places.items()}
 
 
 def _fault(reading: Reading, batch: pl.LazyFrame, place: int, start: int) -> tuple[str, str]:
@@ -209,3 +237,43 @@ def _short(cell: object) -> str:
 
 def _no_rows(where: str) -> InputError:
     return InputError(f"Expected rows of interactions in '{where}', got none below the names of the columns.")
+
+
+def _item_rows(table: Table) -> pl.DataFrame:
+    nothing = pl.DataFrame(schema=dict.fromkeys((*table.columns, EXTRA), pl.String))
+    rows = pl.concat([batch.collect() for batch in table.batches(table.columns)] or [nothing])
+    if isinstance(table.source, Path) and table.layout is not None:
+        broken = rows[EXTRA].str.starts_with(BROKEN).fill_null(False)
+        over_lines = _records(table.source, table.layout) if broken.any() else None
+        if over_lines is not None:
+            return over_lines
+        if broken.any():
+            line = table.layout.skip_lines + (broken.arg_max() or 0) + 1
+            _log.warning(
+                "%s lines of '%s' have double quotes that are not closed, or stand inside a quoted field, and are left "
+                "out; the first is line %s.",
+                *(broken.sum(), table.where, line),
+            )
+            rows = rows.filter(~broken)
+        longer = rows[EXTRA].count()
+        if longer:
+            _log.warning("%s rows of '%s' have more fields than its header; those are left out.", longer, table.where)
+    return rows.drop(EXTRA)
+
+
+def _records(path: Path, layout: TextLayout) -> pl.DataFrame | None:
+    """Return the rows of a text whose quoted fields go over several lines; None where its quotes do not pair."""
+    text = b"".join(line_blocks(path, layout.skip_lines)).decode("utf-8", errors="replace")
+    if len(layout.separator) > 1:
+        return None
+    require_memory(20 * len(text), f"Reading '{path}', whose texts go over lines,", "convert it to Parquet first.")
+    lines = io.StringIO(text.replace("\r\n", "\n").replace("\r", " "), newline="")
+    width = len(layout.columns)
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=layout.separator, strict=True) if row]
+    except csv.Error:
+        return None
+    if any(len(row) > width for row in rows):
+        return None
+    filled = ([cell or None for cell in row] + [None] * (width - len(row)) for row in rows)
+    return pl.DataFrame(list(filled), schema=dict.fromkeys(layout.columns, pl.String), orient="row")

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 
-class Source(BaseModel):
+class Source(BaseModel, frozen=True, extra="forbid"):
     """A data set: its name in the catalog, or a file with the columns to take."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str = Field("ml-latest-small", description="a name of the catalog, or a CSV, TSV, Parquet or JSON lines file")
     user: str | None = Field(None, description="column of the user ids; guessed where not given")
@@ -48,10 +46,8 @@ def _shown_path(path: str) -> str:
     return whole.relative_to(here).as_posix() if whole.is_relative_to(here) else whole.name
 
 
-class Preparation(BaseModel):
+class Preparation(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The choices of a preparation; the defaults are the paper's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     min_rating: float | Literal["auto"] | None = Field(
         "auto", description="keep ratings at or above this; auto is 4 for star ratings, none elsewhere"
@@ -62,10 +58,8 @@ class Preparation(BaseModel):
     even_items: bool = Field(False, description="drop the least popular item where the number of items is odd")
 
 
-class SplitPlan(BaseModel):
+class SplitPlan(BaseModel, frozen=True, extra="forbid"):
     """The choices of a split; the defaults are the paper's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["strong", "weak", "temporal"] = Field(
         "strong",

@@ -40,8 +40,9 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
     lines = _first_lines(text, whole)
     if separator is None:
         separator = max(SEPARATORS, key=lambda mark: _regularity(_records(lines, mark)))
-    else:
-        separator = _checked_separator(separator)
+    separator = separator.replace("\\t", "\t")
+    if not separator or any(mark in separator for mark in '"\r\n\0'):
+        raise InputError(f"Expected a separator such as ; or :: without quotes and line ends, got '{separator}'.")
     fields, *others = _records(lines, separator)
     if _lists_items([fields, *others]):
         raise InputError(
@@ -164,13 +165,6 @@ def _first_lines(text: str, whole: bool, most: int = 50) -> list[tuple[int, str]
 
 def _records(lines: list[tuple[int, str]], separator: str) -> list[list[str]]:
     return [[field.strip() for field in fields_of(line, separator)] for _, line in lines]
-
-
-def _checked_separator(separator: str) -> str:
-    separator = separator.replace("\\t", "\t")
-    if not separator or any(mark in separator for mark in '"\r\n\0'):
-        raise InputError(f"Expected a separator such as ; or :: without quotes and line ends, got '{separator}'.")
-    return separator
 
 
 def _is_number(text: str) -> bool:

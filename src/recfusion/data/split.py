@@ -60,14 +60,8 @@ def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
         )
     order = rng.permutation(n)
     train, valid, test = (np.sort(part) for part in np.split(order, [n - n_valid - n_test, n - n_test]))
-    return Split(
-        seed=seed,
-        plan=plan,
-        train_users=train,
-        train=data.matrix[train],
-        valid=_fold(data, valid, plan, rng, "validation"),
-        test=_fold(data, test, plan, rng, "test"),
-    )
+    folds = (_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test")))
+    return Split(seed, plan, train, data.matrix[train], *folds)
 
 
 def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.Generator, what: str) -> Fold:
@@ -104,14 +98,8 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
             raise InputError(f"No user of '{data.name}' has enough items for a {what} part: raise the minimum items.")
         return Fold(users, train[users], held_out[users])
 
-    return Split(
-        seed=seed,
-        plan=plan,
-        train_users=np.arange(data.n_users),
-        train=train,
-        valid=fold((rank >= last_train) & (rank < last_valid), "validation"),
-        test=fold(rank >= last_valid, "test"),
-    )
+    valid = fold((rank >= last_train) & (rank < last_valid), "validation")
+    return Split(seed, plan, np.arange(data.n_users), train, valid, fold(rank >= last_valid, "test"))
 
 
 def _rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64] | None) -> IntArray:

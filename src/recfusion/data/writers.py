@@ -1,8 +1,9 @@
 """Writing a table piece by piece to CSV, Parquet or JSON lines; the file appears when all of it is there."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -18,47 +19,25 @@ def table_writer(path: Path) -> Iterator[Write]:
     kind = path.suffix.lower()
     if kind not in (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"):
         raise InputError(f"Cannot tell what to write from the name '{path}': end it in .csv, .tsv, .parquet or .jsonl.")
-    with replacing(path) as beside:
-        if kind == ".parquet":
-            with _parquet(beside) as write:
-                yield write
-        else:
-            with beside.open("wb") as file:
-                written = 0
+    with replacing(path) as beside, beside.open("wb") as file, ExitStack() as parquet:
+        writer: Any = None
 
-                def append(frame: pl.DataFrame) -> None:
-                    nonlocal written
-                    if kind in (".csv", ".tsv"):
-                        _refuse_lists(frame, path)
-                        frame.write_csv(file, include_header=not written, separator="\t" if kind == ".tsv" else ",")
-                    else:
-                        frame.write_ndjson(file)
-                    written += 1
+        def append(frame: pl.DataFrame) -> None:
+            nonlocal writer
+            if kind == ".parquet":
+                from pyarrow.parquet import ParquetWriter
 
-                yield append
+                table = frame.to_arrow()
+                writer = writer or parquet.enter_context(ParquetWriter(file, table.schema, compression="zstd"))
+                writer.write_table(table)
+            elif kind in (".csv", ".tsv"):
+                for name, dtype in frame.schema.items():
+                    if dtype.is_nested():
+                        raise InputError(
+                            f"The column '{name}' holds lists, which '{path}' cannot hold: write .parquet or .jsonl."
+                        )
+                frame.write_csv(file, include_header=file.tell() == 0, separator="\t" if kind == ".tsv" else ",")
+            else:
+                frame.write_ndjson(file)
 
-
-def _refuse_lists(frame: pl.DataFrame, path: Path) -> None:
-    for name, dtype in frame.schema.items():
-        if dtype.is_nested():
-            raise InputError(f"The column '{name}' holds lists, which '{path}' cannot hold: write .parquet or .jsonl.")
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
-    import pyarrow.parquet as pq
-
-    writer: pq.ParquetWriter | None = None
-
-    def append(frame: pl.DataFrame) -> None:
-        nonlocal writer
-        table = frame.to_arrow()
-        if writer is None:
-            writer = pq.ParquetWriter(path, table.schema, compression="zstd")
-        writer.write_table(table)
-
-    try:
         yield append
-    finally:
-        if writer is not None:
-            writer.close()

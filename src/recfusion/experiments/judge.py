@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from recfusion.core.arrays import Csr, IntArray, column_counts
-from recfusion.core.processes import available_cores
+from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol

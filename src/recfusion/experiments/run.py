@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.core.pool import Failure, Kind, Pool, Tell, Work
-from recfusion.core.processes import available_cores
+from recfusion.core.pool import Failure, Kind, Pool, Tell, Work, available_cores
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol

@@ -12,9 +12,10 @@ import polars as pl
 
 from recfusion.core.arrays import Csr, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.frames import ArrowStream, as_frame
 from recfusion.data.interactions import to_columns
 from recfusion.data.readers import read_table
+from recfusion.data.settings import Source
+from recfusion.data.tables import ArrowStream, as_frame
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.ids import id_texts
 
@@ -58,7 +59,8 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
 def _rows(given: Any) -> pl.DataFrame:
     """Return histories as rows of user and item; a user without items has a row with a null."""
     if isinstance(given, ArrowStream) and hasattr(given, "columns"):  # a series has none
-        return read_table(as_frame(given), rating="none", time="none", lone_users=True).rows
+        source = Source(data="frame", rating="none", time="none")
+        return read_table(as_frame(given), source, lone_users=True).rows
     named = given if isinstance(given, Mapping) else {YOU: given}
     if not named:
         raise InputError("Expected at least one user to recommend for, got none.")

@@ -11,10 +11,9 @@ from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
-from recfusion.data.item_file import read_items
-from recfusion.data.notes import Scale, preparation_notes
-from recfusion.data.prepare import resolve_min_rating
-from recfusion.data.prepared_folder import ITEMS, Prepared, is_prepared, write_prepared
+from recfusion.data.load import ITEMS, Prepared, is_prepared, write_prepared
+from recfusion.data.prepare import Scale, preparation_notes, resolve_min_rating
+from recfusion.data.readers import read_items
 from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import input_files, read_rows
 from recfusion.spark.stages import Stages, described
@@ -107,7 +106,7 @@ def _latest(rows: DataFrame) -> DataFrame:
 
 
 def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> tuple[float | None, Scale | None]:
-    """Return the rating from which on a row counts, and the scale; of all ratings, "auto" asks for three alone."""
+    """Return the rating from which on a row counts, and the scale."""
     if "rating" not in unique.columns:
         threshold = resolve_min_rating(preparation.min_rating, None)
         if threshold is not None:
@@ -117,8 +116,8 @@ def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> tuple
     whole, one = sf.min((rating == sf.floor(rating)).cast("int")), sf.avg((rating == 1).cast("int"))
     found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating)), whole * one).first()
     assert found is not None
-    ratings = np.array([value for value in found[:3] if value is not None], np.float32)
-    return resolve_min_rating(preparation.min_rating, ratings), Scale(float(found[0]), float(found[1]), float(found[3]))
+    scale = Scale(*found)
+    return resolve_min_rating(preparation.min_rating, scale), scale
 
 
 def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[PreparationStep], told: OnStep) -> DataFrame:

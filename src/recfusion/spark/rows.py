@@ -13,9 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import ReadReport
 from recfusion.data.lines import BOM, EXTRA, split_lines
 from recfusion.data.parsing import row_flags
-from recfusion.data.raw import ReadReport
 from recfusion.data.readers import Reading, check_share, first_faults, open_rows
 from recfusion.data.settings import Source
 from recfusion.spark import check_path
@@ -47,8 +47,7 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
     The stage `parsed` keeps them. Columns, separator and the form of times are found in the first file.
     """
     files = input_files(Path(source.data))
-    asked = {"user": source.user, "item": source.item, "rating": source.rating, "time": source.time}
-    reading = open_rows(files[0], asked, separator=source.separator, lone_users=lone_users)
+    reading = open_rows(files[0], source, lone_users=lone_users)
     if files[0].name.lower().endswith((".jsonl", ".ndjson")):
         raise InputError(f"Expected CSV or Parquet, got '{files[0]}': convert it first.")
     parsed = stages.frame("parsed", lambda: _parsed(stages.session, files, reading))

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Job, Kind, Pool, Tell, Work
-from recfusion.core.processes import available_cores
+from recfusion.core.pool import Job, Kind, Pool, Tell, Work, available_cores
 from recfusion.data.protocol import Protocol
 from recfusion.data.split import Split
 from recfusion.experiments.candidate import Candidate, Packed
