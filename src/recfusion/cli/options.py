@@ -10,8 +10,13 @@ import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from recfusion.cli.output import working
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
 from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.models.base import Recommender
+from recfusion.models.registry import find
 
 # Option names that differ from the field's own.
 _NAMES = {"kind": "split", "valid": "valid-share", "test": "test-share", "fold_in": "fold-in"}
@@ -50,6 +55,11 @@ class DataChoice:
     source: Source
     preparation: Preparation
     plan: SplitPlan
+
+    def load(self) -> Interactions:
+        """Read and prepare the data."""
+        with working(f"Reading {self.source.data}"):
+            return load(self.source, self.preparation)
 
 
 def data_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -109,8 +119,6 @@ def _build(record: type[BaseModel], values: dict[str, Any]) -> Any:
         ) from None
 
 
-def trusted_classes(places: list[str] | None) -> list[Any]:
+def trusted_classes(places: list[str] | None) -> list[type[Recommender]]:
     """Return the classes of `--trust` options."""
-    from recfusion.models.registry import find
-
     return [find(place).load() for place in places or []]

@@ -1,19 +1,38 @@
 """`recfusion tune`: a search for a model's settings on the validation users, on this machine or on Spark."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption, data_options, parse_settings
-
-if TYPE_CHECKING:
-    from recfusion.search.trial import Trial
-    from recfusion.tuning.local import Engine
-    from recfusion.tuning.tune import Progress, Request, Tuned
+from recfusion.cli.output import clock, counted, live, note, print_json, print_protocol, training, working
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_replaceable, check_writable_file
+from recfusion.models.registry import find, typed_settings
+from recfusion.search.trial import Trial
+from recfusion.serving.bundle import CONFIG
+from recfusion.spark.engine import spark_engine
+from recfusion.spark.session import spark_session
+from recfusion.tuning.local import Engine, local_engine
+from recfusion.tuning.space_file import tuning_space
+from recfusion.tuning.tune import (
+    BEST,
+    METRIC,
+    MODEL,
+    TRIALS,
+    Algorithm,
+    OnProgress,
+    Progress,
+    Request,
+    Tuned,
+    known_best,
+    refit_best,
+    run_trials,
+)
 
 MasterOption = Annotated[
     str | None,
@@ -42,11 +61,11 @@ def tune(
         int | None, typer.Option(help="Threads of a local trial; else its share of the cores.", min=1)
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which this run ends its trials.", min=0)] = None,
-    metric: Annotated[str, typer.Option(help="What is maximised on the validation users.")] = "ndcg@100",
+    metric: Annotated[str, typer.Option(help="What is maximised on the validation users.")] = METRIC,
     space: Annotated[
         Path | None, typer.Option(help="TOML file with the search space, in place of the model's.")
     ] = None,
-    algorithm: Annotated[Literal["tpe", "random"], typer.Option(help="How settings are chosen.")] = "tpe",
+    algorithm: Annotated[Algorithm, typer.Option(help="How settings are chosen.")] = "tpe",
     stop_early: Annotated[
         bool, typer.Option("--early-stop/--no-early-stop", help="End trials whose epochs stay below the median.")
     ] = True,
@@ -60,15 +79,6 @@ def tune(
 
     Every trial is kept as it ends: the same command goes on where an interrupted one stopped, on either engine.
     """
-    from recfusion.cli.output import counted, note, print_json, training, working
-    from recfusion.core.errors import InputError
-    from recfusion.core.files import check_replaceable, check_writable_file
-    from recfusion.data.load import load
-    from recfusion.models.registry import find, typed_settings
-    from recfusion.serving.bundle import CONFIG
-    from recfusion.tuning.space_file import tuning_space
-    from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, known_best, refit_best, run_trials
-
     if engine == "local" and (master or conf):
         raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
     if engine == "spark" and threads is not None:
@@ -76,19 +86,11 @@ def tune(
     entry = find(model)
     given = typed_settings(entry, parse_settings(settings))
     request = Request(
-        entry=entry,
-        space=tuning_space(entry, given, space),
-        given=given,
-        trials=trials,
-        metric=metric,
-        algorithm=algorithm,
-        plan=choice.plan,
-        seed=seed,
+        *(entry, tuning_space(entry, given, space), given, trials, metric, algorithm, choice.plan, seed),
         seconds=float("inf") if timeout is None else timeout,
         stop_early=stop_early,
     )
-    with working(f"Reading {choice.source.data}"):
-        data = load(choice.source, choice.preparation)
+    data = choice.load()
     folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{entry.name}-{data.name}")
     for file in (TRIALS, BEST):
         check_writable_file(folder / file)
@@ -112,41 +114,36 @@ def tune(
         _print(tuned, folder)
 
 
+def start_spark(master: str | None, conf: list[str] | None) -> Any:
+    """Return the Spark session that the options ask for."""
+    with working("Starting Spark"):
+        return spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
+
+
 @contextmanager
 def _engine(
     name: str, parallel: int | None, threads: int | None, master: str | None, conf: list[str] | None
-) -> "Iterator[Engine]":
-    from recfusion.tuning.local import local_engine
-
+) -> Iterator[Engine]:
     if name == "local":
         yield local_engine(parallel or 1, threads)
-        return
-    from recfusion.cli.output import working
-    from recfusion.spark.engine import spark_engine
-    from recfusion.spark.session import spark_session
-
-    with working("Starting Spark"):
-        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    with session:
-        yield spark_engine(session, parallel)
+    else:
+        with start_spark(master, conf) as session:
+            yield spark_engine(session, parallel)
 
 
 @contextmanager
-def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
+def _shown(request: Request) -> Iterator[OnProgress]:
     """Show a line for each trial that has ended, the best so far, and the trials that are going on."""
-    from recfusion.cli.output import clock, counted, live
-    from recfusion.search.trial import Trial as Ended
-
     going: dict[int, str] = {}
     with live(f"Tuning {request.entry.name}") as view:
 
-        def show(now: "Progress") -> None:
+        def show(now: Progress) -> None:
             best = f"best {_percent(now.best.score)} in trial {now.best.number}" if now.best else "no best yet"
             left = [f"about {clock(now.seconds_left)} left"] if now.seconds_left else []
             if now.event is None:
                 if now.done:
                     view.line(f"Earlier runs have ended {counted(now.done, 'trial')}; {best}")
-            elif isinstance(now.event, Ended):
+            elif isinstance(now.event, Trial):
                 going.pop(now.event.number, None)
                 told = f"[{now.done}/{now.total}] {_told(now.event, request.metric)}; {best}"
                 view.line(", ".join([told, *left]))
@@ -158,7 +155,7 @@ def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
         yield show
 
 
-def _told(trial: "Trial", metric: str) -> str:
+def _told(trial: Trial, metric: str) -> str:
     tried = ", ".join(f"{name}={_brief(value)}" for name, value in {**trial.settings, **trial.chosen}.items())
     values = f"trial {trial.number} ({tried or 'the defaults'})"
     if trial.status == "failed":
@@ -167,11 +164,8 @@ def _told(trial: "Trial", metric: str) -> str:
     return f"{values}: {metric} {_percent(trial.score)}{stopped}, {trial.seconds:.1f} s"
 
 
-def _print(tuned: "Tuned", folder: Path) -> None:
-    from recfusion.cli.output import counted, note, out, print_protocol
-
-    found, console = tuned.document, out()
-    print_protocol(console, tuned.bundle.protocol)
+def _print(tuned: Tuned, folder: Path) -> None:
+    found, console = tuned.document, print_protocol(tuned.bundle.protocol)
     counts = ", ".join(f"{count} {status}" for status, count in found["trials"].items() if count)
     console.print(f"best of {counted(len(tuned.trials), 'trial')} ({counts}): trial {found['trial']}", markup=False)
     for name, value in found["settings"].items():
