@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from recfusion.cli.options import (
     DataChoice,
@@ -31,21 +31,20 @@ from recfusion.report.page import write_page
 def compare(
     choice: DataChoice,
     models: Annotated[
-        str, typer.Option(help="Models, separated by commas: a name, file.py:Class, or LABEL=either.")
+        str, Option(help="Models, separated by commas: a name, file.py:Class, or LABEL=either.")
     ] = "popularity,ease,thinning",
-    splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the first split; the others follow.", min=0)] = 0,
-    metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = ",".join(DEFAULT_METRICS),
+    splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 1,
+    seed: Annotated[int, Option(help="Seed of the first split; the others follow.", min=0)] = 0,
+    metrics: Annotated[str, Option(help="Metrics, separated by commas.")] = ",".join(DEFAULT_METRICS),
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
     as_json: JsonOption = False,
     store: Annotated[
-        Path | None,
-        typer.Option("--out", help="File that keeps the results, a JSON line each; else comparisons/DATA.jsonl."),
+        Path | None, Option("--out", help="File that keeps the results, a JSON line each; else comparisons/DATA.jsonl.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="File for a report page (HTML).")] = None,
+    page: Annotated[Path | None, Option(help="File for a report page (HTML).")] = None,
 ) -> None:
     """Compare models on the same users of the same splits.
 

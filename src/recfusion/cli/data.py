@@ -5,8 +5,8 @@ from dataclasses import astuple
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Column, Table
+from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
 from recfusion.cli.output import download, note, out, print_json, print_protocol
@@ -38,7 +38,7 @@ def data_list(as_json: JsonOption = False) -> None:
     out().print(table)
 
 
-def data_fetch(name: Annotated[str, typer.Argument(help="A name of the catalog.")]) -> None:
+def data_fetch(name: Annotated[str, Argument(help="A name of the catalog.")]) -> None:
     """Download a data set from its publisher, check it and keep it in the cache."""
     with download(f"Fetching {name}") as on_progress:
         path = fetch(name, on_progress=on_progress)
@@ -47,9 +47,9 @@ def data_fetch(name: Annotated[str, typer.Argument(help="A name of the catalog."
 
 @data_options
 def data_describe(
-    data: Annotated[str, typer.Argument(help="A name of the catalog, or a file.")],  # noqa: ARG001
+    data: Annotated[str, Argument(help="A name of the catalog, or a file.")],  # noqa: ARG001
     choice: DataChoice,
-    seed: Annotated[int, typer.Option(help="Seed of the split that is counted.", min=0)] = 0,
+    seed: Annotated[int, Option(help="Seed of the split that is counted.", min=0)] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a data set holds: how it was read and prepared, and the counts of a split."""

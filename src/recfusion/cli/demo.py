@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from recfusion.cli.output import literal, note, print_protocol, print_results
 from recfusion.cli.run import leave_on_failures, shown
@@ -21,10 +21,10 @@ _MODELS = ("random", "popularity", "ease", "recfusion", "thinning")
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the model, the results and the report.")] = Path(
+    folder: Annotated[Path, Option("--out", help="Folder for the model, the results and the report.")] = Path(
         "recfusion-demo"
     ),
-    splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 3,
+    splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 3,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
     store = folder / "results.jsonl"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import note, print_json, print_protocol, working
@@ -14,8 +14,8 @@ from recfusion.serving.bundle import Bundle
 
 
 def evaluate(
-    folder: Annotated[Path, typer.Argument(help="A model folder.")],
-    data: Annotated[str | None, typer.Option(help="Where the same data lies now, if it has moved.")] = None,
+    folder: Annotated[Path, Argument(help="A model folder.")],
+    data: Annotated[str | None, Option(help="Where the same data lies now, if it has moved.")] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:

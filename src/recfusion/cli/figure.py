@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from recfusion.cli.options import DataChoice, SeedOption, data_options
 from recfusion.cli.output import note, progress
@@ -15,14 +15,14 @@ from recfusion.report.figures import check_figure_path, save_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OutOption = Annotated[Path, typer.Option("--out", help="File to draw to: .png or .svg.")]
+OutOption = Annotated[Path, Option("--out", help="File to draw to: .png or .svg.")]
 
 
 @data_options
 def figure_diffusion(
     choice: DataChoice,
     path: OutOption = Path("figure.png"),
-    epochs: Annotated[int, typer.Option(help="Passes over the training users for each network.", min=1)] = 20,
+    epochs: Annotated[int, Option(help="Passes over the training users for each network.", min=1)] = 20,
     seed: SeedOption = 0,
 ) -> None:
     """Draw binary noise on real users, and how a trained network takes it away: the paper's Figure 2."""

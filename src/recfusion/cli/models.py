@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import out, print_json
@@ -12,9 +12,7 @@ from recfusion.models.settings import setting_values, settings_of
 
 
 def models(
-    name: Annotated[
-        str | None, typer.Argument(help="One model, to see its settings: a name, or file.py:Class.")
-    ] = None,
+    name: Annotated[str | None, Argument(help="One model, to see its settings: a name, or file.py:Class.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List every model and where it comes from, or show the settings of one: defaults, and what they mean."""

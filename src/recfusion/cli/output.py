@@ -75,6 +75,16 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
+def if_stopped(kept: str) -> Iterator[None]:
+    """Say on an interruption what is kept, and that the same command goes on from there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"{kept}: run the same command to go on.")
+        raise
+
+
+@contextmanager
 def training(title: str) -> Iterator[Callable[[Epoch], None]]:
     """Show the epochs of a training: the latest one on a terminal, a line each elsewhere."""
     with working(title) as tell:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-import typer
 from rich.table import Column, Table
+from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, parse_settings, trusted_classes
 from recfusion.cli.output import counted, literal, note, out, print_json, progress, working
@@ -23,25 +23,21 @@ _FOR_LISTS = ("steps", "temperature", "draw")  # settings of a fitted model that
 
 
 def recommend(
-    folder: Annotated[Path, typer.Argument(help="A model folder.")],
-    history: Annotated[
-        str | None, typer.Option(help="Ids of the items that somebody has, separated by commas.")
-    ] = None,
-    users: Annotated[Path | None, typer.Option(help="A file with a row per user and item.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--out", help="With --users: csv, parquet or jsonl file to write.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", help="Length of the lists.", min=1)] = 10,
-    user: Annotated[str | None, typer.Option(help="With --users: column of the user ids.")] = None,
-    item: Annotated[str | None, typer.Option(help="With --users: column of the item ids.")] = None,
-    rating: Annotated[str | None, typer.Option(help="With --users: column of the ratings.")] = None,
-    separator: Annotated[str | None, typer.Option(help="With --users: separator of a text file.")] = None,
+    folder: Annotated[Path, Argument(help="A model folder.")],
+    history: Annotated[str | None, Option(help="Ids of the items that somebody has, separated by commas.")] = None,
+    users: Annotated[Path | None, Option(help="A file with a row per user and item.")] = None,
+    file: Annotated[Path | None, Option("--out", help="With --users: csv, parquet or jsonl file to write.")] = None,
+    k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
+    user: Annotated[str | None, Option(help="With --users: column of the user ids.")] = None,
+    item: Annotated[str | None, Option(help="With --users: column of the item ids.")] = None,
+    rating: Annotated[str | None, Option(help="With --users: column of the ratings.")] = None,
+    separator: Annotated[str | None, Option(help="With --users: separator of a text file.")] = None,
     max_bad_share: Annotated[
-        float, typer.Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
+        float, Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="How `thinning` draws lists: steps, temperature or draw."),
+        Option("--set", metavar="NAME=VALUE", help="How `thinning` draws lists: steps, temperature or draw."),
     ] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from recfusion.cli.output import note
 from recfusion.core.errors import InputError, choices
@@ -23,17 +23,15 @@ SUFFIXES = (*_TEXTS, ".svg", ".png")
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="A results store, as `run` and `compare` write it.")],
+    results: Annotated[Path, Argument(help="A results store, as `run` and `compare` write it.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help=f"File to write ({', '.join(SUFFIXES)}); else the results' name with .html."),
+        Path | None, Option(help=f"File to write ({', '.join(SUFFIXES)}); else the results' name with .html.")
     ] = None,
     experiment: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of an experiment: show its results alone, where a store holds others too."),
+        Path | None, Option(help="TOML file of an experiment: show its results alone, where a store holds others too.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Label of the model that the others are tested against; else ease.")
+        str | None, Option(help="Label of the model that the others are tested against; else ease.")
     ] = None,
 ) -> None:
     """Write a page from results: table, box plots, costs, slices, training curves, protocol, how to run it again.

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Column as Head
 from rich.table import Table as Shown
+from typer import Argument, Exit, Option
 
 from recfusion.cli.figure import save, train_and_draw
 from recfusion.cli.options import WorkersOption
@@ -36,11 +36,11 @@ _DEFAULT_FOLDER = Path("reproduction")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="What to make again; an unknown name lists the known ones.")],
+    name: Annotated[str, Argument(help="What to make again; an unknown name lists the known ones.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
+        Path | None, Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    quick: Annotated[bool, Option("--quick", help="A small version, in minutes.")] = False,
     workers: WorkersOption = None,
 ) -> None:
     """Make a table or figure of the paper again: paper, ours and the difference.
@@ -84,11 +84,11 @@ def _reproduce_all(makers: Mapping[str, Callable[[Path], None]], folder: Path, e
         note(f"\n== {name}")
         try:
             make(folder / f"{name}{ending}")
-        except typer.Exit:
+        except Exit:
             failed = True
     note("\n".join(["", *left_out]) if left_out else "\nNothing was left out.")
     if failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _missing(name: str) -> str | None:

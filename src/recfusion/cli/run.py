@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
 from recfusion.cli.output import clock, counted, live, note, print_json, print_protocol, print_results
@@ -17,10 +17,10 @@ _FAILED = 1
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    file: Annotated[Path, Argument(help="The experiment, a TOML file.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="File that keeps the results, a JSON line each; else results/NAME.jsonl in this folder."),
+        Option(help="File that keeps the results, a JSON line each; else results/NAME.jsonl in this folder."),
     ] = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
@@ -71,7 +71,7 @@ def leave_on_failures(ran: Ran) -> None:
         note(f"{counted(len(ran.failures), 'fit')} failed and will be tried again by the next run:")
         for task, failure in ran.failures.items():
             note(f"  {task}: {failure.reason}")
-        raise typer.Exit(_FAILED)
+        raise Exit(_FAILED)
 
 
 def _told(event: Event, store: Path | None, metric: str) -> str:

@@ -1,14 +1,12 @@
 """`recfusion spark`: the two jobs beside tuning that outgrow one machine."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, TrustOption, data_options, trusted_classes
-from recfusion.cli.output import counted, note, progress
+from recfusion.cli.output import counted, if_stopped, note, progress
 from recfusion.cli.recommend import note_left_out
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
@@ -23,8 +21,8 @@ from recfusion.spark import JOB, check_path
 @data_options
 def spark_prepare(
     choice: DataChoice,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the prepared data, which --data then takes.")],
-    parts: Annotated[int | None, typer.Option(help="Parquet files to write; else Spark decides.", min=1)] = None,
+    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, which --data then takes.")],
+    parts: Annotated[int | None, Option(help="Parquet files to write; else Spark decides.", min=1)] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -45,24 +43,24 @@ def spark_prepare(
     session = start_spark(master, conf)
     from recfusion.spark import prepare as job
 
-    with _kept(), session:
+    with if_stopped("What is done is kept"), session:
         fresh = job.spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
     note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
 
 
 def spark_recommend(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    users: Annotated[Path, typer.Option(help="CSV or Parquet file, or folder, with a row per user and item.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the lists, as Parquet.")],
-    k: Annotated[int, typer.Option("-k", help="Length of the lists.", min=1)] = 10,
-    user: Annotated[str | None, typer.Option(help="Column of the user ids.")] = None,
-    item: Annotated[str | None, typer.Option(help="Column of the item ids.")] = None,
-    rating: Annotated[str | None, typer.Option(help="Column of the ratings.")] = None,
-    separator: Annotated[str | None, typer.Option(help="Separator of a text file.")] = None,
+    model: Annotated[Path, Argument(help="A model folder.")],
+    users: Annotated[Path, Option(help="CSV or Parquet file, or folder, with a row per user and item.")],
+    folder: Annotated[Path, Option("--out", help="Folder for the lists, as Parquet.")],
+    k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
+    user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
+    item: Annotated[str | None, Option(help="Column of the item ids.")] = None,
+    rating: Annotated[str | None, Option(help="Column of the ratings.")] = None,
+    separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
     max_bad_share: Annotated[
-        float, typer.Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
+        float, Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
-    chunks: Annotated[int, typer.Option(help="Parts that are kept once they are done.", min=1)] = 8,
+    chunks: Annotated[int, Option(help="Parts that are kept once they are done.", min=1)] = 8,
     trust: TrustOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
@@ -75,23 +73,13 @@ def spark_recommend(
     session = start_spark(master, conf)
     from recfusion.spark import recommend as job
 
-    with _kept(), session, progress("Recommending", chunks) as advance:
+    with if_stopped("What is done is kept"), session, progress("Recommending", chunks) as advance:
         found, before = job.ListCounts(), 0
         for done, found in job.spark_recommend(session, model, source, folder, k=k, chunks=chunks, trust=trust or ()):
             advance(f"{found.users:,} users", done - before)
             before = done
     note_left_out(found.unknown, found.empty, found.bad, found.disliked, threshold)
     note(f"{counted(found.users, 'list')} of up to {k} items written to {folder}")
-
-
-@contextmanager
-def _kept() -> Iterator[None]:
-    """Say on an interruption that the job goes on where it stopped."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        note("What is done is kept: run the same command to go on.")
-        raise
 
 
 def _check_paths(source: str, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, SeedOption, SetOption, TuneOption, data_options, parse_settings
 from recfusion.cli.output import note, print_protocol, training
@@ -17,17 +17,17 @@ from recfusion.serving.bundle import CONFIG
 @data_options
 def train(
     choice: DataChoice,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
-    model: Annotated[str, typer.Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
+    folder: Annotated[Path, Option("--out", help="Folder for the model.")],
+    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
-    all_users: Annotated[bool, typer.Option("--all-users", help="Learn from every user, for production.")] = False,
+    all_users: Annotated[bool, Option("--all-users", help="Learn from every user, for production.")] = False,
     histories: Annotated[
-        bool, typer.Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
+        bool, Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
     ] = True,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
+    resume: Annotated[bool, Option("--resume", help="Go on with an interrupted training.")] = False,
+    device: Annotated[str, Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
 ) -> None:
     """Train a model on the training users of a data set and save it as a folder."""
     candidate = make_one(model, parse_settings(settings), tune_trials)  # a wrong one should not wait for the data
