@@ -30,7 +30,7 @@ from recfusion.core.files import write_json
 from recfusion.data.settings import Preparation, Source
 from recfusion.data.split import Fold, split
 from recfusion.evaluation.evaluate import batches
-from recfusion.evaluation.metrics import judge, per_user
+from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.serving.knobs import Knobs, likelihoods
 from recfusion.serving.lists import ListMaker
 
@@ -82,7 +82,7 @@ def spread(scene: Scene, items: IntArray) -> float:
 
 def knob_settings(
     scene: Scene,
-) -> dict[str, tuple[FloatArray, Callable[[float], Knobs], Callable[[IntArray], dict[str, float]]]]:
+) -> dict[str, tuple[Values, Callable[[float], Knobs], Callable[[IntArray], dict[str, float]]]]:
     """Return each knob's positions, what it is set to there, and its own measures of lists."""
     table = scene.bundle.categories(scene.column)
     order = np.argsort(-table.matrix.T @ scene.counts)

@@ -1,7 +1,9 @@
 """The commands, used as a person would."""
 
+import inspect
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +14,7 @@ from recfusion.cli import main as cli
 from recfusion.models.registry import MODELS
 
 Run = Callable[..., str]
+GROUPS = {"data", "figure", "spark"}
 
 
 @pytest.fixture
@@ -42,6 +45,14 @@ def shop(tmp_path: Path) -> Path:
     titles = pl.DataFrame({"product": [f"p-{n}" for n in range(30)], "title": [f"Lamp, no. {n}" for n in range(30)]})
     titles.write_csv(tmp_path / "products.csv")
     return tmp_path / "shop.csv"
+
+
+@pytest.mark.parametrize("path", sorted(set(cli.COMMANDS) - GROUPS))
+def test_the_list_of_commands_says_of_each_what_its_own_help_begins_with(path: str) -> None:
+    module = import_module(f"recfusion.cli.{path.split()[0]}")
+    own = inspect.getdoc(getattr(module, path.replace(" ", "_")))
+    assert own is not None
+    assert own.split("\n\n")[0].replace("\n", " ") == cli.COMMANDS[path]
 
 
 def test_the_demo_compares_saves_recommends_and_reports(

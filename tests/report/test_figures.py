@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from typer import Typer
 from typer.testing import CliRunner
 
-from recfusion.cli.figure import app
+from recfusion.cli.figure import figure_architecture, figure_diffusion
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.diffusion_figure import OPTIONS, diffusion_figure
@@ -18,6 +19,9 @@ from recfusion.models import registry
 from recfusion.report.figure_architecture import NOT_USED, Family, Row, draw_architecture, recfusion_family
 from recfusion.report.figures import blank, check_figure_path, draw_diffusion, save_figure
 
+app = Typer()
+app.command("diffusion")(figure_diffusion)
+app.command("architecture")(figure_architecture)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -165,6 +169,11 @@ def test_a_command_that_cannot_draw_says_so_in_a_sentence(arguments: list[str], 
 
 
 def test_the_command_is_declared_without_matplotlib_and_torch() -> None:
-    code = "import sys, recfusion.cli.figure; print(*sys.modules)"
+    code = (
+        "import sys; from recfusion.cli.main import command_line; "
+        "command_line()(['figure', '--help'], standalone_mode=False); print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "architecture" in loaded
+    assert "recfusion.cli.main" in loaded
     assert {"matplotlib", "torch", "numpy"} & set(loaded) == set()

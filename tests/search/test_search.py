@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recfusion.search.space import Choice, Interval, Space
-from recfusion.search.tpe import ask, search
+from recfusion.search.space import Choice, Interval, Space, ask, search
 from recfusion.search.trial import Trial, best_trial
 
 SPACE: Space = {

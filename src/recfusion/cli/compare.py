@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Option
 
 from recfusion.cli.options import (
     DataChoice,
@@ -16,55 +16,48 @@ from recfusion.cli.options import (
     data_options,
     parse_settings,
 )
-
-if TYPE_CHECKING:
-    from recfusion.data.interactions import Interactions
-
-_METRICS = "calibrated_recall@20,calibrated_recall@50,ndcg@100"
+from recfusion.cli.output import note, print_json, print_protocol, print_results
+from recfusion.cli.run import leave_on_failures, shown
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_writable_file
+from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.experiments.candidate import parse_models
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.run import run_candidates
+from recfusion.report.page import write_page
 
 
 @data_options
 def compare(
     choice: DataChoice,
     models: Annotated[
-        str, typer.Option(help="Models, separated by commas: a name, file.py:Class, or LABEL=either.")
+        str, Option(help="Models, separated by commas: a name, file.py:Class, or LABEL=either.")
     ] = "popularity,ease,thinning",
-    splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the first split; the others follow.", min=0)] = 0,
-    metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.")] = _METRICS,
+    splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 1,
+    seed: Annotated[int, Option(help="Seed of the first split; the others follow.", min=0)] = 0,
+    metrics: Annotated[str, Option(help="Metrics, separated by commas.")] = ",".join(DEFAULT_METRICS),
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
     as_json: JsonOption = False,
     store: Annotated[
-        Path | None,
-        typer.Option("--out", help="File that keeps the results, a JSON line each; else comparisons/DATA.jsonl."),
+        Path | None, Option("--out", help="File that keeps the results, a JSON line each; else comparisons/DATA.jsonl.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="File for a report page (HTML).")] = None,
+    page: Annotated[Path | None, Option(help="File for a report page (HTML).")] = None,
 ) -> None:
     """Compare models on the same users of the same splits.
 
     Each result is kept as soon as it is there: the same command goes on where an interrupted one stopped.
     """
-    from recfusion.cli.output import note, out, print_json, print_protocol, print_results, working
-    from recfusion.cli.run import leave_on_failures, shown
-    from recfusion.core.files import check_writable_file
-    from recfusion.data.load import load
-    from recfusion.evaluation.metrics import check_metrics
-    from recfusion.experiments.candidate import parse_models
-    from recfusion.experiments.comparison import Comparison
-    from recfusion.experiments.run import run_candidates
-
     chosen = parse_models(models, parse_settings(settings), tune_trials)
     names = check_metrics([name.strip() for name in metrics.split(",") if name.strip()])
     for path in (store, page):
         if path is not None:
             check_writable_file(path)
-    with working(f"Reading {choice.source.data}"):
-        data = load(choice.source, choice.preparation)
+    data = choice.load()
     seeds = tuple(range(seed, seed + splits))
-    store = store or _default_store(data)
+    store = store or _default_store(data.name)
     with shown("Comparing", store, names[-1]) as on_event:
         ran = run_candidates(
             data,
@@ -81,24 +74,15 @@ def compare(
         if as_json:
             print_json(comparison.document())
         else:
-            console = out()
-            print_protocol(console, ran.protocol)
-            print_results(console, comparison)
+            print_results(print_protocol(ran.protocol), comparison)
         if page is not None:
-            from recfusion.report.page import write_page
-
             note(f"Report written to {write_page(comparison, page)}")
     leave_on_failures(ran)
 
 
-def _default_store(data: "Interactions") -> Path | None:
+def _default_store(data: str) -> Path | None:
     """Return where results are kept unless somebody says where; nowhere, if this folder cannot be written to."""
-    from recfusion.cli.output import note
-    from recfusion.core.errors import InputError
-    from recfusion.core.files import check_writable_file
-
-    name = re.sub(r"[^\w.-]", "_", data.name)
-    path = Path("comparisons") / f"{name}.jsonl"
+    path = Path("comparisons") / (re.sub(r"[^\w.-]", "_", data) + ".jsonl")
     try:
         check_writable_file(path)
     except InputError:

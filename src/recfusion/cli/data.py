@@ -1,22 +1,26 @@
 """`recfusion data`: the catalog, fetching, and a look at a data set."""
 
+from collections.abc import Iterable
+from dataclasses import astuple
 from typing import Annotated, Any
 
-import typer
+import numpy as np
+from rich.table import Column, Table
+from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
+from recfusion.cli.output import download, note, out, print_json, print_protocol
+from recfusion.core.arrays import column_counts
+from recfusion.core.errors import InputError
+from recfusion.data.catalog import CATALOG, locate
+from recfusion.data.fetch import fetch
+from recfusion.data.protocol import Protocol, split_counts
+from recfusion.data.split import split
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 
-app = typer.Typer(no_args_is_help=True, help="List, fetch and describe data sets.")
 
-
-@app.command("list")
-def list_sets(as_json: JsonOption = False) -> None:
+def data_list(as_json: JsonOption = False) -> None:
     """List the named data sets and where they are on this machine."""
-    from rich.table import Table
-
-    from recfusion.cli.output import out, print_json
-    from recfusion.data.catalog import CATALOG, locate
-
     places = {name: locate(name) for name in CATALOG}
     if as_json:
         print_json(
@@ -26,49 +30,30 @@ def list_sets(as_json: JsonOption = False) -> None:
             }
         )
         return
-    table = Table()
-    for column in ("name", "what", "where"):
-        table.add_column(column, no_wrap=column == "name")
+    table = Table(Column("name", no_wrap=True), "what", "where")
     for name, entry in CATALOG.items():
-        place = places[name]
         absent = f"not here: recfusion data fetch {name}" if entry.url else "not here, and no longer published"
-        table.add_row(name, entry.title, "in the package" if name == "ml-latest-small" else str(place or absent))
+        place = "in the package" if name == "ml-latest-small" else str(places[name] or absent)
+        table.add_row(name, entry.title, place)
     out().print(table)
 
 
-@app.command("fetch")
-def fetch_set(name: Annotated[str, typer.Argument(help="A name of the catalog.")]) -> None:
+def data_fetch(name: Annotated[str, Argument(help="A name of the catalog.")]) -> None:
     """Download a data set from its publisher, check it and keep it in the cache."""
-    from recfusion.cli.output import download, note
-    from recfusion.data.fetch import fetch
-
     with download(f"Fetching {name}") as on_progress:
         path = fetch(name, on_progress=on_progress)
     note(f"{name} is at {path}")
 
 
-@app.command("describe")
 @data_options
-def describe(
-    data: Annotated[str, typer.Argument(help="A name of the catalog, or a file.")],
+def data_describe(
+    data: Annotated[str, Argument(help="A name of the catalog, or a file.")],  # noqa: ARG001
     choice: DataChoice,
-    seed: Annotated[int, typer.Option(help="Seed of the split that is counted.", min=0)] = 0,
+    seed: Annotated[int, Option(help="Seed of the split that is counted.", min=0)] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a data set holds: how it was read and prepared, and the counts of a split."""
-    import numpy as np
-    from rich.table import Table
-
-    from recfusion.cli.output import note, out, print_json, print_protocol, working
-    from recfusion.core.arrays import column_counts
-    from recfusion.core.errors import InputError
-    from recfusion.data.load import load
-    from recfusion.data.protocol import Protocol, split_counts
-    from recfusion.data.split import split
-    from recfusion.evaluation.metrics import DEFAULT_METRICS
-
-    with working(f"Reading {data}"):
-        found = load(choice.source, choice.preparation)
+    found = choice.load()
     protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS)
     try:
         counts = split_counts(split(found, choice.plan, seed=seed))
@@ -84,22 +69,22 @@ def describe(
     if as_json:
         print_json({"protocol": protocol.document(), "split": counts, "facts": facts})
         return
-    console = out()
-    print_protocol(console, protocol)
-    table = Table(title="Preparation", title_justify="left")
-    for column in ("step", "users", "items", "interactions"):
-        table.add_column(column, justify="left" if column == "step" else "right")
-    for step in found.steps:
-        table.add_row(step.step, f"{step.users:,}", f"{step.items:,}", f"{step.interactions:,}")
-    console.print(table)
-    table = Table(title=f"Split {protocol.split_id(seed)} (validation and test: what is shown)", title_justify="left")
-    for column in ("part", "users", "active items", "interactions"):
-        table.add_column(column, justify="left" if column == "part" else "right")
-    for part, numbers in counts.items():
-        table.add_row(part, *(f"{number:,}" for number in numbers.values()))
+    console = print_protocol(protocol)
+    console.print(_counted("Preparation", "step", "items", map(astuple, found.steps)))
     if counts:
-        console.print(table)
+        title = f"Split {protocol.split_id(seed)} (validation and test: what is shown)"
+        parts = ((part, *numbers.values()) for part, numbers in counts.items())
+        console.print(_counted(title, "part", "active items", parts))
     console.print(
         f"{100 * facts['density']:.2f} % of all cells are ones; a user has {np.median(per_user):g} items "
         f"and an item {np.median(per_item):g} users (medians)."
     )
+
+
+def _counted(title: str, of: str, items: str, rows: Iterable[tuple[Any, ...]]) -> Table:
+    """Return a table of how many users, items and interactions something has."""
+    heads = (Column(name, justify="right") for name in ("users", items, "interactions"))
+    table = Table(of, *heads, title=title, title_justify="left")
+    for name, *numbers in rows:
+        table.add_row(name, *(f"{number:,}" for number in numbers))
+    return table

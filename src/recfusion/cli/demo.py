@@ -3,30 +3,30 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
+
+from recfusion.cli.output import literal, note, print_protocol, print_results
+from recfusion.cli.run import leave_on_failures, shown
+from recfusion.core.files import check_writable_file
+from recfusion.data.load import load
+from recfusion.data.settings import SplitPlan
+from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.experiments.candidate import candidates
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.run import run_candidates
+from recfusion.experiments.train import train
+from recfusion.report.page import write_page
 
 _MODELS = ("random", "popularity", "ease", "recfusion", "thinning")
 
 
 def demo(
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the model, the results and the report.")] = Path(
+    folder: Annotated[Path, Option("--out", help="Folder for the model, the results and the report.")] = Path(
         "recfusion-demo"
     ),
-    splits: Annotated[int, typer.Option(help="Number of random splits.", min=1)] = 3,
+    splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 3,
 ) -> None:
     """Compare models on the embedded movie ratings, save the best one, and write a report page."""
-    from recfusion.cli.output import literal, note, out, print_protocol, print_results
-    from recfusion.cli.run import leave_on_failures, shown
-    from recfusion.core.files import check_writable_file
-    from recfusion.data.load import load
-    from recfusion.data.settings import SplitPlan
-    from recfusion.evaluation.metrics import DEFAULT_METRICS
-    from recfusion.experiments.candidate import candidates
-    from recfusion.experiments.comparison import Comparison
-    from recfusion.experiments.run import run_candidates
-    from recfusion.experiments.train import train
-    from recfusion.report.page import write_page
-
     store = folder / "results.jsonl"
     check_writable_file(store)
     data = load()
@@ -36,8 +36,7 @@ def demo(
     leave_on_failures(ran)
     comparison = Comparison.of(ran.results, command="recfusion demo")
 
-    console = out()
-    print_protocol(console, ran.protocol)
+    console = print_protocol(ran.protocol)
     print_results(console, comparison)
     metric = DEFAULT_METRICS[-1]
     best = max(_MODELS, key=lambda name: sum(one.validation[metric] for one in ran.results if one.label == name))

@@ -4,38 +4,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
+from recfusion.cli.output import note, print_json, print_protocol, working
+from recfusion.core.errors import InputError
+from recfusion.experiments.train import evaluate_bundle
+from recfusion.serving.bundle import Bundle
 
 
 def evaluate(
-    folder: Annotated[Path, typer.Argument(help="A model folder.")],
-    data: Annotated[str | None, typer.Option(help="Where the same data lies now, if it has moved.")] = None,
+    folder: Annotated[Path, Argument(help="A model folder.")],
+    data: Annotated[str | None, Option(help="Where the same data lies now, if it has moved.")] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the model's own split from its protocol and judge it on the test users; other data is refused."""
-    from recfusion.cli.output import note, out, print_json, print_protocol, working
-    from recfusion.core.errors import InputError
-    from recfusion.experiments.train import evaluate_bundle
-    from recfusion.serving.bundle import Bundle
-
     bundle = Bundle.load(folder, trust=trusted_classes(trust))
     source = None if data is None else bundle.protocol.source.moved_to(data)
-    with working(f"Evaluating {bundle.name} on the test users of split {bundle.protocol.split_id(bundle.seed)}"):
+    split = bundle.protocol.split_id(bundle.seed)
+    with working(f"Evaluating {bundle.name} on the test users of split {split}"):
         metrics = evaluate_bundle(bundle, source)
     if as_json:
-        print_json(
-            {
-                "protocol": bundle.protocol.document(),
-                "split": bundle.protocol.split_id(bundle.seed),
-                "models": {bundle.name: metrics},
-            }
-        )
+        print_json({"protocol": bundle.protocol.document(), "split": split, "models": {bundle.name: metrics}})
     else:
-        console = out()
-        print_protocol(console, bundle.protocol)
+        console = print_protocol(bundle.protocol)
         for metric, value in metrics.items():
             interval = f" ({100 * value['ci95'][0]:.2f} to {100 * value['ci95'][1]:.2f})" if "ci95" in value else ""
             console.print(f"test {metric}: {100 * value['mean']:.2f}{interval}")

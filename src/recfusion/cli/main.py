@@ -1,52 +1,68 @@
-"""The entry point: gathers the commands and turns errors into one sentence and an exit code."""
+"""The entry point: finds the command that is called, and turns errors into one sentence and an exit code."""
 
 import logging
 import os
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from recfusion.cli import (
-    compare,
-    data,
-    demo,
-    evaluate,
-    figure,
-    models,
-    recommend,
-    report,
-    reproduce,
-    run,
-    spark,
-    train,
-    tune,
-)
 from recfusion.core.errors import InputError
 
 BAD_INPUT = 2
 INTERRUPTED = 130
 
+# The first line of each command's help. "data list" is the function `data_list` of the module `data`.
+COMMANDS = {
+    "demo": "Compare models on the embedded movie ratings, save the best one, and write a report page.",
+    "models": "List every model and where it comes from, or show the settings of one: defaults, and what they mean.",
+    "train": "Train a model on the training users of a data set and save it as a folder.",
+    "tune": "Search a model's settings on the validation users; refit the best and judge it once on the test users.",
+    "evaluate": "Rebuild the model's own split from its protocol and judge it on the test users; "
+    "other data is refused.",
+    "compare": "Compare models on the same users of the same splits.",
+    "run": "Run what an experiment still lacks, keep each result as soon as it is there, and show the table.",
+    "report": "Write a page from results: table, box plots, costs, slices, training curves, protocol, "
+    "how to run it again.",
+    "reproduce": "Make a table or figure of the paper again: paper, ours and the difference.",
+    "recommend": "Recommend items to users, who need not have been seen in training.",
+    "data": "List, fetch and describe data sets.",
+    "data list": "List the named data sets and where they are on this machine.",
+    "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
+    "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
+    "figure": "Draw the paper's figures.",
+    "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "
+    "the paper's Figure 2.",
+    "figure architecture": "Draw the RecFusion family and what differs between its variants: the paper's Figure 1.",
+    "spark": "Prepare data and recommend on a Spark cluster.",
+    "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
+    "spark recommend": "Write the K best items of every user of a table as a Spark job; "
+    "stopped, it goes on with the next chunk.",
+}
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
     help="Diffusion recommenders for binary feedback, and their baselines, under one explicit protocol.",
     epilog="Start with: recfusion demo",
 )
-app.command("demo")(demo.demo)
-app.command("models")(models.models)
-app.command("train")(train.train)
-app.command("tune")(tune.tune)
-app.command("evaluate")(evaluate.evaluate)
-app.command("compare")(compare.compare)
-app.command("run")(run.run)
-app.command("report")(report.report)
-app.command("reproduce")(reproduce.reproduce)
-app.command("recommend")(recommend.recommend)
-app.add_typer(data.app, name="data")
-app.add_typer(figure.app, name="figure")
-app.add_typer(spark.app, name="spark")
+
+
+class Command(TyperCommand):
+    """A command that is listed at once, and imported with all that it needs when it is called."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(path.split()[-1], help=text)
+        self.path = path
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Leave the arguments to the function behind the command."""
+        own = typer.Typer(add_completion=False)
+        module = import_module(f"recfusion.cli.{self.path.split()[0]}")
+        own.command(self.name)(getattr(module, self.path.replace(" ", "_")))
+        return typer.main.get_command(own).make_context(info_name, args, parent, **extra)
 
 
 def _show_version(wanted: bool) -> None:
@@ -69,13 +85,26 @@ def options(
     logging.getLogger("recfusion").setLevel(logging.DEBUG if verbose else logging.WARNING)
 
 
+def command_line() -> TyperGroup:
+    """Return the program: its options and all commands, none of which is imported yet."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    groups = {"": root}
+    for path, text in COMMANDS.items():
+        group, _, name = path.rpartition(" ")
+        if any(other.startswith(f"{path} ") for other in COMMANDS):
+            groups[path] = TyperGroup(name=name, help=text, no_args_is_help=True)
+        groups[group].add_command(groups.get(path) or Command(path, text))
+    return root
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
     # Threads that wait in busy loops turn a second into many where other processes have the cores; must be set before
     # torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        code = app(standalone_mode=False)
+        code = command_line()(standalone_mode=False)
     except InputError as error:
         code = _fail(str(error))
     except typer.TyperException as error:

@@ -1,25 +1,21 @@
 """`recfusion models`: every model, or one of them with its settings."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from recfusion.cli.options import JsonOption
-
-if TYPE_CHECKING:
-    from recfusion.models.registry import Entry
+from recfusion.cli.output import out, print_json
+from recfusion.models.registry import Entry, find, known_models
+from recfusion.models.settings import setting_values, settings_of
 
 
 def models(
-    name: Annotated[
-        str | None, typer.Argument(help="One model, to see its settings: a name, or file.py:Class.")
-    ] = None,
+    name: Annotated[str | None, Argument(help="One model, to see its settings: a name, or file.py:Class.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List every model and where it comes from, or show the settings of one: defaults, and what they mean."""
-    from recfusion.cli.output import out, print_json
-    from recfusion.models.registry import find, known_models
-
     shown = known_models() if name is None else {name: find(name)}
     if as_json:
         print_json({label: _document(entry) for label, entry in shown.items()})
@@ -40,15 +36,11 @@ def models(
         console.print(f"    {key}{default}  {value['doc']}", markup=False)
 
 
-def _presets(entry: "Entry") -> str:
+def _presets(entry: Entry) -> str:
     return f" (presets: {', '.join(entry.presets)})" if entry.presets else ""
 
 
-def _document(entry: "Entry") -> dict[str, Any]:
-    import dataclasses
-
-    from recfusion.models.settings import setting_values, settings_of
-
+def _document(entry: Entry) -> dict[str, Any]:
     declared = settings_of(entry.load())
     return {
         "title": entry.title,
@@ -56,7 +48,6 @@ def _document(entry: "Entry") -> dict[str, Any]:
         "origin": entry.origin,
         "presets": {preset: dict(values) for preset, values in entry.presets.items()},
         "settings": {
-            key: {"default": value, **dataclasses.asdict(declared[key])}
-            for key, value in setting_values(entry.make()).items()
+            key: {"default": value, **asdict(declared[key])} for key, value in setting_values(entry.make()).items()
         },
     }

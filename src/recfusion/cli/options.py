@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from typer import Option
 
+from recfusion.cli.output import working
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
 from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.models.base import Recommender
+from recfusion.models.registry import find
 
 # Option names that differ from the field's own.
 _NAMES = {"kind": "split", "valid": "valid-share", "test": "test-share", "fold_in": "fold-in"}
@@ -19,28 +24,27 @@ _PANELS: Mapping[type[BaseModel], str] = {Source: "Data", Preparation: "Preparat
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Set a setting (compare: LABEL.NAME=VALUE); may be repeated."),
+    Option("--set", metavar="NAME=VALUE", help="Set a setting (compare: LABEL.NAME=VALUE); may be repeated."),
 ]
 TuneOption = Annotated[
-    int | None,
-    typer.Option("--tune-trials", help="Trials of the models' own search for settings; 0: none.", min=0),
+    int | None, Option("--tune-trials", help="Trials of the models' own search for settings; 0: none.", min=0)
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the model.", min=0)]
+SeedOption = Annotated[int, Option(help="Seed of the split and of the model.", min=0)]
 TrustOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--trust",
         metavar="FILE.py:CLASS",
         help="A class of your own that the folder's model may be of (file.py:Class or package.module:Class).",
     ),
 ]
 UserIdsOption = Annotated[
-    bool, typer.Option("--show-user-ids", help="Name the users of examples by their ids instead of numbers.")
+    bool, Option("--show-user-ids", help="Name the users of examples by their ids instead of numbers.")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option(help="Processes side by side; else one per core; 0: none, all in this one.", min=0)
+    int | None, Option(help="Processes side by side; else one per core; 0: none, all in this one.", min=0)
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,11 @@ class DataChoice:
     source: Source
     preparation: Preparation
     plan: SplitPlan
+
+    def load(self) -> Interactions:
+        """Read and prepare the data."""
+        with working(f"Reading {self.source.data}"):
+            return load(self.source, self.preparation)
 
 
 def data_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -90,7 +99,7 @@ def _parameter(name: str, record: type[BaseModel], field: FieldInfo) -> inspect.
         kind, flag_help = str, "keep ratings at or above this number; auto: 4 for stars, none elsewhere; none: keep all"
     else:
         flag_help = field.description or ""
-    option = typer.Option(flag, help=flag_help[:1].upper() + flag_help[1:] + ".", rich_help_panel=_PANELS[record])
+    option = Option(flag, help=flag_help[:1].upper() + flag_help[1:] + ".", rich_help_panel=_PANELS[record])
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
     )
@@ -109,8 +118,6 @@ def _build(record: type[BaseModel], values: dict[str, Any]) -> Any:
         ) from None
 
 
-def trusted_classes(places: list[str] | None) -> list[Any]:
+def trusted_classes(places: list[str] | None) -> list[type[Recommender]]:
     """Return the classes of `--trust` options."""
-    from recfusion.models.registry import find
-
     return [find(place).load() for place in places or []]

@@ -5,40 +5,20 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from recfusion.data.protocol import Protocol as ProtocolCard
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as ProgressBar
-    from rich.progress import TaskID
-
-    from recfusion.evaluation.significance import Summary
-    from recfusion.experiments.comparison import Comparison
-    from recfusion.training.epoch import Epoch
+from recfusion.data.protocol import Protocol
+from recfusion.evaluation.significance import Summary
+from recfusion.experiments.comparison import Comparison
+from recfusion.report.formats import p_text
+from recfusion.training.epoch import Epoch
 
 WIDE = 200  # columns assumed where the output is no terminal, so that tables in files are not folded
-
-
-class Live(Protocol):
-    """A view of work that goes on for long."""
-
-    def line(self, text: str) -> None:
-        """Say something that stays: above the bar on a terminal, a plain line elsewhere."""
-
-    def now(self, done: int, total: int, text: str) -> None:
-        """Show how far it has come and what goes on, on a terminal alone."""
-
-
-class Advance(Protocol):
-    """Say that one more piece is done."""
-
-    def __call__(self, done: str, amount: int = 1) -> None: ...
 
 
 def out() -> Console:
@@ -75,25 +55,84 @@ def print_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def clock(seconds: float) -> str:
+    """Return a length of time as a clock shows it."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 @contextmanager
-def working(text: str) -> Iterator[None]:
-    """Show that something is going on whose length is not known."""
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on whose length is not known, and the latest that is told of it."""
     console = Console(stderr=True)
     if console.is_terminal:
-        with console.status(text):
-            yield
+        with console.status(text) as status:
+            yield lambda told: status.update(f"{text}, {told}")
     else:
         note(text)
-        yield
+        yield note
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Advance]:
+def if_stopped(kept: str) -> Iterator[None]:
+    """Say on an interruption what is kept, and that the same command goes on from there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"{kept}: run the same command to go on.")
+        raise
+
+
+@contextmanager
+def training(title: str) -> Iterator[Callable[[Epoch], None]]:
+    """Show the epochs of a training: the latest one on a terminal, a line each elsewhere."""
+    with working(title) as tell:
+
+        def show(epoch: Epoch) -> None:
+            judged = "" if epoch.metric is None else f", validation ndcg@100 {100 * epoch.metric:.2f}"
+            if epoch.best_metric is not None:
+                judged += f" (best {100 * epoch.best_metric:.2f} in epoch {epoch.best_epoch})"
+            tell(f"epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}, {epoch.seconds:.1f} s")
+
+        yield show
+
+
+@dataclass(frozen=True)
+class Live:
+    """A view of work that goes on for long: on a terminal a bar under lines that stay, elsewhere those lines."""
+
+    bar: Progress
+
+    def line(self, text: str) -> None:
+        """Say something that stays."""
+        if self.bar.disable:
+            note(text)
+        else:
+            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def now(self, done: int, total: int | None, text: str) -> None:
+        """Show how far it has come and what goes on, on a terminal alone."""
+        self.bar.update(self.bar.task_ids[0], completed=done, total=total, description=text)
+
+
+@contextmanager
+def live(title: str) -> Iterator[Live]:
+    """Show a bar under lines that stay."""
+    console = Console(stderr=True)
+    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        bar.add_task(title, total=None)
+        yield Live(bar)
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
     """Show how many pieces of a known number are done, and a line that stays for each that says something."""
     finished = 0
     with live(title) as view:
 
-        def advance(done: str, amount: int = 1) -> None:
+        def advance(done: str, amount: int) -> None:
             nonlocal finished
             finished += amount
             if done and amount:
@@ -104,91 +143,25 @@ def progress(title: str, total: int) -> Iterator[Advance]:
 
 
 @contextmanager
-def live(title: str) -> Iterator[Live]:
-    """Show a bar under lines that stay."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Lines()
-        return
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console) as bar:
-        yield _Bar(bar, bar.add_task(title, total=None))
-
-
-class _Lines:
-    def line(self, text: str) -> None:
-        note(text)
-
-    def now(self, done: int, total: int, text: str) -> None:
-        """Leave it to the lines."""
-
-
-@dataclass(frozen=True)
-class _Bar:
-    bar: "ProgressBar"
-    task: "TaskID"
-
-    def line(self, text: str) -> None:
-        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def now(self, done: int, total: int, text: str) -> None:
-        self.bar.update(self.task, completed=done, total=total, description=text)
-
-
-def clock(seconds: float) -> str:
-    """Return a length of time as a clock shows it."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-@contextmanager
-def training(title: str) -> Iterator[Callable[["Epoch"], None]]:
-    """Show the epochs of a training: the latest one on a terminal, a line each elsewhere."""
-    console = Console(stderr=True)
-
-    def told(epoch: "Epoch") -> str:
-        judged = "" if epoch.metric is None else f", validation ndcg@100 {100 * epoch.metric:.2f}"
-        best = "" if epoch.best_metric is None else f" (best {100 * epoch.best_metric:.2f} in epoch {epoch.best_epoch})"
-        return f"epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}{best}, {epoch.seconds:.1f} s"
-
-    if console.is_terminal:
-        with console.status(title) as status:
-            yield lambda epoch: status.update(f"{title}, {told(epoch)}")
-    else:
-        note(title)
-        yield lambda epoch: note(told(epoch))
-
-
-@contextmanager
 def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show how much of a download is done: a bar on a terminal, a line every tenth elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        told = -1
+    told = -1
+    with live(title) as view:
 
         def say(done: int, total: int | None) -> None:
             nonlocal told
             tenth = done // (total // 10 + 1) if total else done // 50_000_000
-            if tenth > told:
+            if tenth > told and view.bar.disable:
                 told = tenth
                 note(f"{title}: {done / 1e6:.0f} MB{f' of {total / 1e6:.0f} MB' if total else ''}")
+            view.now(round(done / 1e6), round(total / 1e6) if total else None, f"MB, {title}")
 
         yield say
-        return
-
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(TextColumn(title), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_protocol(console: Console, protocol: ProtocolCard) -> None:
-    """Print the protocol card."""
+def print_protocol(protocol: Protocol) -> Console:
+    """Print the protocol card, and return the console for what stands below it."""
+    console = out()
     console.print(
         f"[bold]{literal(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
         f"{protocol.interactions:,} interactions (protocol {protocol.hash})"
@@ -201,12 +174,11 @@ def print_protocol(console: Console, protocol: ProtocolCard) -> None:
         console.print(f"  Of {read.rows:,} rows read, {bad}.")
     for remark in read.notes:
         console.print(f"  {plain(remark[:1].upper() + remark[1:])}.", style="dim", markup=False)
+    return console
 
 
-def print_results(console: Console, comparison: "Comparison") -> None:
+def print_results(console: Console, comparison: Comparison) -> None:
     """Print the table of a comparison, and how sure the best model's lead is; what has no room is left out."""
-    from recfusion.report.formats import p_text
-
     tables = [
         _result_table(comparison, intervals=intervals, times=times)
         for intervals, times in ((True, True), (False, True), (False, False))
@@ -227,7 +199,7 @@ def print_results(console: Console, comparison: "Comparison") -> None:
         note(f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits two models share.")
 
 
-def _result_table(comparison: "Comparison", *, intervals: bool, times: bool) -> Table:
+def _result_table(comparison: Comparison, *, intervals: bool, times: bool) -> Table:
     """Return the means in percent, the best in bold."""
     metrics, n_splits = comparison.metrics, len(comparison.seeds)
     told = " with 95 % intervals over users" if intervals else ""
@@ -244,7 +216,7 @@ def _result_table(comparison: "Comparison", *, intervals: bool, times: bool) -> 
     return table
 
 
-def _cell(value: "Summary", *, bold: bool, interval: bool) -> str:
+def _cell(value: Summary, *, bold: bool, interval: bool) -> str:
     mean = f"{100 * value.mean:.2f}"
     shown = f"[bold]{mean}[/bold]" if bold else mean
     if value.ci95 is None or not interval:

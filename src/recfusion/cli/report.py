@@ -1,44 +1,42 @@
 """`recfusion report`: a page, or a table or chart, from the results of any comparison."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-if TYPE_CHECKING:
-    from recfusion.experiments.comparison import Comparison
+from recfusion.cli.output import note
+from recfusion.core.errors import InputError, choices
+from recfusion.core.files import check_writable_file, replacing
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.paper import TABLES
+from recfusion.experiments.result import is_store, read_results
+from recfusion.experiments.run import stored_results
+from recfusion.experiments.spec import read_experiment
+from recfusion.report.figures import draw_boxes, save_figure
+from recfusion.report.page import render
+from recfusion.report.tables import results_csv, results_latex, results_markdown
 
-SUFFIXES = (".html", ".md", ".csv", ".tex", ".svg", ".png")
+_TEXTS = {".html": render, ".md": results_markdown, ".csv": results_csv, ".tex": results_latex}
+SUFFIXES = (*_TEXTS, ".svg", ".png")
 
 
 def report(
-    results: Annotated[Path, typer.Argument(help="A results store, as `run` and `compare` write it.")],
+    results: Annotated[Path, Argument(help="A results store, as `run` and `compare` write it.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help=f"File to write ({', '.join(SUFFIXES)}); else the results' name with .html."),
+        Path | None, Option(help=f"File to write ({', '.join(SUFFIXES)}); else the results' name with .html.")
     ] = None,
     experiment: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of an experiment: show its results alone, where a store holds others too."),
+        Path | None, Option(help="TOML file of an experiment: show its results alone, where a store holds others too.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="Label of the model that the others are tested against; else ease.")
+        str | None, Option(help="Label of the model that the others are tested against; else ease.")
     ] = None,
 ) -> None:
     """Write a page from results: table, box plots, costs, slices, training curves, protocol, how to run it again.
 
     The suffix of --out says what is written: a page, the tables as Markdown, CSV or LaTeX, or the box plot.
     """
-    from recfusion.cli.output import note
-    from recfusion.core.errors import InputError, choices
-    from recfusion.core.files import check_writable_file
-    from recfusion.experiments.comparison import Comparison
-    from recfusion.experiments.paper import TABLES
-    from recfusion.experiments.result import is_store, read_results
-    from recfusion.experiments.run import stored_results
-    from recfusion.experiments.spec import read_experiment
-
     path = out or results.with_suffix(".html")
     if path.suffix.lower() not in SUFFIXES:
         raise choices("file type of a report", path.suffix or path.name, SUFFIXES)
@@ -60,23 +58,15 @@ def report(
     note(f"Report: {path}")
 
 
-def write_as(comparison: "Comparison", path: Path) -> None:
+def write_as(comparison: Comparison, path: Path) -> None:
     """Write a comparison in the form that the suffix of `path` names."""
-    from recfusion.core.files import replacing
-    from recfusion.report.figures import draw_boxes, save_figure
-    from recfusion.report.page import render
-    from recfusion.report.tables import results_csv, results_latex, results_markdown
-
-    texts: Mapping[str, Callable[[Comparison], str]] = {
-        ".html": render,
-        ".md": results_markdown,
-        ".csv": results_csv,
-        ".tex": results_latex,
-    }
-    suffix = path.suffix.lower()
-    if suffix in texts:
-        text = texts[suffix](comparison)
-        with replacing(path) as beside:
-            beside.write_text(text, encoding="utf-8")
+    if text := _TEXTS.get(path.suffix.lower()):
+        write_text(path, text(comparison))
     else:
         save_figure(draw_boxes(comparison), path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file that is there whole or not at all."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")

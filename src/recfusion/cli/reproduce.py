@@ -1,17 +1,31 @@
 """`recfusion reproduce`: the paper's tables and figures, made again and set beside the paper's own numbers."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.table import Column as Head
+from rich.table import Table as Shown
+from typer import Argument, Exit, Option
 
+from recfusion.cli.figure import save, train_and_draw
 from recfusion.cli.options import WorkersOption
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from recfusion.report.formats import Table
+from recfusion.cli.output import note, out, print_protocol, working
+from recfusion.cli.report import SUFFIXES, write_as, write_text
+from recfusion.cli.run import leave_on_failures, shown
+from recfusion.core.errors import InputError, choices
+from recfusion.core.files import check_writable
+from recfusion.data.load import load
+from recfusion.data.settings import SplitPlan
+from recfusion.experiments import paper
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.result import is_store
+from recfusion.experiments.run import run_experiment
+from recfusion.report.figure_architecture import draw_architecture, recfusion_family
+from recfusion.report.figures import SUFFIXES as FIGURE_SUFFIXES
+from recfusion.report.formats import Column, Table, csv_text, latex, markdown
+from recfusion.report.tables import result_tables
 
 ALL = "all"
 STORE = "results.jsonl"
@@ -21,20 +35,17 @@ _DEFAULT_FOLDER = Path("reproduction")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="What to make again; an unknown name lists the known ones.")],
+    name: Annotated[str, Argument(help="What to make again; an unknown name lists the known ones.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
+        Path | None, Option(help="Folder to write to; else reproduction/NAME (for all: reproduction).")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
+    quick: Annotated[bool, Option("--quick", help="A small version, in minutes.")] = False,
     workers: WorkersOption = None,
 ) -> None:
     """Make a table or figure of the paper again: paper, ours and the difference.
 
     What an interrupted run has finished is kept, and the same command goes on from there.
     """
-    from recfusion.core.errors import InputError, choices
-    from recfusion.core.files import check_writable
-
     makers = _makers(quick, workers)
     if name not in (*makers, ALL):
         raise choices("reproduction", name, [*makers, ALL])
@@ -53,65 +64,46 @@ def reproduce(
 
 def _makers(quick: bool, workers: int | None) -> Mapping[str, Callable[[Path], None]]:
     """Return what makes each reproduction in a folder, the cheap ones first."""
-    from recfusion.experiments.paper import TABLES
-
-    def table(name: str) -> Callable[[Path], None]:
-        return lambda folder: _experiment(name, folder, quick, workers)
-
     return {
         "parameters": _parameters,
-        "counts": lambda folder: _counts(folder, quick),
+        "counts": partial(_counts, quick=quick),
         "figure-architecture": _architecture,
-        "figure-diffusion": lambda folder: _diffusion(folder, quick),
-        **{name: table(name) for name in TABLES},
+        "figure-diffusion": partial(_diffusion, quick=quick),
+        **{name: partial(_experiment, name, quick=quick, workers=workers) for name in paper.TABLES},
     }
 
 
 def _reproduce_all(makers: Mapping[str, Callable[[Path], None]], folder: Path, ending: str) -> None:
     """Make everything whose data is here, and say what was left out; fits that fail do not keep the rest from it."""
-    from recfusion.cli.output import note
-
     left_out, failed = [], False
     for name, make in makers.items():
-        missing = _missing(name)
-        if missing is not None:
+        if (missing := _missing(name)) is not None:
             left_out.append(f"Left out {name}: {missing}")
             continue
         note(f"\n== {name}")
         try:
             make(folder / f"{name}{ending}")
-        except typer.Exit:
+        except Exit:
             failed = True
     note("\n".join(["", *left_out]) if left_out else "\nNothing was left out.")
     if failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _missing(name: str) -> str | None:
     """Return what a reproduction lacks; the counts are made of whatever data is here."""
-    from recfusion.experiments.paper import COUNTS, TABLES, missing_data
-
-    needed = {"figure-diffusion": [_FIGURE_DATA], "counts": list(COUNTS)}
-    sets = [TABLES[name].data] if name in TABLES else needed.get(name, [])
-    sentences = [sentence for data in sets if (sentence := missing_data(data)) is not None]
+    needed = {"figure-diffusion": [_FIGURE_DATA], "counts": list(paper.COUNTS)}
+    sets = [paper.TABLES[name].data] if name in paper.TABLES else needed.get(name, [])
+    sentences = [sentence for data in sets if (sentence := paper.missing_data(data)) is not None]
     return " ".join(sentences) if sets and len(sentences) == len(sets) else None
 
 
 def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> None:
-    from recfusion.cli.output import note, out, print_protocol
-    from recfusion.cli.report import SUFFIXES, write_as
-    from recfusion.cli.run import leave_on_failures, shown
-    from recfusion.experiments.comparison import Comparison
-    from recfusion.experiments.paper import QUICK_NOTE, adopt_results, packaged_experiment
-    from recfusion.experiments.result import is_store
-    from recfusion.experiments.run import run_experiment
-    from recfusion.report.tables import result_tables
-
-    experiment = packaged_experiment(name, quick=quick)
+    experiment = paper.packaged_experiment(name, quick=quick)
     store = folder / STORE
     beside = sorted(folder.absolute().parent.glob(f"*/{STORE}"))
     others = [other for other in beside if other != store.absolute() and is_store(other)]
-    if adopted := adopt_results(experiment, store, others):
+    if adopted := paper.adopt_results(experiment, store, others):
         note(f"{adopted} fits were taken over from other reproductions in {folder.parent}")
     with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
         ran = run_experiment(experiment, store, workers=workers, on_event=on_event)
@@ -120,14 +112,14 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
             ran.results,
             table=name,
             title=experiment.title,
-            note=QUICK_NOTE if quick else "",
+            note=paper.QUICK_NOTE if quick else "",
             command=f"recfusion reproduce {name}{' --quick' if quick else ''}",
         )
-        print_protocol(out(), ran.protocol)
+        print_protocol(ran.protocol)
         for table in result_tables(comparison):
             _print_table(table)
         if quick:
-            note(QUICK_NOTE)
+            note(paper.QUICK_NOTE)
         for suffix in SUFFIXES:
             write_as(comparison, folder / f"{name}{suffix}")
         note(f"Page:   {folder / f'{name}.html'}\nTables: {folder / name}.md, .csv, .tex; box plot: .svg, .png")
@@ -135,16 +127,12 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
 
 
 def _counts(folder: Path, quick: bool) -> None:
-    from recfusion.cli.output import note, working
-    from recfusion.experiments.paper import COUNTED_SPLITS, COUNTS, QUICK_SPLITS, count_rows, missing_data
-    from recfusion.report.formats import Column, Table
-
-    splits = QUICK_SPLITS if quick else COUNTED_SPLITS
-    missing = {name: sentence for name in COUNTS if (sentence := missing_data(name)) is not None}
+    splits = paper.QUICK_SPLITS if quick else paper.COUNTED_SPLITS
+    missing = {name: sentence for name in paper.COUNTS if (sentence := paper.missing_data(name)) is not None}
     found = []
-    for name in (name for name in COUNTS if name not in missing):
+    for name in (name for name in paper.COUNTS if name not in missing):
         with working(f"Counting {name} on {splits} splits"):
-            found += count_rows(name, splits=splits)
+            found += paper.count_rows(name, splits=splits)
     columns = (
         *(Column("count"), Column("paper"), Column("ours"), Column("difference", signed=True)),
         *(Column(f"lowest of {splits} splits"), Column("highest")),
@@ -160,14 +148,11 @@ def _counts(folder: Path, quick: bool) -> None:
 
 
 def _parameters(folder: Path) -> None:
-    from recfusion.experiments.paper import PARAMETERS, parameter_counts
-    from recfusion.report.formats import Column, Table
-
-    n_items, found = parameter_counts()
+    n_items, found = paper.parameter_counts()
     columns = (Column("model"), Column("paper"), Column("ours"), Column("difference", signed=True))
     rows = tuple(
-        (name, PARAMETERS.get(name), ours, ours - PARAMETERS[name] if name in PARAMETERS else None)
-        for name, ours in sorted(found.items(), key=lambda of: (of[0] not in PARAMETERS, of[1]))
+        (name, paper.PARAMETERS.get(name), ours, ours - paper.PARAMETERS[name] if name in paper.PARAMETERS else None)
+        for name, ours in sorted(found.items(), key=lambda of: (of[0] not in paper.PARAMETERS, of[1]))
     )
     told = (
         f"Counted on the networks built for the {n_items:,} items of ML-1M with every rating, "
@@ -177,52 +162,29 @@ def _parameters(folder: Path) -> None:
 
 
 def _diffusion(folder: Path, quick: bool) -> None:
-    from recfusion.cli.figure import train_and_draw
-    from recfusion.cli.output import working
-    from recfusion.data.load import load
-    from recfusion.data.settings import SplitPlan
-
     with working(f"Reading {_FIGURE_DATA}"):
         data = load(_FIGURE_DATA)
-    epochs = _QUICK_EPOCHS if quick else _FIGURE_EPOCHS
-    _save_figure(train_and_draw(data, SplitPlan(), epochs=epochs, seed=0), folder / "figure-diffusion")
+    drawn = train_and_draw(data, SplitPlan(), epochs=_QUICK_EPOCHS if quick else _FIGURE_EPOCHS, seed=0)
+    save(drawn, *(folder / f"figure-diffusion{suffix}" for suffix in FIGURE_SUFFIXES))
 
 
 def _architecture(folder: Path) -> None:
-    from recfusion.report.figure_architecture import draw_architecture, recfusion_family
-
-    _save_figure(draw_architecture(recfusion_family()), folder / "figure-architecture")
-
-
-def _save_figure(figure: "Figure", stem: Path) -> None:
-    from recfusion.cli.output import note
-    from recfusion.report.figures import SUFFIXES, save_figure
-
-    for suffix in SUFFIXES:
-        note(f"Figure: {save_figure(figure, stem.with_suffix(suffix))}")
+    drawn = draw_architecture(recfusion_family())
+    save(drawn, *(folder / f"figure-architecture{suffix}" for suffix in FIGURE_SUFFIXES))
 
 
-def _save_table(table: "Table", stem: Path) -> None:
+def _save_table(table: Table, stem: Path) -> None:
     """Print a table and write it as Markdown, CSV and LaTeX."""
-    from recfusion.cli.output import note
-    from recfusion.core.files import replacing
-    from recfusion.report.formats import csv_text, latex, markdown
-
     _print_table(table)
     for suffix, text in ((".md", markdown(table)), (".csv", csv_text([table])), (".tex", latex(table))):
-        with replacing(stem.with_suffix(suffix)) as beside:
-            beside.write_text(text, encoding="utf-8")
+        write_text(stem.with_suffix(suffix), text)
     note(f"Table: {stem}.md, .csv, .tex")
 
 
-def _print_table(table: "Table") -> None:
-    from rich.table import Table as Shown
-
-    from recfusion.cli.output import out
-
-    shown = Shown(title=table.title, title_justify="left", caption=table.note, caption_justify="left")
-    for place, column in enumerate(table.columns):
-        shown.add_column(column.name, justify="right" if place else "left", no_wrap=place == 0)
+def _print_table(table: Table) -> None:
+    first, *others = (column.name for column in table.columns)
+    heads = (Head(first, no_wrap=True), *(Head(name, justify="right") for name in others))
+    shown = Shown(*heads, title=table.title, title_justify="left", caption=table.note, caption_justify="left")
     for row in table.texts():
         shown.add_row(*row)
     out().print(shown)

@@ -3,35 +3,30 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
-
-if TYPE_CHECKING:
-    from recfusion.experiments.run import Event, OnEvent, Ran, Status
+from recfusion.cli.output import clock, counted, live, note, print_json, print_protocol, print_results
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.run import Event, OnEvent, Ran, Status, run_experiment
+from recfusion.experiments.spec import read_experiment
 
 _FAILED = 1
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    file: Annotated[Path, Argument(help="The experiment, a TOML file.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="File that keeps the results, a JSON line each; else results/NAME.jsonl in this folder."),
+        Option(help="File that keeps the results, a JSON line each; else results/NAME.jsonl in this folder."),
     ] = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run what an experiment still lacks, keep each result as soon as it is there, and show the table."""
-    from recfusion.cli.output import out as console_out
-    from recfusion.cli.output import print_json, print_protocol, print_results
-    from recfusion.experiments.comparison import Comparison
-    from recfusion.experiments.run import run_experiment
-    from recfusion.experiments.spec import read_experiment
-
     experiment = read_experiment(file)
     store = out or Path("results") / f"{experiment.name}.jsonl"
     with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
@@ -41,21 +36,17 @@ def run(
         if as_json:
             print_json(comparison.document() | {"experiment": experiment.name})
         else:
-            console = console_out()
-            print_protocol(console, ran.protocol)
-            print_results(console, comparison)
+            print_results(print_protocol(ran.protocol), comparison)
     leave_on_failures(ran)
 
 
 @contextmanager
-def shown(title: str, store: Path | None, metric: str) -> "Iterator[OnEvent]":
+def shown(title: str, store: Path | None, metric: str) -> Iterator[OnEvent]:
     """Show a line for each fit that has ended, and the fits that are going on; an interruption says what is kept."""
-    from recfusion.cli.output import live, note
-
     status: Status | None = None
     with live(title) as view:
 
-        def show(event: "Event") -> None:
+        def show(event: Event) -> None:
             nonlocal status
             status = event.status
             if text := _told(event, store, metric):
@@ -74,26 +65,22 @@ def shown(title: str, store: Path | None, metric: str) -> "Iterator[OnEvent]":
             raise
 
 
-def leave_on_failures(ran: "Ran") -> None:
+def leave_on_failures(ran: Ran) -> None:
     """List the fits that failed and leave with an exit code; go on where there are none."""
-    from recfusion.cli.output import counted, note
-
     if ran.failures:
         note(f"{counted(len(ran.failures), 'fit')} failed and will be tried again by the next run:")
         for task, failure in ran.failures.items():
             note(f"  {task}: {failure.reason}")
-        raise typer.Exit(_FAILED)
+        raise Exit(_FAILED)
 
 
-def _told(event: "Event", store: Path | None, metric: str) -> str:
+def _told(event: Event, store: Path | None, metric: str) -> str:
     """Return the line of an event; started fits and epochs have none."""
-    from recfusion.cli.output import clock
-
     status = event.status
     if event.kind == "planned":
         there = f", {status.done} of them are there already" if status.done else ""
         kept = f"; results are kept in {store}" if store is not None else ""
-        return f"{status.total} fit{'s' * (status.total != 1)}{there}{kept}"
+        return f"{counted(status.total, 'fit')}{there}{kept}"
     place = f"[{status.done + status.failed}/{status.total}] {event.task}"
     if event.failure is not None:
         return f"{place} failed: {event.failure.reason}"
@@ -104,7 +91,5 @@ def _told(event: "Event", store: Path | None, metric: str) -> str:
     return ""
 
 
-def _left(status: "Status") -> str:
-    from recfusion.cli.output import clock
-
+def _left(status: Status) -> str:
     return "" if status.seconds_left is None else f"about {clock(status.seconds_left)} left, "

@@ -1,27 +1,28 @@
 """`recfusion spark`: the two jobs beside tuning that outgrow one machine."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from recfusion.cli.options import DataChoice, TrustOption, data_options, parse_settings, trusted_classes
-from recfusion.cli.tune import ConfOption, MasterOption
+from recfusion.cli.options import DataChoice, TrustOption, data_options, trusted_classes
+from recfusion.cli.output import counted, if_stopped, note, progress
+from recfusion.cli.recommend import note_left_out
+from recfusion.cli.tune import ConfOption, MasterOption, start_spark
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_replaceable
+from recfusion.data.catalog import CATALOG
+from recfusion.data.interactions import PreparationStep
+from recfusion.data.settings import Source, SplitPlan
+from recfusion.serving.bundle import Bundle
+from recfusion.spark import JOB, check_path
 
-if TYPE_CHECKING:
-    from recfusion.data.interactions import PreparationStep
 
-app = typer.Typer(no_args_is_help=True, help="Prepare data and recommend on a Spark cluster.")
-
-
-@app.command("prepare")
 @data_options
-def prepare(
+def spark_prepare(
     choice: DataChoice,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the prepared data, which --data then takes.")],
-    parts: Annotated[int | None, typer.Option(help="Parquet files to write; else Spark decides.", min=1)] = None,
+    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, which --data then takes.")],
+    parts: Annotated[int | None, Option(help="Parquet files to write; else Spark decides.", min=1)] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -30,98 +31,59 @@ def prepare(
     The folder loads to the very data that the table itself would be prepared to. Stopped and started again, the job
     goes on after its last finished stage.
     """
-    from recfusion.cli.output import note, working
-    from recfusion.core.errors import InputError
-    from recfusion.data.catalog import CATALOG
-    from recfusion.data.settings import SplitPlan
-    from recfusion.spark.session import spark_session
-
     if choice.source.data in CATALOG:
         raise InputError(f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.")
     if choice.plan != SplitPlan():
         raise InputError("Data is split when it is used: leave out the options of the split here.")
     _check_paths(choice.source.data, folder)
 
-    def tell(step: "PreparationStep") -> None:
+    def tell(step: PreparationStep) -> None:
         note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
 
-    with working("Starting Spark"):
-        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    from recfusion.spark.prepare import spark_prepare
+    session = start_spark(master, conf)
+    from recfusion.spark import prepare as job
 
-    with _kept(), session:
-        fresh = spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
+    with if_stopped("What is done is kept"), session:
+        fresh = job.spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
     note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
 
 
-@app.command("recommend")
-def recommend(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    users: Annotated[Path, typer.Option(help="CSV or Parquet file, or folder, with a row per user and item.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the lists, as Parquet.")],
-    k: Annotated[int, typer.Option("-k", help="Length of the lists.", min=1)] = 10,
-    user: Annotated[str | None, typer.Option(help="Column of the user ids.")] = None,
-    item: Annotated[str | None, typer.Option(help="Column of the item ids.")] = None,
-    rating: Annotated[str | None, typer.Option(help="Column of the ratings.")] = None,
-    separator: Annotated[str | None, typer.Option(help="Separator of a text file.")] = None,
+def spark_recommend(
+    model: Annotated[Path, Argument(help="A model folder.")],
+    users: Annotated[Path, Option(help="CSV or Parquet file, or folder, with a row per user and item.")],
+    folder: Annotated[Path, Option("--out", help="Folder for the lists, as Parquet.")],
+    k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
+    user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
+    item: Annotated[str | None, Option(help="Column of the item ids.")] = None,
+    rating: Annotated[str | None, Option(help="Column of the ratings.")] = None,
+    separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
     max_bad_share: Annotated[
-        float, typer.Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
+        float, Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
-    chunks: Annotated[int, typer.Option(help="Parts that are kept once they are done.", min=1)] = 8,
+    chunks: Annotated[int, Option(help="Parts that are kept once they are done.", min=1)] = 8,
     trust: TrustOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
-    from recfusion.cli.output import counted, note, progress, working
-    from recfusion.cli.recommend import note_left_out, note_unknown
-    from recfusion.data.settings import Source
-    from recfusion.serving.bundle import Bundle
-    from recfusion.spark.session import spark_session
-
     _check_paths(str(users), folder)
     threshold = Bundle.load(model, trust=trusted_classes(trust)).protocol.preparation.min_rating
-    source = Source(
-        data=str(users),
-        user=user,
-        item=item,
-        rating=rating,
-        time="none",
-        separator=separator,
-        max_bad_share=max_bad_share,
-    )
-    with working("Starting Spark"):
-        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    from recfusion.spark.recommend import ListCounts, spark_recommend
+    columns = {"user": user, "item": item, "rating": rating, "time": "none", "separator": separator}
+    source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
+    session = start_spark(master, conf)
+    from recfusion.spark import recommend as job
 
-    with _kept(), session, progress("Recommending", chunks) as advance:
-        found, before = ListCounts(), 0
-        for done, found in spark_recommend(session, model, source, folder, k=k, chunks=chunks, trust=trust or ()):
+    with if_stopped("What is done is kept"), session, progress("Recommending", chunks) as advance:
+        found, before = job.ListCounts(), 0
+        for done, found in job.spark_recommend(session, model, source, folder, k=k, chunks=chunks, trust=trust or ()):
             advance(f"{found.users:,} users", done - before)
             before = done
-    note_left_out(bad=found.bad, disliked=found.disliked, threshold=threshold)
-    note_unknown(found.unknown, found.empty)
+    note_left_out(found.unknown, found.empty, found.bad, found.disliked, threshold)
     note(f"{counted(found.users, 'list')} of up to {k} items written to {folder}")
-
-
-@contextmanager
-def _kept() -> Iterator[None]:
-    """Say on an interruption that the job goes on where it stopped."""
-    from recfusion.cli.output import note
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        note("What is done is kept: run the same command to go on.")
-        raise
 
 
 def _check_paths(source: str, folder: Path) -> None:
     """Raise where a job could not read or write: Spark takes seconds to start."""
-    from recfusion.core.errors import InputError
-    from recfusion.core.files import check_replaceable
-    from recfusion.spark import JOB, check_path
-
     check_path(source)
     if not Path(source).exists():
         raise InputError(f"Expected a file or folder at '{source}', got nothing: check the path.")

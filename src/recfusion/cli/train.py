@@ -3,52 +3,42 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from recfusion.cli.options import (
-    DataChoice,
-    SeedOption,
-    SetOption,
-    TuneOption,
-    data_options,
-    parse_settings,
-)
+from recfusion.cli.options import DataChoice, SeedOption, SetOption, TuneOption, data_options, parse_settings
+from recfusion.cli.output import note, print_protocol, training
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_replaceable
+from recfusion.experiments import train as job
+from recfusion.experiments.candidate import make_one
+from recfusion.serving.bundle import CONFIG
 
 
 @data_options
 def train(
     choice: DataChoice,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the model.")],
-    model: Annotated[str, typer.Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
+    folder: Annotated[Path, Option("--out", help="Folder for the model.")],
+    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
-    all_users: Annotated[bool, typer.Option("--all-users", help="Learn from every user, for production.")] = False,
+    all_users: Annotated[bool, Option("--all-users", help="Learn from every user, for production.")] = False,
     histories: Annotated[
-        bool, typer.Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
+        bool, Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
     ] = True,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
+    resume: Annotated[bool, Option("--resume", help="Go on with an interrupted training.")] = False,
+    device: Annotated[str, Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
 ) -> None:
     """Train a model on the training users of a data set and save it as a folder."""
-    from recfusion.cli.output import note, out, print_protocol, training, working
-    from recfusion.core.errors import InputError
-    from recfusion.core.files import check_replaceable
-    from recfusion.data.load import load
-    from recfusion.experiments.candidate import make_one
-    from recfusion.experiments.train import train as run
-    from recfusion.serving.bundle import CONFIG
-
     candidate = make_one(model, parse_settings(settings), tune_trials)  # a wrong one should not wait for the data
     check_replaceable(folder, CONFIG)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     if (kept := _kept(checkpoint)) and not resume:
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
-    with working(f"Reading {choice.source.data}"):
-        data = load(choice.source, choice.preparation)
+    data = choice.load()
     with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
         try:
-            bundle = run(
+            bundle = job.train(
                 candidate,
                 data,
                 plan=choice.plan,
@@ -64,8 +54,7 @@ def train(
                 note(f"The training so far is kept in {kept}: go on with --resume.")
             raise
     bundle.save(folder)
-    console = out()
-    print_protocol(console, bundle.protocol)
+    console = print_protocol(bundle.protocol)
     for metric, value in bundle.metrics.get("validation", {}).items():
         console.print(f"validation {metric}: {100 * value['mean']:.2f}")
     note(f"Trained on {bundle.train_users:,} users in {bundle.fit_seconds:.1f} s; saved to {folder}")

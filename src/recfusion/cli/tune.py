@@ -1,54 +1,54 @@
 """`recfusion tune`: a search for a model's settings on the validation users, on this machine or on Spark."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption, data_options, parse_settings
-
-if TYPE_CHECKING:
-    from recfusion.search.trial import Trial
-    from recfusion.tuning.local import Engine
-    from recfusion.tuning.tune import Progress, Request, Tuned
+from recfusion.cli.output import clock, counted, if_stopped, live, note, print_json, print_protocol, training, working
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_replaceable, check_writable_file
+from recfusion.models.registry import find, typed_settings
+from recfusion.search.trial import Trial
+from recfusion.serving.bundle import CONFIG
+from recfusion.spark.engine import spark_engine
+from recfusion.spark.session import spark_session
+from recfusion.tuning import tune as job
+from recfusion.tuning.local import local_engine
+from recfusion.tuning.space_file import tuning_space
 
 MasterOption = Annotated[
-    str | None,
-    typer.Option(help="Spark master, such as spark://host:7077; else Spark's own configuration, else local[*]."),
+    str | None, Option(help="Spark master, such as spark://host:7077; else Spark's own configuration, else local[*].")
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, such as spark.task.cpus=2; may be repeated."),
+    Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, such as spark.task.cpus=2; may be repeated."),
 ]
 
 
 @data_options
 def tune(
-    model: Annotated[str, typer.Argument(help="A model (see `recfusion models`), or file.py:Class.")],
+    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")],
     choice: DataChoice,
-    trials: Annotated[int, typer.Option(help="Trials in all, those of earlier runs too.", min=1)] = 50,
+    trials: Annotated[int, Option(help="Trials in all, those of earlier runs too.", min=1)] = 50,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the trials, the best settings and the model; else tuning/MODEL-DATA."),
+        Path | None, Option(help="Folder for the trials, the best settings and the model; else tuning/MODEL-DATA.")
     ] = None,
-    engine: Annotated[Literal["local", "spark"], typer.Option(help="Where trials run.")] = "local",
+    engine: Annotated[Literal["local", "spark"], Option(help="Where trials run.")] = "local",
     parallel: Annotated[
-        int | None, typer.Option(help="Trials side by side; else 1, and on Spark as many as fit.", min=1)
+        int | None, Option(help="Trials side by side; else 1, and on Spark as many as fit.", min=1)
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of a local trial; else its share of the cores.", min=1)
-    ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which this run ends its trials.", min=0)] = None,
-    metric: Annotated[str, typer.Option(help="What is maximised on the validation users.")] = "ndcg@100",
-    space: Annotated[
-        Path | None, typer.Option(help="TOML file with the search space, in place of the model's.")
-    ] = None,
-    algorithm: Annotated[Literal["tpe", "random"], typer.Option(help="How settings are chosen.")] = "tpe",
+    threads: Annotated[int | None, Option(help="Threads of a local trial; else its share of the cores.", min=1)] = None,
+    timeout: Annotated[float | None, Option(help="Seconds after which this run ends its trials.", min=0)] = None,
+    metric: Annotated[str, Option(help="What is maximised on the validation users.")] = job.METRIC,
+    space: Annotated[Path | None, Option(help="TOML file with the search space, in place of the model's.")] = None,
+    algorithm: Annotated[job.Algorithm, Option(help="How settings are chosen.")] = "tpe",
     stop_early: Annotated[
-        bool, typer.Option("--early-stop/--no-early-stop", help="End trials whose epochs stay below the median.")
+        bool, Option("--early-stop/--no-early-stop", help="End trials whose epochs stay below the median.")
     ] = True,
     settings: SetOption = None,
     seed: SeedOption = 0,
@@ -60,93 +60,59 @@ def tune(
 
     Every trial is kept as it ends: the same command goes on where an interrupted one stopped, on either engine.
     """
-    from recfusion.cli.output import counted, note, print_json, training, working
-    from recfusion.core.errors import InputError
-    from recfusion.core.files import check_replaceable, check_writable_file
-    from recfusion.data.load import load
-    from recfusion.models.registry import find, typed_settings
-    from recfusion.serving.bundle import CONFIG
-    from recfusion.tuning.space_file import tuning_space
-    from recfusion.tuning.tune import BEST, MODEL, TRIALS, Request, known_best, refit_best, run_trials
-
     if engine == "local" and (master or conf):
         raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
     if engine == "spark" and threads is not None:
         raise InputError("The threads of a trial on Spark are its cores: say --conf spark.task.cpus=N, not --threads.")
     entry = find(model)
     given = typed_settings(entry, parse_settings(settings))
-    request = Request(
-        entry=entry,
-        space=tuning_space(entry, given, space),
-        given=given,
-        trials=trials,
-        metric=metric,
-        algorithm=algorithm,
-        plan=choice.plan,
-        seed=seed,
+    request = job.Request(
+        *(entry, tuning_space(entry, given, space), given, trials, metric, algorithm, choice.plan, seed),
         seconds=float("inf") if timeout is None else timeout,
         stop_early=stop_early,
     )
-    with working(f"Reading {choice.source.data}"):
-        data = load(choice.source, choice.preparation)
+    data = choice.load()
     folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{entry.name}-{data.name}")
-    for file in (TRIALS, BEST):
+    for file in (job.TRIALS, job.BEST):
         check_writable_file(folder / file)
-    check_replaceable(folder / MODEL, CONFIG)
-    note(f"Searching {', '.join(request.space)}; trials are kept in {folder / TRIALS}")
-    try:
-        with _engine(engine, parallel, threads, master, conf) as found, _shown(request) as show:
-            ended = run_trials(data, request, found, folder, on_progress=show)
-    except KeyboardInterrupt:
-        note("The trials that have ended are kept: run the same command to go on.")
-        raise
+    check_replaceable(folder / job.MODEL, CONFIG)
+    note(f"Searching {', '.join(request.space)}; trials are kept in {folder / job.TRIALS}")
+    with if_stopped("The trials that have ended are kept"), ExitStack() as stack:
+        session = stack.enter_context(start_spark(master, conf)) if engine == "spark" else None
+        found = local_engine(parallel or 1, threads) if session is None else spark_engine(session, parallel)
+        show = stack.enter_context(_shown(request))
+        ended = job.run_trials(data, request, found, folder, on_progress=show)
     if missing := trials - sum(number < trials for number in ended):
         note(f"{missing} of {trials} trials are missing: run the same command to go on with them.")
-    tuned = known_best(data, request, ended, folder)
+    tuned = job.known_best(data, request, ended, folder)
     if tuned is None:
         with training(f"Refitting the best {entry.name} of {counted(len(ended), 'trial')}") as on_epoch:
-            tuned = refit_best(data, request, ended, folder, on_epoch=on_epoch)
+            tuned = job.refit_best(data, request, ended, folder, on_epoch=on_epoch)
     if as_json:
         print_json(tuned.document | {"folder": str(folder)})
     else:
         _print(tuned, folder)
 
 
-@contextmanager
-def _engine(
-    name: str, parallel: int | None, threads: int | None, master: str | None, conf: list[str] | None
-) -> "Iterator[Engine]":
-    from recfusion.tuning.local import local_engine
-
-    if name == "local":
-        yield local_engine(parallel or 1, threads)
-        return
-    from recfusion.cli.output import working
-    from recfusion.spark.engine import spark_engine
-    from recfusion.spark.session import spark_session
-
+def start_spark(master: str | None, conf: list[str] | None) -> Any:
+    """Return the Spark session that the options ask for."""
     with working("Starting Spark"):
-        session = spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
-    with session:
-        yield spark_engine(session, parallel)
+        return spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
 
 
 @contextmanager
-def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
+def _shown(request: job.Request) -> Iterator[job.OnProgress]:
     """Show a line for each trial that has ended, the best so far, and the trials that are going on."""
-    from recfusion.cli.output import clock, counted, live
-    from recfusion.search.trial import Trial as Ended
-
     going: dict[int, str] = {}
     with live(f"Tuning {request.entry.name}") as view:
 
-        def show(now: "Progress") -> None:
+        def show(now: job.Progress) -> None:
             best = f"best {_percent(now.best.score)} in trial {now.best.number}" if now.best else "no best yet"
             left = [f"about {clock(now.seconds_left)} left"] if now.seconds_left else []
             if now.event is None:
                 if now.done:
                     view.line(f"Earlier runs have ended {counted(now.done, 'trial')}; {best}")
-            elif isinstance(now.event, Ended):
+            elif isinstance(now.event, Trial):
                 going.pop(now.event.number, None)
                 told = f"[{now.done}/{now.total}] {_told(now.event, request.metric)}; {best}"
                 view.line(", ".join([told, *left]))
@@ -158,7 +124,7 @@ def _shown(request: "Request") -> "Iterator[Callable[[Progress], None]]":
         yield show
 
 
-def _told(trial: "Trial", metric: str) -> str:
+def _told(trial: Trial, metric: str) -> str:
     tried = ", ".join(f"{name}={_brief(value)}" for name, value in {**trial.settings, **trial.chosen}.items())
     values = f"trial {trial.number} ({tried or 'the defaults'})"
     if trial.status == "failed":
@@ -167,11 +133,8 @@ def _told(trial: "Trial", metric: str) -> str:
     return f"{values}: {metric} {_percent(trial.score)}{stopped}, {trial.seconds:.1f} s"
 
 
-def _print(tuned: "Tuned", folder: Path) -> None:
-    from recfusion.cli.output import counted, note, out, print_protocol
-
-    found, console = tuned.document, out()
-    print_protocol(console, tuned.bundle.protocol)
+def _print(tuned: job.Tuned, folder: Path) -> None:
+    found, console = tuned.document, print_protocol(tuned.bundle.protocol)
     counts = ", ".join(f"{count} {status}" for status, count in found["trials"].items() if count)
     console.print(f"best of {counted(len(tuned.trials), 'trial')} ({counts}): trial {found['trial']}", markup=False)
     for name, value in found["settings"].items():

@@ -14,7 +14,7 @@ from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
 from recfusion.models.settings import search_space, setting, setting_values, settings_of
-from recfusion.search.tpe import search
+from recfusion.search.space import search
 
 log = logging.getLogger(__name__)
 METRIC = "ndcg@100"

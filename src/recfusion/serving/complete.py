@@ -7,6 +7,7 @@ import polars as pl
 
 from recfusion.core.arrays import FloatArray
 from recfusion.core.errors import InputError
+from recfusion.evaluation.metrics import Values
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.histories import histories_of
 from recfusion.serving.lists import ListMaker
@@ -58,7 +59,7 @@ def complete(
     return pl.concat(found)
 
 
-def _best_set(scores: FloatArray, near: FloatArray, n: int, together: float) -> list[int]:
+def _best_set(scores: Values, near: FloatArray, n: int, together: float) -> list[int]:
     """Return the places of the set, best scores first."""
     n = min(n, len(scores))
     chosen = list(range(n))  # candidates come best first

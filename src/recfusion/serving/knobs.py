@@ -28,8 +28,8 @@ class Knobs:
     items, and the list is what comes after them.
     `popularity` (-1 to 1): relevance is multiplied by (n_j + mean n)^(1.5 v), n_j being the item's number of users.
     `wish` ({"genres": {"Drama": 1, "Horror": -.5}}, each -1 to 1): guidance; relevance is multiplied by
-    (p(g | j) / p(g))^(.3 w) for each wished value g. Relevance is how far a score lies above the user's median; lists then
-    show its logarithm with these terms added.
+    (p(g | j) / p(g))^(.3 w) for each wished value g. Relevance is how far a score lies above the user's median; lists
+    then show its logarithm with these terms added.
     `shares` ({"genres": {"Drama": .6, "Comedy": .3}}): values of which the list should hold such shares; it is chosen
     greedily for scores and closeness to them (calibrated recommendations, Steck 2018), weighed by `calibration`.
     `diversity` (0 to 1): maximal marginal relevance (Carbonell and Goldstein 1998) over the model's own similarity of

@@ -44,32 +44,35 @@ def spark_prepare(
     if is_prepared(folder):
         return False
     with stages.given_up_if_refused():
-        _prepare(stages, source, preparation, parts, on_step or _ignore)
+        _prepare(stages, source, preparation, parts, on_step or (lambda _: None))
     return True
 
 
 def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: int | None, told: OnStep) -> None:
-    rows = read_rows(stages, source)
-    items = None if source.items is None else read_items(Path(source.items), rows.report.columns["item"])
+    rows, report = read_rows(stages, source)
+    items = None if source.items is None else read_items(Path(source.items), report.columns["item"])
     steps: list[PreparationStep] = []
 
     def note(name: str, frame: DataFrame) -> DataFrame:
-        steps.append(_step(name, frame))
-        told(steps[-1])
+        record(_step(name, frame))
         return frame
 
-    note("rows as read", rows.frame)
+    def record(step: PreparationStep) -> None:
+        steps.append(step)
+        told(step)
+
+    note("rows as read", rows)
     if not steps[0].interactions:
         raise InputError(
             f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
         )
-    unique = stages.frame("unique", lambda: _latest(rows.frame))
+    unique = stages.frame("unique", lambda: _latest(rows))
     note("one row per user and item (the latest, then the highest rating)", unique)
     threshold, scale = _threshold(unique, preparation, source.data)
     kept = unique
     if threshold is not None:
         kept = note(f"rating at least {threshold:g}", kept.where(kept["rating"] >= float(np.float32(threshold))))
-    kept = _filter_rare(kept, preparation, steps, told)
+    kept = _filter_rare(kept, preparation, steps[-1].interactions, record)
     if preparation.even_items and steps[-1].items % 2:
         kept = note("even number of items (least popular one dropped)", _without_rarest(kept))
     if not steps[-1].interactions:
@@ -83,8 +86,7 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     if items is not None:
         items.write_parquet(stages.folder / ITEMS)
     chosen = preparation.model_copy(update={"min_rating": threshold})
-    notes = (*rows.report.notes, *preparation_notes(preparation, threshold, scale, steps))
-    report = replace(rows.report, notes=notes)
+    report = replace(report, notes=(*report.notes, *preparation_notes(preparation, threshold, scale, steps)))
     about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=report)
     write_prepared(stages.folder, about)
     stages.clear()
@@ -120,9 +122,8 @@ def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> tuple
     return resolve_min_rating(preparation.min_rating, scale), scale
 
 
-def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[PreparationStep], told: OnStep) -> DataFrame:
-    """Drop rare users, then rare items; once, or until nothing changes."""
-    before = steps[-1].interactions
+def _filter_rare(rows: DataFrame, choices: Preparation, before: int, record: OnStep) -> DataFrame:
+    """Drop rare users, then rare items; once, or until nothing changes. `before` is the number of rows."""
     for round_number in itertools.count(1):
         again = f" (round {round_number})" if round_number > 1 else ""
         by_user = _frequent(rows, "user", choices.min_items_per_user).persist()
@@ -132,9 +133,8 @@ def _filter_rare(rows: DataFrame, choices: Preparation, steps: list[PreparationS
         by_user.unpersist()
         if round_number > 1 and items_step.interactions == before:
             break
-        for step in (users_step, items_step):
-            steps.append(step)
-            told(step)
+        record(users_step)
+        record(items_step)
         rows, before = kept, items_step.interactions
         if not choices.k_core:
             break
@@ -158,7 +158,3 @@ def _in_order(rows: DataFrame, parts: int | None) -> DataFrame:
     """Return the rows in partitions of neighbouring users, sorted within."""
     ranged = rows.repartitionByRange("user") if parts is None else rows.repartitionByRange(parts, "user")
     return ranged.sortWithinPartitions("user", "item")
-
-
-def _ignore(step: PreparationStep) -> None:
-    """Take a step that nobody waits for."""

@@ -94,14 +94,13 @@ def spark_recommend(
 
 def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> DataFrame:
     """Return a row per user: the items, of those with ratings the ones that the model's preparation counts."""
-    read = read_rows(stages, users, lone_users=True)
-    rows, disliked = read.frame, 0
-    threshold = bundle.protocol.preparation.min_rating
+    rows, report = read_rows(stages, users, lone_users=True)
+    threshold, disliked = bundle.protocol.preparation.min_rating, 0
     if "rating" in rows.columns and isinstance(threshold, float):
         is_liked = sf.col("rating") >= float(np.float32(threshold))
         disliked = rows.where(~is_liked).count()
         rows = rows.select("user", sf.when(is_liked, sf.col("item")).alias("item"))
-    counts = ListCounts(bad=read.report.missing + read.report.unparsable, disliked=disliked)
+    counts = ListCounts(bad=report.missing + report.unparsable, disliked=disliked)
     write_json(stages.place(_READ), asdict(counts))
     grouped = rows.groupBy("user").agg(sf.collect_list("item").alias("items"))
     return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
@@ -116,8 +115,7 @@ def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int, tru
     if not stages.place(part).is_dir():  # nobody's id falls into it
         return ListCounts()
     session = stages.session
-    context = session.sparkContext
-    unknown, empty, seen = (context.accumulator(0) for _ in range(3))
+    unknown, empty, seen = (session.sparkContext.accumulator(0) for _ in range(3))
     histories = stages.read(part).repartition(task_slots(session))
     work = _Recommend(archive, trust, k, task_cores(session), unknown, empty, seen)
     lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))

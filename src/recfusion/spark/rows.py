@@ -22,14 +22,6 @@ from recfusion.spark import check_path
 from recfusion.spark.stages import Stages, address
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The usable rows of a table, with what was seen on the way to them."""
-
-    frame: DataFrame  # user, item and, where the table has them, rating and time
-    report: ReadReport
-
-
 def input_files(path: Path) -> list[Path]:
     """Return the files of a table: itself, or those of a folder in the order of their names."""
     check_path(str(path))
@@ -41,10 +33,11 @@ def input_files(path: Path) -> list[Path]:
     return found
 
 
-def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Rows:
-    """Return the rows of a CSV or Parquet file, or of a folder of them; they equal those of `read_table`.
+def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> tuple[DataFrame, ReadReport]:
+    """Return the usable rows of a CSV or Parquet file, or of a folder of them, and what was seen on the way to them.
 
-    The stage `parsed` keeps them. Columns, separator and the form of times are found in the first file.
+    They equal those of `read_table`; the stage `parsed` keeps them. Columns, separator and the form of times are found
+    in the first file.
     """
     files = input_files(Path(source.data))
     reading = open_rows(files[0], source, lone_users=lone_users)
@@ -61,7 +54,7 @@ def read_rows(stages: Stages, source: Source, *, lone_users: bool = False) -> Ro
     good = parsed.where("good").select(
         *(sf.col(role).cast("long") if whole.get(role) else sf.col(role) for role in reading.columns)
     )
-    return Rows(good, reading.report(facts, faults))
+    return good, reading.report(facts, faults)
 
 
 def _parsed(session: SparkSession, files: list[Path], reading: Reading) -> DataFrame:

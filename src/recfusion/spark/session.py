@@ -43,10 +43,8 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     wanted = {**_QUIET, **(conf or {})}
     master = master or wanted.pop("spark.master", None)
     if master is not None:
-        _require_form(master)
-        _require_answer(master)
-    own = any(name in os.environ for name in _CONFIGURED) or (Path(pyspark.__file__).parent / "conf").is_dir()
-    if not own:
+        _require_master(master)
+    if not any(name in os.environ for name in _CONFIGURED) and not (Path(pyspark.__file__).parent / "conf").is_dir():
         os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
     if master is None or master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -59,8 +57,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     try:
         session = builder.getOrCreate()
     except Exception as error:  # of pyspark, of the system, or raised by the JVM, which has no class of its own here
-        where = f" on '{master}'" if master is not None else ""
-        named = " --master," if master is not None else ""
+        where, named = (f" on '{master}'", " --master,") if master is not None else ("", "")
         raise InputError(
             f"Spark did not start{where} ({brief(error)}): check{named} the settings of Spark, and that Java is 17 or "
             "later."
@@ -93,22 +90,18 @@ def use_cores(threads: int) -> None:
 
 def _require_java() -> None:
     home = os.environ.get("JAVA_HOME")
-    found = (Path(home) / "bin" / "java").is_file() if home else shutil.which("java") is not None
-    if not found:
+    if not ((Path(home) / "bin" / "java").is_file() if home else shutil.which("java")):
         where = f"JAVA_HOME is '{home}', and there is no bin/java in it" if home else "none is on the PATH"
         raise InputError(f"Spark needs Java 17 or later, and {where}: install one, such as openjdk-17-jre-headless.")
 
 
-def _require_form(master: str) -> None:
+def _require_master(master: str) -> None:
+    """Raise unless one of the machines of a standalone master takes a connection; Spark itself would wait minutes."""
     if not master.startswith(("local", "spark://", "k8s://", "yarn")):
         raise InputError(
             f"Expected a Spark master such as local[2], spark://host:7077, k8s://... or yarn, got '{master}': check "
             "--master."
         )
-
-
-def _require_answer(master: str) -> None:
-    """Raise unless one of the machines of a standalone master takes a connection; Spark itself would wait minutes."""
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):

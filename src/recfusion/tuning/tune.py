@@ -1,7 +1,6 @@
 """The search as a whole: what was tried is read, what is missing is run, and the best is refitted and tested once."""
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,8 +22,7 @@ from recfusion.experiments.judge import fit_and_judge
 from recfusion.experiments.train import with_intervals
 from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS, Entry, find
-from recfusion.search.space import Space, holds, space_document
-from recfusion.search.tpe import ask
+from recfusion.search.space import STARTUP, Space, ask, holds, space_document
 from recfusion.search.trial import Trial, best_trial, curve_medians
 from recfusion.serving.bundle import CONFIG, Bundle
 from recfusion.training.epoch import Epoch, OnEpoch
@@ -32,11 +30,9 @@ from recfusion.tuning.local import Asked, Engine, TrialJob, local_engine
 from recfusion.tuning.space_file import tuning_space
 from recfusion.tuning.trials_file import Search, append_trial, read_trials
 
-log = logging.getLogger(__name__)
 Algorithm: TypeAlias = Literal["tpe", "random"]
 METRIC = "ndcg@100"
 TRIALS, BEST, MODEL = "trials.jsonl", "best.json", "model"  # what the folder of a search holds
-_STARTUP = 8  # trials at random, the defaults among them, before TPE has something to go by
 
 
 @dataclass(frozen=True)
@@ -98,8 +94,7 @@ class Tuned:
     @property
     def settings(self) -> dict[str, Any]:
         """The best settings."""
-        found: dict[str, Any] = self.document["settings"]
-        return found
+        return dict(self.document["settings"])
 
 
 def tune(
@@ -148,7 +143,7 @@ def run_trials(
         space=json.loads(json.dumps(space_document(request.space))),
     )
     ledger = _Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
-    tell = on_progress or _ignore
+    tell = on_progress or (lambda _: None)
     tell(ledger.progress(None))
 
     def hear(_: Kind, asked: Asked, message: object) -> None:
@@ -162,7 +157,7 @@ def run_trials(
         elif isinstance(message, Epoch):
             tell(ledger.progress((asked.number, message)))
 
-    if ledger.missing:
+    if ledger.pending:
         parts = without_test(split(data, request.plan, seed=request.seed))
         job = TrialJob(entry, request.given, request.metric, protocol, parts)
         engine(job, ledger.next_trial, hear, request.seconds)
@@ -178,7 +173,7 @@ def settings_to_try(request: Request, ended: Mapping[int, Trial], number: int) -
     if number == 0:
         return {}
     seed = int(stream(request.seed, f"trial {number}").integers(2**31))
-    if request.algorithm == "random" or number < _STARTUP:
+    if request.algorithm == "random" or number < STARTUP:
         return ask(request.space, (), seed=seed)
     tried = [Trial({**one.settings, **one.chosen}, one.score) for _, one in sorted(ended.items())]
     if 0 in ended:
@@ -194,20 +189,19 @@ class _Ledger:
 
     request: Request
     ended: dict[int, Trial]
-    missing: list[int] = field(init=False)
-    took: list[float] = field(default_factory=list)  # seconds between the ends of this run's trials
-    _last: float = field(default_factory=monotonic)
+    ended_here: int = 0  # in this run, the last of them so many seconds after its beginning
+    seconds: float = 0.0
+    _began: float = field(default_factory=monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.missing = [number for number in range(self.request.trials) if number not in self.ended]
-        self._pending = list(self.missing)
+        self.pending = [number for number in range(self.request.trials) if number not in self.ended]
 
     def next_trial(self) -> Asked | None:
         with self._lock:
-            if not self._pending:
+            if not self.pending:
                 return None
-            number = self._pending.pop(0)
+            number = self.pending.pop(0)
             stops = self.request.stop_early and number > 0  # what the defaults come to must be known
             medians = curve_medians(self.ended.values()) if stops else ()
             return Asked(number, settings_to_try(self.request, self.ended, number), medians)
@@ -215,16 +209,13 @@ class _Ledger:
     def take(self, trial: Trial) -> None:
         with self._lock:
             self.ended[trial.number] = trial
-            self.took.append(monotonic() - self._last)
-            self._last = monotonic()
+            self.ended_here += 1
+            self.seconds = monotonic() - self._began
 
     def progress(self, event: Trial | tuple[int, Epoch] | None) -> Progress:
-        left = sum(number not in self.ended for number in self.missing)
-        pace = sum(self.took) / len(self.took) if self.took else None
-        done = len(self.ended)
-        return Progress(
-            event, done, done + left, best_trial(self.ended.values()), None if pace is None else pace * left
-        )
+        done, total = len(self.ended), len(self.ended.keys() | range(self.request.trials))
+        left = (total - done) * self.seconds / self.ended_here if self.ended_here else None
+        return Progress(event, done, total, best_trial(self.ended.values()), left)
 
 
 def known_best(data: Interactions, request: Request, trials: Mapping[int, Trial], folder: Path | None) -> Tuned | None:
@@ -233,7 +224,7 @@ def known_best(data: Interactions, request: Request, trials: Mapping[int, Trial]
     if folder is None or not (folder / BEST).is_file() or not (folder / MODEL / CONFIG).is_file():
         return None
     found = read_json(folder / BEST)
-    if not isinstance(found, dict) or {key: found.get(key) for key in document} != document or "test" not in found:
+    if not isinstance(found, dict) or found | document != found or "test" not in found:
         return None
     return Tuned(trials, best, found, Bundle.load(folder / MODEL, trust=[request.entry.load()]))
 
@@ -289,7 +280,3 @@ def _best_document(data: Interactions, request: Request, trials: Mapping[int, Tr
         "protocol": request.protocol(data).document(),
     }
     return best, json.loads(json.dumps(document))
-
-
-def _ignore(progress: Progress) -> None:
-    """Take a message that nobody waits for."""
