@@ -242,16 +242,3 @@ def test_training_twice_into_one_folder_replaces_the_model(run: Run, tmp_path: P
     run("train", "ease", "--out", tmp_path / "model")
     assert json.loads((tmp_path / "model" / "config.json").read_text())["model"] == "ease"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_lists_can_be_drawn_from_a_saved_model(run: Run, shop: Path, tmp_path: Path) -> None:
-    run("train", "thinning", "--data", shop, "--out", tmp_path / "m", "--set", "members=thinning-linear")
-
-    def items(*options: str) -> list[str]:
-        found = run("recommend", tmp_path / "m", "--history", "p-3", "--json", *options)
-        return [row["item"] for row in json.loads(found)["recommendations"]]
-
-    one, two = (items("--set", "temperature=2", "--set", f"draw={draw}") for draw in (1, 2))
-    assert one == items("--set", "temperature=2", "--set", "draw=1")
-    assert one != two
-    assert items() == items("--set", "temperature=0")

@@ -266,7 +266,7 @@ def test_likelihoods_share_an_item_evenly_among_its_categories() -> None:
 # Reasons
 
 
-@pytest.mark.parametrize("model", ["ease", "thinning-linear", "edlae", "slim", "elsa"])
+@pytest.mark.parametrize("model", ["ease", "thinning-linear", "edlae", "ease-dan", "slim", "bspm"])
 def test_reasons_of_a_linear_model_are_exact_and_add_up_to_the_score(groups: Interactions, model: str) -> None:
     fitted = shop(groups, model).model
     history, asked = csr([[1, 2, 11, 30]], 40), np.array([0, 5, 20, 39])

@@ -6,27 +6,29 @@ from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-from rich.table import Column, Table
 from typer import Argument, Option
 
-from recfusion.cli.options import JsonOption, TrustOption, parse_settings, trusted_classes
-from recfusion.cli.output import counted, literal, note, out, print_json, progress, working
-from recfusion.core.errors import InputError, choices
+from recfusion.cli.control import because_texts, control_options, note_unknown_rules, print_items
+from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
+from recfusion.cli.output import counted, note, print_json, progress, working
+from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Source
 from recfusion.data.writers import table_writer
-from recfusion.models.settings import checked
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.histories import Histories, read_histories
+from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
+from recfusion.serving.rules import Rules
 
-_FOR_LISTS = ("steps", "temperature", "draw")  # settings of a fitted model that change its lists and nothing else
 
-
+@control_options
 def recommend(
     folder: Annotated[Path, Argument(help="A model folder.")],
+    rules: Rules,
+    knobs: Knobs,
     history: Annotated[str | None, Option(help="Ids of the items that somebody has, separated by commas.")] = None,
     users: Annotated[Path | None, Option(help="A file with a row per user and item.")] = None,
     file: Annotated[Path | None, Option("--out", help="With --users: csv, parquet or jsonl file to write.")] = None,
@@ -38,10 +40,7 @@ def recommend(
     max_bad_share: Annotated[
         float, Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="How `thinning` draws lists: steps, temperature or draw."),
-    ] = None,
+    why: Annotated[int, Option(help="Reasons for each item, at the most.", min=0)] = 0,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,56 +53,40 @@ def recommend(
         raise InputError("Expected either --history ID,ID,... or --users FILE with --out FILE.")
     if (users is None) != (file is None):
         raise InputError("Expected --users FILE and --out FILE (csv, parquet or jsonl) together.")
-    bundle = _loaded(folder, settings, trust)
+    maker = ListMaker.of(Bundle.load(folder, trust=trusted_classes(trust)), rules, knobs)
+    note_unknown_rules(maker.allowed.unknown)
     if users is None or file is None:
-        _for_history(bundle, history or "", k, as_json=as_json)
+        _for_history(maker, history or "", k, why, as_json=as_json)
         return
     source = Source(user=user, item=item, rating=rating, time="none", separator=separator, max_bad_share=max_bad_share)
-    _for_file(bundle, partial(read_table, users, source, lone_users=True), file, k)
+    _for_file(maker, partial(read_table, users, source, lone_users=True), file, k, why)
 
 
-def _loaded(folder: Path, settings: list[str] | None, trust: list[str] | None) -> Bundle:
-    """Return the model of a folder, with the settings that may differ from list to list."""
-    bundle = Bundle.load(folder, trust=trusted_classes(trust))
-    allowed = [name for name in _FOR_LISTS if hasattr(bundle.model, name)]
-    for name, value in parse_settings(settings).items():
-        if name not in allowed:
-            raise choices(f"setting for lists of {bundle.name}", name, allowed or ["(it has none)"])
-        setattr(bundle.model, name, checked(type(bundle.model), name, value, called=bundle.name, text=True))
-    return bundle
-
-
-def _for_history(bundle: Bundle, history: str, k: int, *, as_json: bool) -> None:
+def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: bool) -> None:
     ids = [text.strip() for text in history.split(",") if text.strip()]
     rows = pl.DataFrame({"user": ["you"] * max(1, len(ids)), "item": pl.Series(ids or [None], dtype=pl.String)})
-    known = read_histories(bundle, rows)
+    known = read_histories(maker.bundle, rows)
     _report(known)
-    found = pl.concat(list(recommend_batches(ListMaker.of(bundle), known, k))).drop("user")
+    found = pl.concat(list(recommend_batches(maker, known, k, why=why))).drop("user")
     if as_json:
-        print_json({"model": bundle.name, "recommendations": found.to_dicts()})
-        return
-    heads = (
-        Column(literal(name), justify="right" if kind.is_numeric() else "left") for name, kind in found.schema.items()
-    )
-    table = Table(*heads, title=literal(f"{bundle.name} on {bundle.protocol.name}"), title_justify="left")
-    for row in found.iter_rows():
-        cells = ("" if cell is None else f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row)
-        table.add_row(*map(literal, cells))
-    out().print(table)
+        print_json({"model": maker.bundle.name, "recommendations": found.to_dicts()})
+    else:
+        print_items(found, f"{maker.bundle.name} on {maker.bundle.protocol.name}")
 
 
-def _for_file(bundle: Bundle, read: Callable[[], RawData], file: Path, k: int) -> None:
-    threshold = bundle.protocol.preparation.min_rating
+def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int) -> None:
+    threshold = maker.bundle.protocol.preparation.min_rating
+    texts = why > 0 and file.suffix.lower() in (".csv", ".tsv")
     with table_writer(file) as write:
         with working("Reading the users"):
             raw = read()
             rows, disliked = _liked(raw.rows, threshold)
-            known = read_histories(bundle, rows)
+            known = read_histories(maker.bundle, rows)
         bad = raw.report.missing + raw.report.unparsable
         _report(known, bad, disliked, threshold)
         with progress("Recommending", len(known.users)) as advance:
-            for found in recommend_batches(ListMaker.of(bundle), known, k):
-                write(found)
+            for found in recommend_batches(maker, known, k, why=why):
+                write(found.with_columns(because_texts(found)) if texts else found)
                 advance("", found["user"].n_unique())
     note(f"{counted(len(known.users), 'list')} of up to {k} items written to {file}")
 

@@ -24,7 +24,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.evaluation.metrics import Values
 from recfusion.models.registry import MODELS
-from recfusion.models.settings import without_seconds
+from recfusion.models.settings import without_retired
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
     examples = document.get("examples") or []
     if isinstance(examples, list) and all(isinstance(example, dict) for example in examples):
         examples = [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)]
-    settings, chosen = (without_seconds(document.get(part)) for part in ("settings", "chosen"))
+    settings, chosen = (without_retired(document.get(part)) for part in ("settings", "chosen"))
     known = MODELS.get(str(document.get("model")))
     title = {"title": known.title} if known else {}
     return {**document, **title, "recfusion_result": 2, "examples": examples, "settings": settings, "chosen": chosen}

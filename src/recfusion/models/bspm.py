@@ -12,6 +12,7 @@ from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender
 from recfusion.models.gram import blas_threads, gram, require_gram_memory
+from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 
 
@@ -50,6 +51,9 @@ class BSPM(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        return exact(history, self.weights_, items)
 
 
 def item_graph(train: Csr) -> FloatArray:

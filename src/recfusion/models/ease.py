@@ -7,13 +7,14 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, column_counts
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender
 from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory
+from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned
 
 _SOLVED = ("l2", "p", "beta")  # what an inverse is needed for
@@ -49,6 +50,9 @@ class EASE(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        return exact(history, self.weights_, items)
 
 
 @dataclass
@@ -111,6 +115,9 @@ class LinearAutoencoder(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        return exact(history, self.weights_, items)
 
     def _variants(self, solved: "Solved", train: Csr, judged: Fold) -> Iterator[selftune.Judged]:
         """Judge every bound and every power that is open: they scale items and need no inverse of their own."""

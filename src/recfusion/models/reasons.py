@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
 from recfusion.evaluation.topk import batch_rows
@@ -21,10 +22,18 @@ class Reasons:
     parts: FloatArray  # (items asked for, sources)
 
 
-def exact(features: Csr, weights: FloatArray, items: IntArray, sources: Iterable[tuple[int, ...]]) -> Reasons:
-    """Return x_i B_ij for one row of features (1, features): they add up to the scores."""
-    parts = features.data[:, None] * weights[features.indices][:, items]  # (sources, items)
-    return Reasons("exact", tuple(sources), np.ascontiguousarray(parts.T))
+def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntArray | None = None) -> Reasons:
+    """Return x_i B_ij for one row of features (1, features): they add up to the scores.
+
+    Features beyond the items are `pairs` of them, (pairs, 2).
+    """
+    n_items = weights.shape[1]
+    chosen = weights[features.indices][:, items]  # (sources, items)
+    dense = chosen.toarray() if isinstance(chosen, csr_array) else chosen
+    sources = [
+        (int(f),) if f < n_items or pairs is None else tuple(pairs[f - n_items].tolist()) for f in features.indices
+    ]
+    return Reasons("exact", tuple(sources), np.ascontiguousarray((features.data[:, None] * dense).T))
 
 
 def left_out(score: Callable[[Csr], FloatArray], history: Csr, items: IntArray) -> Reasons:

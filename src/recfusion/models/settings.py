@@ -165,11 +165,12 @@ def checked(model: Kind, name: str, value: Any, *, called: str = "", text: bool 
     return parsed
 
 
-def without_seconds(settings: Any) -> Any:
-    """Return settings of version 1 without the time limit of searches, which is no more."""
+def without_retired(settings: Any) -> Any:
+    """Return saved settings without those that are no more: the time limit of searches, drawn lists of a mixture."""
     if not isinstance(settings, dict):
         return settings
-    return {key: without_seconds(value) for key, value in settings.items() if key != "tune_seconds"}
+    retired = {"tune_seconds"} | ({"steps", "temperature", "draw"} if "members" in settings else set())
+    return {key: without_retired(value) for key, value in settings.items() if key not in retired}
 
 
 def saved_sparse(parts: Mapping[str, NDArray[Any]], name: str) -> Csr:

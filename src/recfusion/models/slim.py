@@ -12,6 +12,7 @@ from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender
 from recfusion.models.gram import gram, require_gram_memory
+from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,9 @@ class SLIM(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray((history @ self.weights_).toarray(), np.float32)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        return exact(history, self.weights_, items)
 
     def _wanted(self, g: FloatArray, w: Csr) -> Csr:
         """Return, for each target (row), the items without a weight that would gain most by one."""

@@ -24,7 +24,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
-from recfusion.models.settings import setting_values, without_seconds
+from recfusion.models.settings import setting_values, without_retired
 from recfusion.serving.card import model_card
 from recfusion.serving.categories import Categories
 from recfusion.serving.similarity import Similarity
@@ -191,6 +191,7 @@ def _read_config(path: Path) -> _Config:
     if version == 1:
         log.warning("The model folder '%s' has format 1, without digests of its files: train it again one day.", path)
         document = _upgraded(document)
+    document["settings"] = without_retired(document.get("settings"))
     try:
         config = _Config.model_validate(document)
     except ValidationError as error:
@@ -212,7 +213,6 @@ def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
     settings, names = document.get("settings"), document.get("chosen", [])
     if not isinstance(settings, dict) or not isinstance(names, list):
         return document
-    settings = without_seconds(settings)
     chosen = {name: settings.pop(name) for name in names if name in settings}
     return {**document, "format": FORMAT, "settings": settings, "chosen": chosen}
 

@@ -89,9 +89,8 @@ def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: in
                 "basis": np.where(empty[user], "popularity", "history"),
             }
         )
-        if why:
-            frame = frame.with_columns(_reasons(maker, history, lists.items, why))
-        yield frame.hstack(described.drop("item")[taken].get_columns())
+        frame = frame.hstack(described.drop("item")[taken].get_columns())
+        yield frame.with_columns(_reasons(maker, history, lists.items, why)) if why else frame
 
 
 def _reasons(maker: ListMaker, history: Csr, items: IntArray, why: int) -> list[pl.Series]:

@@ -1,6 +1,5 @@
 """Reasons for people: which of their items, and which knobs, put an item into their list."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +50,6 @@ def explained(maker: ListMaker, history: Csr, items: IntArray, most: int) -> Exp
         terms = [Reason((), name, float(term[item])) for name, term in maker.terms.items() if term[item] > 0]
         because.append(found + terms)
     return Explanation(reasons.kind, because)
-
-
-def because_text(reasons: Iterable[Reason]) -> str:
-    """Return reasons as one line of text."""
-    return "; ".join(reason.text for reason in reasons)
 
 
 def _named(maker: ListMaker, source: tuple[int, ...]) -> tuple[tuple[str, ...], str]:

@@ -13,6 +13,7 @@ from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory, user_weighted
+from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
@@ -98,6 +99,9 @@ class ThinningLinear(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(self._features(history) @ self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        return exact(self._features(history), self.weights_, items, self.pairs_)
 
     def _fit_pairs(self, train: Csr, judged: Fold | None, rng: np.random.Generator) -> FloatArray:
         n_items = train.shape[1]

@@ -8,16 +8,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, ndcg, trials_setting
 from recfusion.models.settings import learned, setting, setting_values
-from recfusion.models.thinning.reverse import reverse_scores
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
@@ -35,19 +35,12 @@ class Thinning(Recommender):
     Each part's scores are standardised over a user's unseen items and added with weights found on the validation
     users. A part of weight 0 is dropped; `parts_` and `weights_` are what is left. The members may be any models of
     the registry; one that is named twice is fitted twice, from other seeds.
-
-    One reverse step ranks. With more `steps`, the likeliest items of each step join the history before the next one,
-    while the history itself stays clamped. A `temperature` above 0 draws lists instead of taking the best: another
-    `draw`, another list.
     """
 
     members: str = setting(
         "thinning-pairs,thinning-kernel,ials,thinning-deep", "the models that are parts, separated by commas"
     )
     tune_trials: int = trials_setting()
-    steps: int = setting(1, "reverse steps", at_least=1)
-    temperature: float = setting(0.0, "0: the best items; above: lists are drawn, the wilder the higher", at_least=0)
-    draw: int = setting(0, "which of all possible lists is drawn", at_least=0)
     parts: dict[str, dict[str, Any]] | None = setting(None, "the parts and their settings (chosen by the fit)")
     weights: dict[str, float] | None = setting(None, "the parts' weights (chosen by the fit)")
     device: str = field(default="cpu", compare=False, kw_only=True)
@@ -102,7 +95,20 @@ class Thinning(Recommender):
         return ({"parts": parts} if parts != given else {}) | ({"weights": self.weights_} if dropped else {})
 
     def score(self, history: Csr) -> FloatArray:
-        return reverse_scores(self._mixed, history, steps=self.steps, temperature=self.temperature, draw=self.draw)
+        scores = {name: standardised(self.parts_[name].score(history), history) for name in self.weights_}
+        return _sum(scores, self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        """Return the weighted sum of the parts' reasons, each in deviations of the part's scores."""
+        of_parts = []
+        for name, weight in self.weights_.items():
+            part = self.parts_[name]
+            scores = part.score(history)[0]
+            unseen = np.isfinite(scores)
+            unseen[history.indices] = False
+            unit = float(np.std(scores[unseen], dtype=np.float64)) if unseen.any() else 0.0
+            of_parts.append((weight / max(unit, 1e-12), part.reasons(history, items)))
+        return mixed(of_parts)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {f"{name}.{key}": array for name, part in self.parts_.items() for key, array in part.state().items()}
@@ -153,10 +159,6 @@ class Thinning(Recommender):
 
     def _names(self) -> list[str]:
         return [name.strip() for name in self.members.split(",")]
-
-    def _mixed(self, history: Csr) -> FloatArray:
-        scores = {name: standardised(self.parts_[name].score(history), history) for name in self.weights_}
-        return _sum(scores, self.weights_)
 
 
 def _name(label: str) -> str:
