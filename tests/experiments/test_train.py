@@ -11,8 +11,9 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import Values
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.train import train
+from recfusion.experiments.train import OldIsBetter, train
 from recfusion.models.ease import EASE
 from recfusion.serving.bundle import Bundle
 
@@ -61,3 +62,32 @@ def test_a_model_of_all_users_keeps_what_the_split_s_fit_chose(groups: Interacti
 def test_a_device_that_is_none_is_refused(groups: Interactions) -> None:
     with pytest.raises(InputError, match="Unknown device 'gpu': choose one of cpu, cuda"):
         train("ease", groups, device="gpu")
+
+
+def test_the_recipe_of_a_production_model_is_judged_on_test_users_first(groups: Interactions, tmp_path: Path) -> None:
+    bundle = train("thinning-linear", groups, all_users=True, judge=True)
+    plain = train("thinning-linear", groups)
+    parts = split(groups, seed=0)
+    wanted = evaluate(plain.model, parts.test, parts.train).mean()["ndcg@100"]
+    assert bundle.metrics["test"]["ndcg@100"]["mean"] == pytest.approx(wanted)
+    assert (bundle.all_users, bundle.train_users) == (True, groups.n_users)
+    settled = plain.model.settled().fit(groups.matrix, rng=0)
+    assert np.array_equal(bundle.model.score(groups.matrix), settled.score(groups.matrix))
+    card = (bundle.save(tmp_path / "model") / "README.md").read_text()
+    assert "fitted on a split; then it was fitted again on everybody" in card
+
+
+def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(groups: Interactions) -> None:
+    old = train(EASE(l2=10.0), groups, all_users=True)
+    parts = split(groups, seed=0)
+
+    def judged(model: EASE | Mine) -> Values:
+        return evaluate(model.fit(parts.train, rng=0), parts.test, parts.train).per_user["ndcg@100"]
+
+    with pytest.raises(OldIsBetter, match=r"ndcg@100 -\d.* against the older recipe"):
+        train(Mine(), groups, against=old)
+    worse = train(Mine(), groups, all_users=True)
+    kept = train(EASE(l2=10.0), groups, all_users=True, against=worse)
+    gain = (judged(EASE(l2=10.0)) - judged(Mine())).mean()
+    assert kept.metrics["against"]["ndcg@100"]["mean"] == pytest.approx(gain)
+    assert train(EASE(l2=10.0), groups, against=old).metrics["against"]["ndcg@100"]["mean"] == 0

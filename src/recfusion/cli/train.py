@@ -1,17 +1,27 @@
 """`recfusion train`: fit one model and save it as a folder."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from recfusion.cli.options import DataChoice, SeedOption, SetOption, TuneOption, data_options, parse_settings
+from recfusion.cli.options import (
+    DataChoice,
+    SeedOption,
+    SetOption,
+    TrustOption,
+    TuneOption,
+    data_options,
+    parse_settings,
+    trusted_classes,
+)
 from recfusion.cli.output import note, print_protocol, training
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_replaceable
+from recfusion.core.files import check_replaceable, replacing_folder
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
-from recfusion.serving.bundle import CONFIG
+from recfusion.serving.bundle import CONFIG, Bundle
 
 
 @data_options
@@ -23,6 +33,12 @@ def train(
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
     all_users: Annotated[bool, Option("--all-users", help="Learn from every user, for production.")] = False,
+    judge: Annotated[bool, Option("--judge", help="Judge the recipe on test users, too.")] = False,
+    old: Annotated[
+        Path | None,
+        Option("--keep-if-better", metavar="OLD", help="Save only if the recipe beats that of this model folder."),
+    ] = None,
+    trust: TrustOption = None,
     histories: Annotated[
         bool, Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
     ] = True,
@@ -35,6 +51,7 @@ def train(
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     if (kept := _kept(checkpoint)) and not resume:
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
+    against = None if old is None else Bundle.load(old, trust=trusted_classes(trust))
     data = choice.load()
     with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
         try:
@@ -46,6 +63,8 @@ def train(
                 all_users=all_users,
                 device=device,
                 histories=histories,
+                judge=judge,
+                against=against,
                 checkpoint=checkpoint,
                 on_epoch=on_epoch,
             )
@@ -53,10 +72,20 @@ def train(
             if kept := _kept(checkpoint):
                 note(f"The training so far is kept in {kept}: go on with --resume.")
             raise
+        except job.OldIsBetter as worse:
+            note(f"{worse}: {folder} is left as it was.")
+            raise Exit from None
+    if old is not None and folder.exists():
+        previous = folder.with_name(f"{folder.name}.previous")
+        with replacing_folder(previous, CONFIG) as beside:
+            shutil.copytree(folder, beside, dirs_exist_ok=True)
+        note(f"The previous model is kept in {previous}")
     bundle.save(folder)
     console = print_protocol(bundle.protocol)
-    for metric, value in bundle.metrics.get("validation", {}).items():
-        console.print(f"validation {metric}: {100 * value['mean']:.2f}")
+    for users, metrics in bundle.metrics.items():
+        for metric, value in metrics.items():
+            gain = users == "against"
+            console.print(f"{'gain in' if gain else users} {metric}: {100 * value['mean']:{'+' if gain else ''}.2f}")
     note(f"Trained on {bundle.train_users:,} users in {bundle.fit_seconds:.1f} s; saved to {folder}")
 
 

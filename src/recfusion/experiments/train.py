@@ -18,7 +18,7 @@ from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.judge import fit, fit_and_judge
+from recfusion.experiments.judge import Fitted, fit, fit_and_judge
 from recfusion.models.base import Recommender
 from recfusion.models.settings import open_names
 from recfusion.serving.bundle import Bundle
@@ -36,6 +36,8 @@ def train(
     metrics: Sequence[str] = DEFAULT_METRICS,
     device: str = "cpu",
     histories: bool = True,
+    judge: bool = False,
+    against: Bundle | None = None,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
@@ -45,6 +47,10 @@ def train(
     learns from everybody, and nobody is left to judge it on. What is chosen on validation users, open settings and the
     number of epochs, is then chosen on those of the split first. A model that trains keeps its state in the file
     `checkpoint` and goes on from it where it is there. Without `histories` no row of a user stays in the model.
+
+    With `judge` the recipe is judged on the test users of the split as well, before a model learns from everybody.
+    With `against`, an older model, so is the older one's recipe, fitted on the same users: where it has the higher
+    mean of the last metric, `OldIsBetter` is raised and nothing is refitted.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
     unfitted = candidate.model if histories else candidate.model.without_histories()
@@ -56,30 +62,56 @@ def train(
     if checkpoint is not None:
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
         kept = Checkpoint(checkpoint, json.dumps(run))
-    if all_users:
-        searched: tuple[str, ...] = ()
-        seconds = 0.0
-        if _is_open(candidate.model):
-            parts = split(data, plan, seed=seed)
-            tried, _, seconds, _ = fit(candidate, parts.train, parts.valid, seed=seed, on_epoch=on_epoch)
-            searched = tuple(tried.chosen())
-            candidate = replace(candidate, model=tried.settled())
-        fitted, _, more, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
+    judge = judge or against is not None
+    if all_users and not judge and not _is_open(candidate.model):
+        fitted, _, seconds, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
         return Bundle.of(
-            *(candidate.entry, fitted, data, data.matrix, protocol),
-            seed=seed,
-            all_users=True,
-            fit_seconds=seconds + more,
-            searched=searched,
+            candidate.entry, fitted, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds
         )
     parts = split(data, plan, seed=seed)
-    judged = fit_and_judge(candidate, None, protocol, parts, checkpoint=kept, on_epoch=on_epoch)
+    first = None if all_users else kept  # what is kept is the fit whose model stays
+    judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
+    found: dict[str, Any] = {} if judged.test is None else {"test": with_intervals(judged.test)}
+    if against is not None:
+        old = replace(candidate, label="old", entry=against.entry, model=against.model.settled())
+        use_device(old.model, device)
+        found["against"] = _compared(judged, fit_and_judge(old, data, protocol, parts, on_epoch=on_epoch))
+    seconds = judged.result.fit_seconds
+    if not all_users:
+        return Bundle.of(
+            *(candidate.entry, judged.model, data, parts.train, protocol),
+            seed=seed,
+            fit_seconds=seconds,
+            metrics={"validation": with_intervals(judged.validation)} | found,
+        )
+    settled = replace(candidate, model=judged.model.settled())
+    fitted, _, more, _ = fit(settled, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
     return Bundle.of(
-        *(candidate.entry, judged.model, data, parts.train, protocol),
+        *(candidate.entry, fitted, data, data.matrix, protocol),
         seed=seed,
-        fit_seconds=judged.result.fit_seconds,
-        metrics={"validation": with_intervals(judged.validation)},
+        all_users=True,
+        fit_seconds=seconds + more,
+        metrics=found,
+        searched=tuple(judged.model.chosen()),
     )
+
+
+class OldIsBetter(Exception):  # noqa: N818
+    """The recipe of the older model did better on the split: the new one is not needed."""
+
+
+def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
+    """Return the paired difference of two recipes on the same test users, by the last metric."""
+    assert new.test is not None
+    assert old.test is not None
+    name = next(reversed(new.test.per_user))
+    difference = new.test.per_user[name] - old.test.per_user[name]
+    (drawn,) = bootstrap_means(new.test.users, difference[:, None]).T
+    summary = summarise([difference], drawn)
+    low, high = (100 * end for end in summary.ci95 or (summary.mean, summary.mean))
+    if summary.mean < 0:
+        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f} ({low:+.2f} to {high:+.2f}) against the older recipe")
+    return {name: {"mean": summary.mean, "ci95": summary.ci95, "users": len(difference)}}
 
 
 def _is_open(model: Recommender) -> bool:

@@ -105,11 +105,14 @@ def _results(bundle: Bundle) -> list[str]:
         return ["Not evaluated: it was trained on all users." if bundle.all_users else "Not evaluated yet."]
     lines = ["| users | metric | mean | 95 % interval over users |", "|---|---|---:|---:|"]
     for fold, metrics in bundle.metrics.items():
+        users = {"against": "test, gain over the older recipe"}.get(fold, fold)
         for metric, value in metrics.items():
             interval = value.get("ci95")
             shown = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval else ""
-            lines.append(f"| {fold} | {metric} | {value['mean']:.4f} | {shown} |")
-    if "test" not in bundle.metrics:
+            lines.append(f"| {users} | {metric} | {value['mean']:.4f} | {shown} |")
+    if bundle.all_users:
+        lines += ["", "These users judged the recipe, fitted on a split; then it was fitted again on everybody."]
+    elif "test" not in bundle.metrics:
         told = "Settings and epochs may have been chosen on these users: results on others will be a little lower."
         lines += ["", told]
     return lines

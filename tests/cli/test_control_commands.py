@@ -1,0 +1,129 @@
+"""Rules, knobs, reasons, similar items and completions on the command line."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from recfusion.cli import main as cli
+from recfusion.data.interactions import Interactions
+from shop import shop
+
+HISTORY = "i01,i02,i11"
+
+
+@pytest.fixture(scope="module")
+def model(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shop(groups, "thinning-linear").save(tmp_path_factory.mktemp("shop") / "model")
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    return int(stop.value.code or 0), printed.out, printed.err
+
+
+def found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
+) -> list[dict[str, object]]:
+    code, printed, told = run(monkeypatch, capsys, *arguments, "--json")
+    assert code == 0, told
+    document = json.loads(printed)
+    return next(value for value in document.values() if isinstance(value, list))
+
+
+def test_rules_come_from_options_and_files(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deny.txt").write_text("\ufeffi03\n\n i04 \n")
+    options = ["--where", "stock > 0", "--deny", tmp_path / "deny.txt", "--at-most", "kind=2", "-k", "6"]
+    rows = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, *options)
+    assert rows
+    assert all(int(str(row["stock"])) > 0 and row["item"] not in ("i03", "i04", "i01", "i02", "i11") for row in rows)
+    kinds = [kind for row in rows for kind in str(row["kind"]).split("|") if row["kind"]]
+    assert max(map(kinds.count, kinds)) <= 2
+    only = found(
+        monkeypatch, capsys, "recommend", model, "--history", HISTORY, "--allow", "i20,i21,i01", "--include-seen"
+    )
+    assert {row["item"] for row in only} == {"i20", "i21", "i01"}
+
+
+def test_knobs_and_reasons_come_from_options(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "8")
+    knobs = ["--adventurousness", "1", "--popularity", "-1", "--wish", "kind:Cups=1,Tea=-1", "--diversity", ".5"]
+    leaning = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "8", *knobs)
+    assert [row["item"] for row in plain] != [row["item"] for row in leaning]
+    shared = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "4", "--share", "kind:Cups=1")
+    assert all(row["kind"] == "Cups" for row in shared)
+    told = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "3", "--why", "2")
+    assert all(row["reasons"] == "exact" and row["because"] for row in told)
+    users = tmp_path / "users.csv"
+    users.write_text("user,item\na,i01\na,i02\nb,i15\n")
+    code, _, _ = run(
+        *(monkeypatch, capsys, "recommend", model, "--users", users, "--out", tmp_path / "lists.csv", "--why", "1")
+    )
+    assert code == 0
+    assert pl.read_csv(tmp_path / "lists.csv").filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
+
+
+def test_similar_items_and_completions_are_commands(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alike = found(monkeypatch, capsys, "similar", model, "i05", "-k", "3", "--where", "stock > 0")
+    assert len(alike) == 3
+    assert all(str(row["item"]) != "i05" and int(str(row["stock"])) > 0 for row in alike)
+    sets = found(monkeypatch, capsys, "complete", model, "--history", HISTORY, "-n", "2", "--alternatives", "2")
+    assert [row["alternative"] for row in sets] == [1, 1, 2, 2]
+    code, printed, _ = run(monkeypatch, capsys, "similar", model, "i05")
+    assert code == 0
+    assert "Like i05" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--where", "stock >"], "at place 8 of the condition, got its end"),
+        (["--where", "colour == 'red'"], "Unknown column of the item table 'colour'"),
+        (["--where", "stock > 99"], "where removes 40"),
+        (["--allow", "nonsense"], "allow removes 40"),
+        (["--at-most", "kind=two"], "Expected --at-most COLUMN=N"),
+        (["--at-most", "kind=0"], "at least 1 item per value"),
+        (["--wish", "Drama=1"], "Expected --wish COLUMN:VALUE=NUMBER"),
+        (["--wish", "kind:Drama=1"], "Unknown value 'Drama' of the column kind"),
+        (["--share", "kind:Tea=2"], "between 0 and 1"),
+        (["--adventurousness", "3"], "Expected adventurousness between 0 and 1, got 3"),
+    ],
+)
+def test_bad_control_is_one_sentence(
+    model: Path,
+    options: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, printed, told = run(monkeypatch, capsys, "recommend", model, "--history", HISTORY, *options)
+    assert (code, printed) == (2, "")
+    assert message in told.replace("\n", " ")
+    assert "Traceback" not in told
+
+
+def test_a_model_is_replaced_only_by_a_recipe_that_is_no_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--all-users", "--out", tmp_path / "m"]
+    assert run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", "--judge", *out)[0] == 0
+    first = (tmp_path / "m" / "config.json").read_bytes()
+    code, _, told = run(monkeypatch, capsys, "train", "popularity", "--keep-if-better", tmp_path / "m", *out)
+    assert code == 0
+    assert "is left as it was" in told.replace("\n", " ")
+    assert (tmp_path / "m" / "config.json").read_bytes() == first
+    code, _, _ = run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", "--keep-if-better", tmp_path / "m", *out)
+    assert code == 0
+    assert (tmp_path / "m.previous" / "config.json").read_bytes() == first
