@@ -51,8 +51,12 @@ if TYPE_CHECKING:
     from recfusion.models.thinning.mixture import Thinning as Thinning
     from recfusion.report.page import write_page as write_page
     from recfusion.serving.bundle import Bundle as Bundle
+    from recfusion.serving.complete import complete as complete
+    from recfusion.serving.knobs import Knobs as Knobs
     from recfusion.serving.recommend import Recommendations as Recommendations
     from recfusion.serving.recommend import recommend as recommend
+    from recfusion.serving.rules import Rules as Rules
+    from recfusion.serving.similar import similar as similar
     from recfusion.tuning.tune import tune as tune
 
 _MODULES = ("diffusion", "testing")
@@ -83,7 +87,11 @@ _HOMES = {
         "recfusion.models.thinning.mixture": "Thinning",
         "recfusion.report.page": "write_page",
         "recfusion.serving.bundle": "Bundle",
+        "recfusion.serving.complete": "complete",
+        "recfusion.serving.knobs": "Knobs",
         "recfusion.serving.recommend": "Recommendations recommend",
+        "recfusion.serving.rules": "Rules",
+        "recfusion.serving.similar": "similar",
         "recfusion.tuning.tune": "tune",
     }.items()
     for name in names.split()
