@@ -88,8 +88,10 @@ class RecFusion(NeuralRecommender):
 
     def scores(self, history: Csr) -> Tensor:
         x1 = dense(history, self.device)
-        if not len(x1) or self.net != "unet2d":
-            return self._predict(x1)[:, : history.shape[1]] if len(x1) else x1
+        if not len(x1):
+            return x1
+        if self.net != "unet2d":
+            return self._predict(x1)[:, : history.shape[1]]
         others = dense(self.companions_, self.device)
         middle = len(others) // 2
         pictures = (torch.cat([others[:middle], row[None], others[middle:]]) for row in x1)

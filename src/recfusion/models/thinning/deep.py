@@ -18,7 +18,7 @@ from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.batches import dense
 
-_NEVER = -1e9  # the logit of an item that has survived; finite, as where all have a softmax would be NaN
+_NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
 _SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
 _LEAST, _MOST = 1e-12, 1 - 1e-6

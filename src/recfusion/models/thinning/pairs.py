@@ -24,7 +24,7 @@ def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
         places = np.flatnonzero(row > least)
         if len(places):
             found.append((row[places], np.stack([np.full(len(places), i), places + i + 1], axis=1)))
-        if i == n_items - 2 or sum(len(part) for part, _ in found) > 4 * count:  # forget what cannot be among the best
+        if i == n_items - 2 or sum(len(part) for part, _ in found) > 4 * count:  # forget all but the best
             values, pairs = (np.concatenate(parts) for parts in zip(*found, strict=True))
             kept = np.sort(np.argsort(-values, kind="stable")[:count])
             values, pairs = values[kept], pairs[kept]
