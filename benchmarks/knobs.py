@@ -31,7 +31,7 @@ from recfusion.data.settings import Preparation, Source
 from recfusion.data.split import Fold, split
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import Values, judge, per_user
-from recfusion.serving.knobs import Knobs, likelihoods
+from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
 
 PLACES = 10
@@ -88,7 +88,7 @@ def knob_settings(
     order = np.argsort(-table.matrix.T @ scene.counts)
     names = [table.names[place] for place in order[:3]]
     target = np.array([0.6, 0.3, 0.1])
-    chance = likelihoods(table.matrix)[:, order[:3]].toarray()
+    chance = table.chances[:, order[:3]].toarray()
     both = np.linspace(-1, 1, 11)
 
     def divergence(items: IntArray) -> dict[str, float]:

@@ -16,8 +16,9 @@ from recfusion.core.arrays import FloatArray
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.serving.bundle import Bundle
+from recfusion.serving.categories import Categories
 from recfusion.serving.complete import _best_set, complete
-from recfusion.serving.knobs import Knobs, likelihoods, log_relevance
+from recfusion.serving.knobs import Knobs, log_relevance
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend
 from recfusion.serving.rules import Rules
@@ -39,6 +40,13 @@ def items(bundle: Bundle, k: int = 10, **control: Any) -> list[str]:
 def kinds(bundle: Bundle, found: list[str]) -> list[set[str]]:
     table = dict(bundle.items.select("item", "kind").iter_rows())
     return [set((table[item] or "").split("|")) - {""} for item in found]
+
+
+def alike(bundle: Bundle, item: int) -> FloatArray:
+    row = np.zeros(len(bundle.items), np.float32)
+    near, value = bundle.similarity.nearest(item)
+    row[near] = value
+    return row
 
 
 def ranking(bundle: Bundle) -> list[str]:
@@ -217,15 +225,15 @@ def test_diversity_is_maximal_marginal_relevance(bundle: Bundle) -> None:
     scores = dict(recommend(bundle, HISTORY, 40).to_frame().select("item", "score").iter_rows())
     low, high = min(scores.values()), max(scores.values())
     place = {item: number for number, item in enumerate(bundle.items["item"])}
-    near = bundle.similarity.among(np.arange(40))
-    assert np.array_equal(near, near.T)
+    near = np.stack([alike(bundle, item) for item in range(40)])
     assert near.min() >= 0
-    assert near.max() == pytest.approx(1)
+    assert np.allclose(near.max(1), 1)
+    assert np.array_equal(bundle.similarity.among(np.arange(40)), np.maximum(near, near.T))
     chosen: list[str] = []
     for _ in range(6):
         value = {
             item: 0.4 * (score - low) / (high - low)
-            - 0.6 * max((near[place[item], place[other]] for other in chosen), default=0.0)
+            - 0.6 * max((near[place[other], place[item]] for other in chosen), default=0.0)
             for item, score in scores.items()
             if item not in chosen
         }
@@ -259,8 +267,8 @@ def test_a_value_that_no_item_has_is_refused_with_those_that_exist(bundle: Bundl
 
 
 def test_likelihoods_share_an_item_evenly_among_its_categories() -> None:
-    matrix = csr([[0, 1], [2], []], 3)
-    assert likelihoods(matrix).toarray().tolist() == [[0.5, 0.5, 0], [0, 0, 1], [0, 0, 0]]
+    categories = Categories.of(pl.DataFrame({"kind": ["a|b", "c", None]}), "kind")
+    assert categories.chances.toarray().tolist() == [[0.5, 0.5, 0], [0, 0, 1], [0, 0, 0]]
 
 
 # Reasons

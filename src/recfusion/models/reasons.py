@@ -28,7 +28,7 @@ def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntA
     Features beyond the items are `pairs` of them, (pairs, 2).
     """
     n_items = weights.shape[1]
-    chosen = weights[features.indices][:, items]  # (sources, items)
+    chosen = weights[np.ix_(features.indices, items)]  # (sources, items)
     dense = chosen.toarray() if isinstance(chosen, csr_array) else chosen
     sources = [
         (int(f),) if f < n_items or pairs is None else tuple(pairs[f - n_items].tolist()) for f in features.indices

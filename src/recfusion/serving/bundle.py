@@ -3,7 +3,7 @@
 import importlib.metadata
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, column_counts
+from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, read_json, replacing_folder, write_json
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
@@ -28,9 +28,11 @@ from recfusion.models.settings import setting_values, without_retired
 from recfusion.serving.card import model_card
 from recfusion.serving.categories import Categories
 from recfusion.serving.similarity import Similarity
+from recfusion.serving.where import matching
 
 log = logging.getLogger(__name__)
 FORMAT = 2
+_REMEMBERED = 100  # conditions on the item table
 CONFIG = "config.json"  # marks a folder as ours
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
 # What reading or building from a damaged file raises, also of libraries: torch has RuntimeErrors for sizes.
@@ -90,9 +92,14 @@ class Bundle:
         return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched))
 
     @cached_property
+    def counts(self) -> IntArray:
+        """How many training users have each item, (items,)."""
+        return self.items[COUNT].to_numpy()
+
+    @cached_property
     def similarity(self) -> Similarity:
         """How alike the items are; what was asked for once is kept."""
-        return Similarity(self.model, self.items[COUNT].to_numpy())
+        return Similarity(self.model, self.counts)
 
     def categories(self, column: str) -> Categories:
         """Return the categories that a column of the item table names; they are read once."""
@@ -103,6 +110,29 @@ class Bundle:
     @cached_property
     def _categories(self) -> dict[str, Categories]:
         return {}
+
+    def matching(self, condition: str) -> NDArray[np.bool_]:
+        """Return which items meet a condition on the item table, (items,); the last conditions are remembered."""
+        if condition not in self._conditions:
+            while len(self._conditions) >= _REMEMBERED:
+                self._conditions.pop(next(iter(self._conditions)), None)
+            self._conditions[condition] = matching(self.items, condition)
+        return self._conditions[condition]
+
+    @cached_property
+    def _conditions(self) -> dict[str, NDArray[np.bool_]]:
+        return {}
+
+    def columns_of(self, ids: Sequence[str]) -> IntArray:
+        """Return the column of each id, given as text; -1 where the model knows no such item."""
+        found = np.array([self._columns.get(text, -1) for text in ids], np.int64)
+        if (found < 0).any():  # it may be another way to write a known one, 7.0 or 007 for 7
+            found[found < 0] = to_columns(self.items["item"], pl.Series(ids, dtype=pl.String))[found < 0]
+        return found
+
+    @cached_property
+    def _columns(self) -> dict[str, int]:
+        return {text: column for column, text in enumerate(self.items["item"].cast(pl.String))}
 
     def save(self, path: str | Path) -> Path:
         """Write the model folder; an older model folder of that name is replaced in one step."""

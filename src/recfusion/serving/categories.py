@@ -1,6 +1,7 @@
 """Categories of items: a column of the item table, whose texts may name several, separated by `|`."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -35,6 +36,13 @@ class Categories:
         ones = np.ones(len(rows), np.float32)
         matrix = csr_array((ones, (rows["row"].to_numpy(), columns)), shape=(len(items), len(names)))
         return cls(column, tuple(names), matrix)
+
+    @cached_property
+    def chances(self) -> Csr:
+        """p(category | item): an item's categories share it evenly; (items, categories)."""
+        total = np.maximum(np.diff(self.matrix.indptr), 1)
+        data = np.repeat(1 / total, np.diff(self.matrix.indptr)).astype(np.float32)
+        return csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
 
     def number(self, name: str) -> int:
         """Return the number of a category."""

@@ -73,18 +73,11 @@ def knob_terms(knobs: Knobs, categories: Callable[[str], Categories], counts: Fl
         terms["popularity"] = _EXPONENT * knobs.popularity * (logs - logs.mean())
     for column, wished in knobs.wish.items():
         table = categories(column)
-        chance = likelihoods(table.matrix)
         for value, weight in wished.items():
             number = table.number(value)
-            own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * chance[:, [number]].toarray()[:, 0]
+            own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * table.chances[:, [number]].toarray()[:, 0]
             terms[f"{column}: {value}"] = _GUIDANCE * weight * (np.log(own) - np.log(own.mean()))
     return {name: term.astype(np.float32) for name, term in terms.items() if np.any(term)}
-
-
-def likelihoods(matrix: Csr) -> Csr:
-    """Return p(category | item): an item's categories share it evenly; (items, categories)."""
-    total = np.maximum(matrix.sum(axis=1), 1)
-    return matrix.multiply(1 / total[:, None]).tocsr()
 
 
 def log_relevance(scores: FloatArray, seen: Csr) -> FloatArray:

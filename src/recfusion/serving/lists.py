@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
-from recfusion.serving.bundle import COUNT, Bundle
+from recfusion.serving.bundle import Bundle
 from recfusion.serving.knobs import Knobs, assumed_items, knob_terms, log_relevance
 from recfusion.serving.rerank import Reranker
 from recfusion.serving.rules import Allowed, Rules, allowed_items
@@ -38,7 +38,7 @@ class ListMaker:
     def of(cls, bundle: Bundle, rules: Rules | None = None, knobs: Knobs | None = None) -> "ListMaker":
         """Read rules and knobs against the item table."""
         rules, knobs = rules or Rules(), knobs or Knobs()
-        counts = bundle.items[COUNT].to_numpy().astype(np.float32)
+        counts = bundle.counts.astype(np.float32)
         allowed = allowed_items(rules, bundle)
         return cls(
             bundle=bundle,
@@ -54,7 +54,10 @@ class ListMaker:
         """Return the lists of one batch of users (users, items)."""
         if k < 1:
             raise InputError(f"Expected at least one item to recommend, got k = {k}.")
-        believed, scores = self.believed(history)
+        scores = self._plain(history)
+        believed = self.believed(history, scores)
+        if believed is not history:
+            scores = self._plain(believed)
         if self.terms:
             scores = log_relevance(scores, believed) + sum(self.terms.values())
         self._put_last(scores, believed, history)
@@ -65,17 +68,16 @@ class ListMaker:
             return Lists(*top_k(scores, seen, k))
         return Lists(*self.reranker.lists(scores, seen, k))
 
-    def believed(self, history: Csr) -> tuple[Csr, FloatArray]:
-        """Return the histories with what adventurousness takes for granted, and the model's scores for them."""
-        scores = self._plain(history)
+    def believed(self, history: Csr, scores: FloatArray | None = None) -> Csr:
+        """Return the histories with what adventurousness takes for granted, by the model's scores for them."""
         if not self.knobs.adventurousness:
-            return history, scores
+            return history
+        scores = self._plain(history) if scores is None else scores
         lengths = np.diff(history.indptr)
         count = np.minimum(assumed_items(lengths, self.knobs.adventurousness), (history.shape[1] - lengths) // 2)
         items, _ = top_k(scores, history, max(1, int(count.max(initial=0))))
         joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
-        believed = with_items(history, np.nonzero(joined)[0], items[joined])
-        return believed, self._plain(believed)
+        return with_items(history, np.nonzero(joined)[0], items[joined])
 
     def _plain(self, history: Csr) -> FloatArray:
         scores = self.bundle.model.score(history)

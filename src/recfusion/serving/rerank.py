@@ -9,7 +9,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.categories import Categories
-from recfusion.serving.knobs import Knobs, likelihoods
+from recfusion.serving.knobs import Knobs
 from recfusion.serving.rules import Limit
 from recfusion.serving.similarity import Similarity
 
@@ -21,11 +21,12 @@ _MIX = 0.01  # share of the target in a list's own distribution, which keeps the
 class Reranker:
     """The next item is the candidate of the highest value among those that the limits still allow.
 
-    With relevance r (the score, 0 to 1 over the candidates), the largest similarity m to what is already in the list
+    With relevance r (the score, 0 to 1 over the candidates), the largest similarity m of what is in the list to it
     and the divergence KL(p, q) of the target shares p from the list's q with the item in it, the value is
     (1 - d) (1 - c) r - d m - c KL, d and c being diversity and calibration. Without these two knobs it is the score.
     """
 
+    n_items: int
     limits: tuple[Limit, ...]
     diversity: float
     similarity: Similarity | None
@@ -42,7 +43,7 @@ class Reranker:
         for column, wanted in knobs.shares.items():
             target, chances = _target(bundle.categories(column), wanted)
         similarity = bundle.similarity if knobs.diversity else None
-        return cls(tuple(limits), knobs.diversity, similarity, knobs.calibration, target, chances)
+        return cls(len(bundle.items), tuple(limits), knobs.diversity, similarity, knobs.calibration, target, chances)
 
     def lists(self, scores: FloatArray, seen: Csr, k: int) -> tuple[IntArray, FloatArray]:
         """Return (items, scores) of each user's list, as `top_k` does; `scores` is overwritten."""
@@ -81,7 +82,8 @@ class Reranker:
             value = (value - low) / max(high - low, 1e-12)
             value *= (1 - self.diversity) * (1 - (self.calibration if self.target is not None else 0))
         close = np.zeros(len(candidates))
-        near = self.similarity.among(candidates) if self.similarity is not None else None
+        place_of = np.full(self.n_items, -1)
+        place_of[candidates] = np.arange(len(candidates))
         chances = self.chances[candidates] if self.chances is not None else None
         held = np.zeros(0 if self.target is None else len(self.target))
         belongs = [limit.categories.matrix[candidates].toarray() > 0 for limit in self.limits]
@@ -89,7 +91,7 @@ class Reranker:
         chosen: list[int] = []
         while len(chosen) < k and left.any():
             now = value
-            if near is not None:
+            if self.similarity is not None:
                 now = now - self.diversity * close
             if chances is not None:
                 now = now - self.calibration * self._divergence(
@@ -98,8 +100,10 @@ class Reranker:
             place = int(np.argmax(np.where(left, now, -np.inf)))
             chosen.append(place)
             left[place] = False
-            if near is not None:
-                np.maximum(close, near[place], out=close)
+            if self.similarity is not None:
+                near, alike = self.similarity.nearest(int(candidates[place]))
+                there = place_of[near]
+                np.maximum.at(close, there[there >= 0], alike[there >= 0])
             if chances is not None:
                 held += chances[place]
             for limit, member, count in zip(self.limits, belongs, used, strict=True):
@@ -121,5 +125,5 @@ def _target(categories: Categories, wanted: Mapping[str, float]) -> tuple[FloatA
     """Return the target over the wanted values and 'any other', and p(value | item) over the same."""
     numbers = [categories.number(name) for name in wanted]
     shares = np.array([*wanted.values(), max(0.0, 1 - sum(wanted.values()))])
-    own = likelihoods(categories.matrix)[:, numbers].toarray()
+    own = categories.chances[:, numbers].toarray()
     return shares / shares.sum(), np.hstack([own, np.maximum(0, 1 - own.sum(1, keepdims=True))])

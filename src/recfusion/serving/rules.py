@@ -5,15 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import to_columns
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.categories import Categories
 from recfusion.serving.ids import id_texts
-from recfusion.serving.where import matching
 
 
 @dataclass(frozen=True)
@@ -59,11 +56,11 @@ def allowed_items(rules: Rules, bundle: Bundle) -> Allowed:
     items = bundle.items
     unknown, masks = 0, {}
     if rules.where is not None:
-        masks["where"] = matching(items, rules.where)
+        masks["where"] = bundle.matching(rules.where)
     if rules.allow is not None:
-        masks["allow"], missing = _named(items, rules.allow)
+        masks["allow"], missing = _named(bundle, rules.allow)
         unknown += missing
-    denied, missing = _named(items, rules.deny)
+    denied, missing = _named(bundle, rules.deny)
     unknown += missing
     if denied.any():
         masks["deny"] = ~denied
@@ -77,10 +74,9 @@ def allowed_items(rules: Rules, bundle: Bundle) -> Allowed:
     return Allowed(mask, limits, unknown)
 
 
-def _named(items: pl.DataFrame, ids: Iterable[Any]) -> tuple[NDArray[np.bool_], int]:
+def _named(bundle: Bundle, ids: Iterable[Any]) -> tuple[NDArray[np.bool_], int]:
     """Return which items have one of these ids, and how many ids no item has."""
-    texts = [text for text in id_texts(ids) if text is not None]
-    columns = to_columns(items["item"], pl.Series(texts, dtype=pl.String))
-    found = np.zeros(len(items), bool)
+    columns = bundle.columns_of([text for text in id_texts(ids) if text is not None])
+    found = np.zeros(len(bundle.items), bool)
     found[columns[columns >= 0]] = True
     return found, int(np.count_nonzero(columns < 0))

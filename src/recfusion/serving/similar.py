@@ -7,7 +7,6 @@ import polars as pl
 from scipy.sparse import csr_array
 
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import to_columns
 from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.ids import id_texts
@@ -18,7 +17,7 @@ def similar(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -
     """Return the K items most like an item, by the model's own weights and corrected for popularity, best first."""
     if k < 1:
         raise InputError(f"Expected at least one similar item, got k = {k}.")
-    column = int(to_columns(bundle.items["item"], pl.Series(id_texts([item]), dtype=pl.String))[0])
+    column = int(bundle.columns_of([text or "" for text in id_texts([item])])[0])
     if column < 0:
         raise InputError(f"The model knows no item '{item}': give the id of one of its {len(bundle.items):,} items.")
     rules = rules or Rules()

@@ -32,14 +32,14 @@ class Similarity:
         found[np.arange(len(items)), items] = 0
         return found
 
+    def nearest(self, item: int) -> tuple[IntArray, FloatArray]:
+        """Return the items nearest to an item, and how alike they are: 1 for the nearest, 0 for all others."""
+        self._keep(np.array([item]))
+        return self._kept[item]
+
     def among(self, items: IntArray) -> FloatArray:
-        """Return the similarity of some items among themselves, 0 to 1, symmetric; 1 is the likeness of the nearest."""
-        missing = np.array([item for item in items.tolist() if item not in self._kept], np.int64)
-        for start in range(0, len(missing), rows := batch_rows(self._n)):
-            some = missing[start : start + rows]
-            columns, values = top_k(self.rows(some), csr_array((len(some), self._n), dtype=np.float32), _NEIGHBOURS)
-            for item, near, value in zip(some.tolist(), columns, values, strict=True):
-                self._kept[item] = near, value / max(float(value[0]), 1e-12)
+        """Return the similarity of some items among themselves, 0 to 1, symmetric."""
+        self._keep(items)
         place = np.full(self._n, -1)
         place[items] = np.arange(len(items))
         matrix = np.zeros((len(items), len(items)), np.float32)
@@ -48,3 +48,12 @@ class Similarity:
             inside = place[near] >= 0
             matrix[row, place[near[inside]]] = value[inside]
         return np.maximum(matrix, matrix.T)
+
+    def _keep(self, items: IntArray) -> None:
+        """Compute what is asked for for the first time."""
+        missing = np.array([item for item in items.tolist() if item not in self._kept], np.int64)
+        for start in range(0, len(missing), rows := batch_rows(self._n)):
+            some = missing[start : start + rows]
+            columns, values = top_k(self.rows(some), csr_array((len(some), self._n), dtype=np.float32), _NEIGHBOURS)
+            for item, near, value in zip(some.tolist(), columns, values, strict=True):
+                self._kept[item] = near, value / max(float(value[0]), 1e-12)

@@ -35,14 +35,15 @@ def explained(maker: ListMaker, history: Csr, items: IntArray, most: int) -> Exp
     """Return up to `most` reasons, of those that speak for it, for each item of one user's list; history (1, items)."""
     if not history.nnz:
         return Explanation("popularity", [[Reason((), "popular", float(maker.popularity[item]))] for item in items])
-    believed, _ = maker.believed(history)
-    reasons = maker.bundle.model.reasons(believed, items)
+    reasons = maker.bundle.model.reasons(maker.believed(history), items)
     own = set(history.indices.tolist())
     mine = np.array([own.issuperset(source) for source in reasons.sources], bool)
-    names = [_named(maker, source) for source in reasons.sources]
     because = []
     for item, parts in zip(items.tolist(), reasons.parts, strict=True):
-        found = [Reason(*names[place], float(parts[place])) for place in np.flatnonzero(mine & (parts > 0))]
+        best = np.argsort(-np.where(mine, parts, 0), kind="stable")[:most]
+        found = [
+            _reason(maker, reasons.sources[place], parts[place]) for place in best if mine[place] and parts[place] > 0
+        ]
         assumed = float(parts[~mine].sum())
         if assumed > 0:
             found.append(Reason((), "what your taste suggests", assumed))
@@ -52,10 +53,10 @@ def explained(maker: ListMaker, history: Csr, items: IntArray, most: int) -> Exp
     return Explanation(reasons.kind, because)
 
 
-def _named(maker: ListMaker, source: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
-    """Return the ids of a source, and what it is called."""
+def _reason(maker: ListMaker, source: tuple[int, ...], weight: float) -> Reason:
+    """Return the reason that an item of the history is, or a pair of them, by their names."""
     table = maker.bundle.items
     ids = tuple(str(table["item"][column]) for column in source)
     column = next((name for name in NAMES if name in table.columns), "item")
     texts = [str(table[column][place] or name) for place, name in zip(source, ids, strict=True)]
-    return ids, " and ".join(texts)
+    return Reason(ids, " and ".join(texts), float(weight))
