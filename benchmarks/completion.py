@@ -137,7 +137,10 @@ def main() -> None:
     document: dict[str, Any] = {"invoices": len(several), "products": matrix.shape[1], "ways": {}}
     for name, own in values.items():
         drawn = bootstrap_means(several, (own - base)[:, :1].astype(np.float64))[:, 0]
-        row = dict(zip(("recall", "pairs", "coherence"), own.mean(0).round(4).tolist(), strict=True))
+        row: dict[str, Any] = {
+            name: round(float(value), 4)
+            for name, value in zip(("recall", "pairs", "coherence"), own.mean(0), strict=True)
+        }
         row["recall, difference"] = np.quantile(drawn, [0.025, 0.975]).round(4).tolist()
         row |= {
             f"recall, {size}": round(float(own[(sizes >= low) & (sizes <= high), 0].mean()), 4)
