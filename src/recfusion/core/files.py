@@ -94,7 +94,12 @@ def check_writable_file(path: Path) -> None:
 def write_json(path: Path, document: object) -> None:
     """Write `document` as indented JSON, atomically."""
     with replacing(path) as beside:
-        beside.write_text(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        beside.write_text(json_text(document), encoding="utf-8")
+
+
+def json_text(document: object) -> str:
+    """Return `document` as indented JSON."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def check_regular(path: Path) -> None:
