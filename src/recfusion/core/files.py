@@ -157,7 +157,11 @@ def _working_folder(path: Path) -> Iterator[Path]:
         for left in parent.glob(f"{glob.escape(prefix)}*"):
             _clear_up(left, path)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = (folder / _LOCK).open("wb")
+        try:
+            lock = (folder / _LOCK).open("wb")
+        except OSError:
+            _remove(folder, path)
+            raise
     except OSError as error:
         raise InputError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
     try:
@@ -165,19 +169,25 @@ def _working_folder(path: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held as long as this process lives
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder, path)
         lock.close()
 
 
 def _clear_up(left: Path, path: Path) -> None:
-    """Remove the hidden folder of a run that was killed; a folder that it had already moved away is put back."""
+    """Remove the hidden folder of a run that was killed."""
     if fcntl is None:
         return  # nobody can tell whether that run is still at work
     with suppress(OSError), (left / _LOCK).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (left / _OLD).is_dir() and not path.exists():
-            (left / _OLD).replace(path)
-        shutil.rmtree(left, ignore_errors=True)
+        _remove(left, path)
+
+
+def _remove(folder: Path, path: Path) -> None:
+    """Remove a hidden folder as far as the system lets us; what was moved away into it is put back first, or stays."""
+    with suppress(OSError):
+        if (folder / _OLD).is_dir() and not path.exists():
+            (folder / _OLD).replace(path)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_here(path: Path) -> bool:
