@@ -5,6 +5,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -136,10 +137,12 @@ def file_digest(path: Path) -> str:
 
 def _write_error(path: Path, error: Exception) -> Exception:
     """Return what to raise for an error while `path` was written: one sentence for a full disk and the like."""
-    full = "No space left on device"  # other libraries wrap it in error classes of their own
-    if full not in str(error) and not (isinstance(error, OSError) and error.strerror):
+    if isinstance(error, InputError):
         return error
-    reason = full if full in str(error) else getattr(error, "strerror", None)
+    wrapped = re.search(r"([^:]+) \(os error \d+\)", str(error))  # in an error class of another library
+    reason = wrapped[1].strip() if wrapped else getattr(error, "strerror", None)
+    if not reason:
+        return error
     return InputError(f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged.")
 
 
