@@ -10,7 +10,7 @@ import pytest
 
 from recfusion.core import files
 from recfusion.core.errors import InputError
-from recfusion.core.files import replacing, replacing_folder
+from recfusion.core.files import check_replaceable, check_writable_file, replacing, replacing_folder
 
 MARKER = "config.json"
 
@@ -106,6 +106,16 @@ def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(tmp_
         first.write_text("first")
     assert (tmp_path / "page.html").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks")
+def test_what_a_killed_run_left_is_removed_by_one_that_has_nothing_to_write(tmp_path: Path) -> None:
+    write(tmp_path / "model", "one")
+    (tmp_path / ".model.tmp-dead").mkdir()
+    (tmp_path / ".best.json.tmp-dead").mkdir()
+    check_replaceable(tmp_path / "model", MARKER)
+    check_writable_file(tmp_path / "best.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_the_empty_working_folder_is_filled_and_a_full_one_is_refused(

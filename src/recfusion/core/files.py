@@ -77,12 +77,15 @@ def check_replaceable(path: Path, marker: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise unless a file or folder can be made at `path`; makes nothing."""
+    """Raise unless a file or folder can be made at `path`; makes nothing, but removes what killed runs left beside."""
     parent = Path(path).absolute().parent
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
+    with suppress(OSError):
+        for left in Path(path).absolute().parent.glob(f"{glob.escape(_prefix(path))}*"):
+            _clear_up(left, path)
 
 
 def check_writable_file(path: Path) -> None:
@@ -152,14 +155,11 @@ _LOCK = "lock"
 
 @contextmanager
 def _working_folder(path: Path) -> Iterator[Path]:
-    """Yield a hidden folder beside `path` for what is not finished; what killed runs have left there is removed."""
-    check_writable(path)
-    parent, prefix = path.absolute().parent, f".{path.absolute().name}.tmp-"
+    """Yield a hidden folder beside `path` for what is not finished."""
+    parent = path.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.glob(f"{glob.escape(prefix)}*"):
-            _clear_up(left, path)
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=parent))
         try:
             lock = (folder / _LOCK).open("wb")
         except OSError:
@@ -174,6 +174,10 @@ def _working_folder(path: Path) -> Iterator[Path]:
     finally:
         _remove(folder, path)
         lock.close()
+
+
+def _prefix(path: Path) -> str:
+    return f".{Path(path).absolute().name}.tmp-"
 
 
 def _clear_up(left: Path, path: Path) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from recfusion.core.arrays import Csr
+from recfusion.core.files import check_writable_file
 from recfusion.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from recfusion.training.epoch import Checkpoint, Epoch
 from recfusion.training.loop import DivergedError, Phase, train_epochs
@@ -29,8 +30,10 @@ def fit_epochs(
     Without validation all `max_epochs` are run and the last weights are kept. A checkpoint that is already there is
     gone on from, to the same result as without the interruption; it is removed at the end.
     """
-    if checkpoint is not None and checkpoint.path.exists():
-        load_checkpoint(checkpoint.path, state, checkpoint.run)
+    if checkpoint is not None:
+        check_writable_file(checkpoint.path)
+        if checkpoint.path.exists():
+            load_checkpoint(checkpoint.path, state, checkpoint.run)
     first = state.epoch + 1
     passes = train_epochs(
         state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, first=first, rate=rate
