@@ -50,7 +50,10 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (RuntimeError('I/O error: Input/output error (os error 5) at path "/x"'), "Cannot write .*: Input/output error; "),
+        (
+            RuntimeError('I/O error: Input/output error (os error 5) at path "/x"'),
+            "Cannot write .*: Input/output error; ",
+        ),
         (InputError("Cannot read 'users.csv': Input/output error (os error 5)."), "^Cannot read 'users.csv'"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_put_in_place_brings_the_old_one_back(
 
     monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(InputError, match="Input/output error; make room .* What was there is unchanged"):
+    with pytest.raises(InputError, match=r"Input/output error; make room .* What was there is unchanged"):
         write(tmp_path / "model", "two")
     assert (tmp_path / "model" / "weights").read_text() == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
