@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, WriteError
 
 try:
     import fcntl
@@ -82,7 +82,7 @@ def check_writable(path: Path) -> None:
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
+        raise WriteError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
     with suppress(OSError):
         for left in Path(path).absolute().parent.glob(f"{glob.escape(_prefix(path))}*"):
             _clear_up(left, path)
@@ -146,7 +146,7 @@ def _write_error(path: Path, error: Exception) -> Exception:
     reason = wrapped[1].strip() if wrapped else getattr(error, "strerror", None)
     if not reason:
         return error
-    return InputError(f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged.")
+    return WriteError(f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged.")
 
 
 _OLD = "old"
@@ -166,7 +166,7 @@ def _working_folder(path: Path) -> Iterator[Path]:
             _remove(folder, path)
             raise
     except OSError as error:
-        raise InputError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
+        raise WriteError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
     try:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held as long as this process lives
