@@ -47,6 +47,21 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            RuntimeError('I/O error: Input/output error (os error 5) at path "/x"'),
+            "Cannot write .*: Input/output error; ",
+        ),
+        (InputError("Cannot read 'users.csv': Input/output error (os error 5)."), "^Cannot read 'users.csv'"),
+    ],
+)
+def test_a_broken_disk_is_one_sentence_of_whatever_library(tmp_path: Path, error: Exception, words: str) -> None:
+    with pytest.raises(InputError, match=words), replacing(tmp_path / "new"):
+        raise error
+
+
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     target = tmp_path / "model"
     for text in ("first", "second"):

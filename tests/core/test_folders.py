@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from recfusion.core import files
 from recfusion.core.errors import InputError
-from recfusion.core.files import replacing, replacing_folder
+from recfusion.core.files import check_replaceable, check_writable_file, replacing, replacing_folder
 
 MARKER = "config.json"
 
@@ -30,6 +31,39 @@ def test_a_folder_is_replaced_with_or_without_the_system_s_exchange(
         write(tmp_path / "model", text)
         assert (tmp_path / "model" / "weights").read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_that_cannot_be_put_in_place_brings_the_old_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "model", "one")
+    rename = Path.replace
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(InputError, match=r"Input/output error; make room .* What was there is unchanged"):
+        write(tmp_path / "model", "two")
+    assert (tmp_path / "model" / "weights").read_text() == "one"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_working_folder_that_cannot_be_locked_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = tempfile.mkdtemp
+
+    def spoiled(prefix: str, dir: Path) -> str:
+        folder = make(prefix=prefix, dir=dir)
+        (Path(folder) / "lock").mkdir()  # cannot be opened as a file
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", spoiled)
+    with pytest.raises(InputError, match="Cannot write to"), replacing(tmp_path / "page.html"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 KILLED = """
@@ -72,6 +106,16 @@ def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(tmp_
         first.write_text("first")
     assert (tmp_path / "page.html").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks")
+def test_what_a_killed_run_left_is_removed_by_one_that_has_nothing_to_write(tmp_path: Path) -> None:
+    write(tmp_path / "model", "one")
+    (tmp_path / ".model.tmp-dead").mkdir()
+    (tmp_path / ".best.json.tmp-dead").mkdir()
+    check_replaceable(tmp_path / "model", MARKER)
+    check_writable_file(tmp_path / "best.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_the_empty_working_folder_is_filled_and_a_full_one_is_refused(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +57,14 @@ def test_a_folder_holds_json_weights_items_and_a_card_and_no_pickle(folder: Path
     card = (folder / "README.md").read_text()
     assert "library_name: recfusion" in card
     assert "validation | ndcg@100" in card
+
+
+def test_a_disk_that_removes_nothing_leaves_nothing_of_the_writing_in_a_folder(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    folder = train("popularity", groups).save(tmp_path / "model")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(("README.md", "config.json", *FILES))
 
 
 def test_the_configuration_tells_what_was_asked_for_from_what_the_fit_chose(folder: Path) -> None:

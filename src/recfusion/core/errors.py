@@ -9,6 +9,10 @@ class InputError(ValueError):
     """
 
 
+class WriteError(InputError):
+    """A file or folder cannot be written."""
+
+
 def choices(what: str, got: object, allowed: object) -> InputError:
     """Return the error for a value outside a closed set of choices."""
     names = ", ".join(str(name) for name in allowed)  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, WriteError
 
 try:
     import fcntl
@@ -70,12 +71,15 @@ def check_replaceable(path: Path, marker: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise unless a file or folder can be made at `path`; makes nothing."""
+    """Raise unless a file or folder can be made at `path`; makes nothing, but removes what killed runs left beside."""
     parent = Path(path).absolute().parent
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
+        raise WriteError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
+    with suppress(OSError):
+        for left in Path(path).absolute().parent.glob(f"{glob.escape(_prefix(path))}*"):
+            _clear_up(left, path)
 
 
 def check_writable_file(path: Path) -> None:
@@ -88,7 +92,12 @@ def check_writable_file(path: Path) -> None:
 def write_json(path: Path, document: object) -> None:
     """Write `document` as indented JSON, atomically."""
     with replacing(path) as beside:
-        beside.write_text(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        beside.write_text(json_text(document), encoding="utf-8")
+
+
+def json_text(document: object) -> str:
+    """Return `document` as indented JSON."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def check_regular(path: Path) -> None:
@@ -125,48 +134,63 @@ def file_digest(path: Path) -> str:
 
 _OLD = "old"
 _LOCK = "lock"
-_FULL = "No space left on device"  # other libraries wrap it in error classes of their own
+_WRAPPED = re.compile(r"([^:]+) \(os error \d+\)")  # an error of the system in an error class of another library
 
 
 @contextmanager
 def _working_folder(path: Path) -> Iterator[Path]:
-    """Yield a hidden folder beside `path` for what is not finished; what killed runs have left there is removed.
+    """Yield a hidden folder beside `path` for what is not finished.
 
     An error on the way that the disk is to blame for, as where it is full, becomes one sentence.
     """
-    parent, prefix = path.absolute().parent, f".{path.absolute().name}.tmp-"
+    parent = path.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.glob(f"{glob.escape(prefix)}*"):
-            _clear_up(left, path)
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = (folder / _LOCK).open("wb")
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=parent))
+        try:
+            lock = (folder / _LOCK).open("wb")
+        except OSError:
+            _remove(folder, path)
+            raise
     except OSError as error:
-        raise InputError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
+        raise WriteError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
     try:
         lock_file(lock.fileno())  # held as long as this process lives
         yield folder
+    except InputError:
+        raise
     except Exception as error:
-        reason = _FULL if _FULL in str(error) else getattr(error, "strerror", None)
+        wrapped = _WRAPPED.search(str(error))
+        reason = wrapped[1].strip() if wrapped else getattr(error, "strerror", None)
         if not reason:
             raise
-        raise InputError(
+        raise WriteError(
             f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged."
         ) from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder, path)
         lock.close()
 
 
+def _prefix(path: Path) -> str:
+    return f".{Path(path).absolute().name}.tmp-"
+
+
 def _clear_up(left: Path, path: Path) -> None:
-    """Remove the hidden folder of a run that was killed; a folder that it had already moved away is put back."""
+    """Remove the hidden folder of a run that was killed."""
     if fcntl is None:
         return  # nobody can tell whether that run is still at work
     with suppress(OSError), (left / _LOCK).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (left / _OLD).is_dir() and not path.exists():
-            (left / _OLD).replace(path)
-        shutil.rmtree(left, ignore_errors=True)
+        _remove(left, path)
+
+
+def _remove(folder: Path, path: Path) -> None:
+    """Remove a hidden folder as far as the system lets us; what was moved away into it is put back first, or stays."""
+    with suppress(OSError):
+        if (folder / _OLD).is_dir() and not path.exists():
+            (folder / _OLD).replace(path)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def lock_file(descriptor: int, *, shared: bool = False) -> None:

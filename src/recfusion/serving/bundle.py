@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.errors import InputError
-from recfusion.core.files import file_digest, read_json, replacing_folder, write_json
+from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
 from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.models.base import Recommender
@@ -141,11 +141,11 @@ class Bundle:
             self.items.write_parquet(folder / ITEMS)
             save_file(self.model.state(), folder / WEIGHTS)
             shutil.copymode(folder / ITEMS, folder / WEIGHTS)  # safetensors lets nobody else read its files
-            write_json(folder / PROTOCOL, self.protocol.document())
-            write_json(folder / METRICS, self.metrics)
+            (folder / PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
+            (folder / METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
             digests = {name: file_digest(folder / name) for name in FILES}
-            write_json(folder / CONFIG, self._config() | {"digests": digests})
+            (folder / CONFIG).write_text(json_text(self._config() | {"digests": digests}), encoding="utf-8")
         return path
 
     @classmethod

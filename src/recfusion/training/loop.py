@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
+from recfusion.core.files import check_writable_file
 from recfusion.training.batches import shuffled_batches
 from recfusion.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -50,8 +51,10 @@ def fit_epochs(
     gone on from, to the same result as without the interruption; it is removed at the end. `rate` gives an epoch's
     learning rate.
     """
-    if checkpoint is not None and checkpoint.path.exists():
-        load_checkpoint(checkpoint.path, state, checkpoint.run)
+    if checkpoint is not None:
+        check_writable_file(checkpoint.path)
+        if checkpoint.path.exists():
+            load_checkpoint(checkpoint.path, state, checkpoint.run)
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:
         start, epoch = time.perf_counter(), state.epoch + 1

@@ -262,6 +262,16 @@ def test_an_interrupted_mixture_goes_on_to_the_same_scores(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_disk_that_cannot_be_written_to_is_no_reason_to_leave_a_part_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_net(monkeypatch)
+    (tmp_path / "file").touch()
+    model = Thinning(members="ease,thinning-deep")
+    with pytest.raises(InputError, match="Cannot write to"):
+        list(model.epochs(TRAIN, rng=0, checkpoint=Checkpoint(tmp_path / "file" / "kept", "run")))
+
+
 def test_a_checkpoint_of_another_run_is_refused_and_no_reason_to_leave_a_part_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

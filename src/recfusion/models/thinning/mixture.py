@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
-from recfusion.core.errors import InputError, choices
+from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
@@ -70,8 +70,8 @@ class Thinning(Recommender):
             try:
                 yield from part.epochs(train, valid, rng=generator, checkpoint=kept)
             except InputError as error:  # it does not fit into memory, or diverged: the others go on
-                if kept is not None and kept.path.exists():
-                    raise  # it is about a checkpoint of another run, which the user must know of
+                if isinstance(error, WriteError) or (kept is not None and kept.path.exists()):
+                    raise  # it is about a checkpoint, on a full disk or of another run, which the user must know of
                 log.warning("The part %s is left out: %s", name, error)
                 continue
             fitted[name] = part

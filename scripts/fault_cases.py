@@ -1,0 +1,158 @@
+"""Commands that write, on data of 60 users, and how one is run in a folder so that it always writes the same bytes."""
+
+import io
+import os
+import random
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from hashlib import md5
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+ARCHIVE = "ml-100k.zip"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and what it writes."""
+
+    name: str
+    command: str
+    outputs: tuple[str, ...]  # files and folders, each of which is replaced whole; lines are added to .jsonl
+    before: str = ""  # run earlier, so that there is something to replace
+    again: str = ""  # what the run after an interrupted one is told besides
+    keeps: tuple[str, ...] = ()  # files that an interrupted one may leave for the next
+    exchanges: bool = True  # whether the system can let two folders change places
+
+
+_DATA = "--data data.csv --tune-trials 0"
+_COMPARE = f"compare {_DATA} --models popularity,ease --workers 0 --out out/results.jsonl --page out/page.html"
+_EPOCHS = "train multvae --data data.csv --set max_epochs=2 --set width=8 --set latent=4 --out out/model"
+_TUNE = "tune ease --data data.csv --out out --trials"
+_LISTS = "recommend model --users data.csv --out out/lists"
+_COMPARED, _TUNED = ("out/results.jsonl", "out/page.html"), ("out/trials.jsonl", "out/best.json", "out/model")
+INPUTS = f"compare {_DATA} --models popularity,ease --workers 0 --out results.jsonl", f"train ease {_DATA} --out model"
+_OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
+CASES = (
+    Case("train", f"train ease {_DATA} --out out/model", ("out/model",)),
+    _OVER,
+    replace(_OVER, name="train in 2 renames", exchanges=False),
+    Case("train epochs", _EPOCHS, ("out/model",), again="--resume", keeps=("out/model.checkpoint",)),
+    Case("compare", f"{_COMPARE} --splits 2", _COMPARED),
+    Case("compare over", f"{_COMPARE} --splits 2", _COMPARED, before=_COMPARE),
+    Case("run", "run experiment.toml --workers 0", ("results/tiny.jsonl",)),
+    Case("tune", f"{_TUNE} 2", _TUNED),
+    Case("tune over", f"{_TUNE} 3", _TUNED, before=f"{_TUNE} 1"),
+    Case("fetch", "data fetch ml-100k", (f"cache/{ARCHIVE}",), keeps=(f"cache/{ARCHIVE}.part",)),
+    Case("recommend csv", f"{_LISTS}.csv", ("out/lists.csv",)),
+    Case("recommend jsonl", f"{_LISTS}.jsonl", ("out/lists.jsonl",)),
+    Case("recommend parquet", f"{_LISTS}.parquet", ("out/lists.parquet",), before=f"{_LISTS}.parquet -k 1"),
+    Case(
+        "report html", "report results.jsonl", ("results.html",), before="report results.jsonl --reference popularity"
+    ),
+    Case("report csv", "report results.jsonl --out out/r.csv", ("out/r.csv",)),
+    Case("report png", "report results.jsonl --out out/r.png", ("out/r.png",)),
+)
+
+
+def write_inputs(folder: Path) -> None:
+    """Write the data of three groups of users, and an experiment on it."""
+    rng = random.Random(0)
+    rows = ["user,item"]
+    for user in range(60):
+        own = range(8 * (user % 3), 8 * (user % 3) + 8)
+        rows += [f"u{user:02d},i{item:02d}" for item in sorted({*rng.sample(own, 6), *rng.sample(range(24), 2)})]
+    (folder / "data.csv").write_text("\n".join(rows) + "\n")
+    models = "[models.popularity]\n[models.ease]\ntune_trials = 0\n"
+    (folder / "experiment.toml").write_text(f'name = "tiny"\n[data]\ndata = "data.csv"\n[run]\nseeds = 2\n{models}')
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An archive that a process of its own serves."""
+
+    url: str
+    md5: str
+    process: int
+
+
+def serve() -> Offer:
+    """Start to serve an archive that is downloaded in several pieces."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("ml-100k/u.data", random.Random(0).randbytes(600_000))
+    content = file.getvalue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            start = int(self.headers.get("Range", "bytes=0-")[6:-1])
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.end_headers()
+            with suppress(OSError):  # a client that was killed
+                self.wfile.write(content[start:])
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.timeout, parent = 5, os.getpid()
+    process = os.fork()
+    if not process:
+        while os.getppid() == parent:
+            server.handle_request()
+        os._exit(0)
+    server.server_close()
+    return Offer(f"http://127.0.0.1:{server.server_port}/{ARCHIVE}", md5(content).hexdigest(), process)
+
+
+class _Still(datetime):
+    """A clock that stands."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "_Still":
+        return cls(2026, 1, 1, tzinfo=tz)
+
+
+def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges: bool = True) -> Callable[[], int]:
+    """Return the command line as a function that returns its exit code, for a process that it may change as it likes.
+
+    What is printed goes to the file `said`. Times are left out of results: clocks stand still.
+    """
+
+    def run() -> int:
+        from recfusion.cli.main import main
+        from recfusion.core import files
+        from recfusion.data import catalog
+        from recfusion.experiments import result
+        from recfusion.tuning import local, trials_file
+
+        printed = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        os.dup2(printed, 1)
+        os.dup2(printed, 2)
+        os.chdir(folder)
+        os.environ["RECFUSION_CACHE"] = "cache"
+        os.environ.pop("RECFUSION_DATA", None)
+        offered = replace(catalog.CATALOG["ml-100k"], url=offer.url, md5=offer.md5)
+        vars(catalog)["CATALOG"] = {**catalog.CATALOG, "ml-100k": offered}
+        vars(result)["datetime"] = vars(trials_file)["datetime"] = _Still
+        vars(time)["perf_counter"] = lambda: 0.0
+        if not exchanges:
+            vars(files)["_exchanged"] = lambda *_: False
+        engine = local.local_engine
+        vars(local)["local_engine"] = lambda *_: engine(0)  # trials write nothing: they need no process of their own
+        sys.argv = ["recfusion", *arguments.split()]
+        try:
+            main()
+        except SystemExit as left:
+            sys.stdout.flush()
+            return left.code if isinstance(left.code, int) else 1
+        return 0
+
+    return run

@@ -1,0 +1,284 @@
+"""Failures at every system call that writes: `python scripts/faults.py` runs each command once for each call of it that
+concerns its folder and each fault that can befall that call, then once more without any, and looks at what there is."""
+
+import argparse
+import gc
+import importlib
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
+
+# A process with threads cannot be forked, and libraries read these as they are loaded.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+sys.dont_write_bytecode = True
+
+from fault_cases import CASES, INPUTS, Case, Offer, program, serve, write_inputs  # noqa: E402
+from faulty_calls import FAULTS, RANDOM, Call, Fault, run_to_the_end, traced, why_not  # noqa: E402
+
+T = TypeVar("T")
+Tree: TypeAlias = dict[str, bytes]  # files by their path in a folder; hidden folders too, so that none is overlooked
+Verdict: TypeAlias = Literal["old", "new", "between", "torn"]
+_DEADLY = ("KILL", "TORN")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A case as it goes without a fault."""
+
+    case: Case
+    start: Path  # the folder as the command finds it
+    new: Tree
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of a fault at a call."""
+
+    case: str
+    fault: Fault
+    call: Call
+    hit: bool
+    verdict: Verdict = "old"
+    left: bool = False  # something hidden stayed until the next run
+    wrong: tuple[str, ...] = ()
+
+
+def tree(folder: Path) -> Tree:
+    """Return all files below a folder."""
+    found: Tree = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file():
+            found[name] = path.read_bytes()
+        elif _is_hidden(name):
+            found[f"{name}/"] = b""
+    return found
+
+
+def judged(case: Case, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) -> tuple[Verdict, list[str]]:
+    """Return the state of the outputs, and what is wrong with the folder."""
+    wrong, states = [], set()
+    for output in case.outputs:
+        state = _state(output, old, new, found, may_be_cut=may_be_cut)
+        states.add(state)
+        if state == "torn":
+            wrong.append(f"{output} is torn")
+    mine = (*case.outputs, *case.keeps)
+    others = [name for name in sorted(old.keys() | found.keys()) if not _below(name, *mine) and not _is_hidden(name)]
+    wrong += [f"{name} was touched" for name in others if old.get(name) != found.get(name)]
+    verdict: Verdict = "torn" if "torn" in states else "between" if len(states) > 1 else states.pop()
+    return verdict, wrong
+
+
+def _state(output: str, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) -> Verdict:
+    was, is_, will = (_part(whole, output) for whole in (old, found, new))
+    if is_ in (was, will):
+        return "old" if is_ == was else "new"
+    if was and not is_ and may_be_cut:  # moved away, where folders cannot change places; the next run puts it back
+        moved = {name.partition("/old/") for name in found if _is_hidden(name) and "/old/" in name[:-1]}
+        return "old" if was == {f"{output}/{rest}": found[f"{head}/old/{rest}"] for head, _, rest in moved} else "torn"
+    if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl")):
+        lines, before, after = (part.get(output, b"") for part in (is_, was, will))
+        if lines.startswith(before) and after.startswith(lines) and (may_be_cut or not lines or lines.endswith(b"\n")):
+            return "between"  # some of its lines, whole; the next run removes the beginning of another
+    return "torn"
+
+
+NextRuns: TypeAlias = dict[tuple[str, frozenset[tuple[str, bytes]]], str]  # case and folder -> what was wrong
+
+
+def try_fault(known: Known, fault: Fault, call: Call, offer: Offer, next_runs: NextRuns) -> Tried:
+    """Run a case with a fault at a call, then again without, and say what is wrong."""
+    case, old = known.case, tree(known.start)
+    with _copy(known.start) as (folder, said):
+        ended = traced(program(case.command, folder, offer, said, exchanges=case.exchanges), folder, call, fault)
+        if not ended.hit:
+            return Tried(case.name, fault, call, hit=False)
+        after, text = tree(folder), said.read_text()
+        verdict, wrong = judged(case, old, known.new, after, may_be_cut=fault in ("KILL", "TORN", "DEAD"))
+        wrong += [f"{path} was written to" for path in ended.outside if not path.startswith(f"{folder.parent}/")]
+        unchanged = [output for output in case.outputs if _state(output, old, old, after, may_be_cut=True) == "old"]
+        wrong += _wrong_end(case, fault, ended.code, verdict, text, unchanged)
+        key = (case.name, frozenset((RANDOM.sub("", name), content) for name, content in after.items()))
+        if key not in next_runs:  # it depends on nothing but the folder
+            code = alone(program(f"{case.command} {case.again}", folder, offer, said, exchanges=case.exchanges))
+            differ = sorted({name for name, _ in tree(folder).items() ^ known.new.items()})
+            next_runs[key] = f"the next run: exit code {code}, {differ} differ, {_last(said.read_text())}"
+            next_runs[key] = next_runs[key] if code or differ else ""
+        wrong += filter(None, [next_runs[key]])
+        return Tried(case.name, fault, call, True, verdict, any(map(_is_hidden, after)), tuple(wrong))
+
+
+def _wrong_end(
+    case: Case, fault: Fault, code: int, verdict: Verdict, text: str, unchanged: Sequence[str]
+) -> Iterator[str]:
+    """Yield what is wrong with how a command ended and what it said."""
+    if fault in _DEADLY:
+        if code != -signal.SIGKILL:
+            yield f"was not killed but ended with exit code {code}"
+        return
+    if "Traceback" in text or "panicked" in text:
+        yield f"traceback: {_last(text)}"
+    elif code == 0 and verdict != "new":
+        yield f"exit code 0, but the state is {verdict}"
+    elif code not in (0, 2):
+        yield f"exit code {code}: {_last(text)}"
+    elif code == 2 and (f"\n{text}".count("\nError: ") != 1 or not re.search(r"^Error: .*\.\n\Z", text, re.MULTILINE)):
+        yield f"no sentence: {text[-300:]!r}"
+    elif code == 2 and "What was there is unchanged" in text:
+        for output in case.outputs:
+            if f"{output}'" in text and output not in unchanged:
+                yield f"says that it is unchanged, but it is not: {_last(text)}"
+
+
+def alone(run: Callable[[], int]) -> int:
+    """Run a function in a process of its own and return its exit code."""
+    child = os.fork()
+    if not child:
+        run_to_the_end(run)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def learn(case: Case, inputs: Path, folder: Path, offer: Offer) -> Known:
+    """Return how a case goes without a fault."""
+    start = folder / case.name.replace(" ", "-")
+    shutil.copytree(inputs, start)
+    if case.before:
+        _preload(alone, program(case.before, start, offer, folder / "said"), folder / "said")
+    with _copy(start) as (copy, said):
+        run = program(case.command, copy, offer, said, exchanges=case.exchanges)
+        ended = _preload(lambda listed: traced(listed, copy), run, said)
+        return Known(case, start, tree(copy), tuple(ended.calls))
+
+
+def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], said: Path) -> T:
+    """Run a command, which must end well, and import here what it imported: not once more for every fault."""
+    names = said.with_name("modules")
+    names.unlink(missing_ok=True)
+
+    def listed() -> int:
+        code = run()
+        if not code:
+            names.write_text(json.dumps(list(sys.modules)))
+        return code
+
+    ended = runner(listed)
+    if not names.exists():
+        raise SystemExit(f"A command fails without any fault:\n{said.read_text()}")
+    for name in json.loads(names.read_text()):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    return ended
+
+
+@contextmanager
+def _copy(start: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield a copy of a folder and the name of a file beside it for what is printed."""
+    with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as place:
+        shutil.copytree(start, Path(place).resolve() / "box")
+        yield Path(place).resolve() / "box", Path(place) / "said"
+
+
+def _below(name: str, *places: str) -> bool:
+    return any(name == place or name.startswith(f"{place}/") for place in places)
+
+
+def _part(whole: Tree, output: str) -> Tree:
+    return {name: content for name, content in whole.items() if _below(name, output)}
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") and ".tmp-" in part for part in name.split("/"))
+
+
+def _last(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def _try_all(points: Sequence[tuple[Known, Fault, Call]], offer: Offer) -> list[Tried]:
+    next_runs: NextRuns = {}
+    return [try_fault(*point, offer, next_runs) for point in points]
+
+
+def enumerate_faults(
+    cases: Sequence[Case], faults: Sequence[Fault], sample: int | None, jobs: int
+) -> tuple[list[Known], list[Tried]]:
+    """Try each fault at each call of the cases, or at so many of them, evenly spread, in so many processes."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+        folder, offer = Path(place).resolve(), serve()
+        try:
+            inputs = folder / "inputs"
+            inputs.mkdir()
+            write_inputs(inputs)
+            for command in INPUTS:
+                _preload(alone, program(command, inputs, offer, folder / "said"), folder / "said")
+            known = [learn(case, inputs, folder, offer) for case in cases]
+            points = [
+                (one, fault, call) for one in known for fault in faults for call in one.calls if call.takes(fault)
+            ]
+            step = max(1.0, len(points) / (sample or len(points)))
+            chosen = [points[int(place * step)] for place in range(int(len(points) / step))]
+            shares = [chosen[start::jobs] for start in range(jobs)]
+            gc.freeze()  # or each collection in a fork copies all that was imported
+            with multiprocessing.get_context("fork").Pool(jobs) as pool:
+                tried = pool.map(partial(_try_all, offer=offer), shares)
+            return known, sorted(itertools.chain(*tried), key=lambda one: [case.name for case in cases].index(one.case))
+        finally:
+            os.kill(offer.process, signal.SIGKILL)
+            os.waitpid(offer.process, 0)
+
+
+def print_table(known: Sequence[Known], tried: Sequence[Tried]) -> None:
+    heads = ("calls", "points", "not hit", "old", "new", "between", "torn", "left", "wrong")
+    print(f"{'command':18}" + "".join(f"{head:>9}" for head in heads))
+    total: Counter[str] = Counter()
+    for one in known:
+        its = [point for point in tried if point.case == one.case.name]
+        found: Counter[str] = Counter(point.verdict for point in its if point.hit)
+        counts: dict[str, int] = {"calls": len(one.calls), "points": len(its), **found}
+        counts |= {"not hit": sum(not point.hit for point in its), "left": sum(point.left for point in its)}
+        counts |= {"wrong": sum(bool(point.wrong) for point in its)}
+        total.update(counts)
+        print(f"{one.case.name:18}" + "".join(f"{counts.get(head, 0):9,}" for head in heads))
+    print(f"{'all':18}" + "".join(f"{total[head]:9,}" for head in heads))
+
+
+def main() -> int:
+    names = sorted({case.name.split()[0] for case in CASES})
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--command", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one; may be repeated")
+    parser.add_argument("--sample", type=int, help="so many points, evenly spread, and not all of them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    options = parser.parse_args()
+    if reason := why_not():
+        print(f"Cannot run here: {reason}.")
+        return 2
+    began = time.monotonic()
+    cases = [case for case in CASES if case.name.split()[0] in (options.command or names)]
+    known, tried = enumerate_faults(cases, options.fault or FAULTS, options.sample, options.jobs)
+    print_table(known, tried)
+    for one in tried:
+        for wrong in one.wrong or (() if one.hit else ("not hit",)):
+            print(f"{one.case}, {one.fault} at {one.call}: {wrong}")
+    print(f"{len(tried):,} points in {time.monotonic() - began:.0f} s")
+    return int(any(one.wrong or not one.hit for one in tried))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
