@@ -127,6 +127,7 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
     """
 
     def run() -> int:
+        from recfusion.cli import tune
         from recfusion.cli.main import main
         from recfusion.core import files
         from recfusion.data import catalog
@@ -139,14 +140,15 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         os.chdir(folder)
         os.environ["RECFUSION_CACHE"] = "cache"
         os.environ.pop("RECFUSION_DATA", None)
-        offered = replace(catalog.CATALOG["ml-100k"], url=offer.url, md5=offer.md5)
+        offered = replace(catalog.CATALOG["ml-100k"], md5=offer.md5)
+        vars(catalog)["_PUBLISHER"] = offer.url.removesuffix(offered.archive)
         vars(catalog)["CATALOG"] = {**catalog.CATALOG, "ml-100k": offered}
         vars(result)["datetime"] = vars(trials_file)["datetime"] = _Still
         vars(time)["perf_counter"] = lambda: 0.0
         if not exchanges:
             vars(files)["_exchanged"] = lambda *_: False
         engine = local.local_engine
-        vars(local)["local_engine"] = lambda *_: engine(0)  # trials write nothing: they need no process of their own
+        vars(tune)["local_engine"] = lambda *_: engine(0)  # trials write nothing: they need no process of their own
         sys.argv = ["recfusion", *arguments.split()]
         try:
             main()
