@@ -36,3 +36,23 @@ def test_the_digits_are_learned_drawn_and_completed(tmp_path: Path) -> None:
     bound = float(done.stdout.split("held-out bound ")[1].split()[0])
     assert 0.3 < bound < 1.0  # bits per pixel; 1 is a fair coin for each
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_products_are_derived_from_invoices(tmp_path: Path) -> None:
+    lines = [
+        "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country",
+        "1,A,RED TEA MUG,6.0,2011-01-05 08:00:00,2.5,17.0,France",
+        "2,A,RED TEA MUG,5.0,2011-11-30 08:00:00,3.5,17.0,France",
+        "C3,A,tea mug red,-2.0,2011-12-01 08:00:00,3.0,17.0,France",  # a return
+        "4,B,SUMMER FAN,9.0,2011-01-05 08:00:00,1.0,,France",
+        "5,B,,1.0,2011-02-05 08:00:00,0.0,18.0,France",
+    ]
+    (tmp_path / "invoices.csv").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, str(EXAMPLES / "shop_products.py"), "invoices.csv", "products.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "2 products written, 1 of them in stock" in done.stdout
+    assert (tmp_path / "products.csv").read_text().splitlines() == [
+        "item,title,category,price,stock",
+        "A,RED TEA MUG,Kitchen,3.0,3",
+        "B,SUMMER FAN,Other,1.0,0",
+    ]
