@@ -46,6 +46,7 @@ _DAMAGE = (
     RuntimeError,
     MemoryError,
 )
+NAMES = ("title", "name")  # columns of the item table that call an item by its name
 LIST_COLUMNS = ("user", "rank", "score", "basis")  # of a recommended list, beside the items' own
 COUNT = "train_count"  # column of the item table: users who have the item in training
 
@@ -95,6 +96,13 @@ class Bundle:
     def counts(self) -> IntArray:
         """How many training users have each item, (items,)."""
         return self.items[COUNT].to_numpy()
+
+    @cached_property
+    def names(self) -> list[tuple[str, str]]:
+        """Each item's id and what people call it: its title or name where the item table has one."""
+        ids = self.items["item"].cast(pl.String).to_list()
+        column = next((name for name in NAMES if name in self.items.columns), "item")
+        return [(text, str(name or text)) for text, name in zip(ids, self.items[column], strict=True)]
 
     @cached_property
     def similarity(self) -> Similarity:

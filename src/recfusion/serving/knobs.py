@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr, FloatArray, row_numbers
 from recfusion.core.errors import InputError
-from recfusion.evaluation.topk import top_k
 from recfusion.serving.categories import Categories
 
 _LEAST_SHOWN = 0.2  # the share of a user's taste that a history is taken to show at the highest adventurousness
@@ -86,7 +85,9 @@ def log_relevance(scores: FloatArray, seen: Csr) -> FloatArray:
     In t = (score - median) / (best - median) it is log((t + root(t^2 + d^2)) / 2), d = .01: log t for what is worth
     recommending, and still in order below the median. -inf stays.
     """
-    best = top_k(scores.copy(), seen, 1)[1]  # (users, 1)
+    unseen = scores.copy()
+    unseen[row_numbers(seen), seen.indices] = -np.inf
+    best = unseen.max(1, keepdims=True)
     middle = np.median(scores, axis=1, keepdims=True)
     lowest = np.min(scores, axis=1, keepdims=True, where=np.isfinite(scores), initial=np.inf)
     middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lowest), lowest, 0))

@@ -62,7 +62,7 @@ class ListMaker:
             scores = log_relevance(scores, believed) + sum(self.terms.values())
         self._put_last(scores, believed, history)
         if self.allowed.mask is not None:
-            scores[:, ~self.allowed.mask] = -np.inf
+            scores += np.where(self.allowed.mask, np.float32(0), np.float32(-np.inf))
         seen = csr_array(history.shape, dtype=np.float32) if self.include_seen else history
         if self.reranker is None:
             return Lists(*top_k(scores, seen, k))

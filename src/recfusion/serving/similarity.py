@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import FloatArray, IntArray, binary_csr
-from recfusion.evaluation.topk import batch_rows, top_k
+from recfusion.evaluation.topk import batch_rows
 from recfusion.models.base import Recommender
 
 _POWER = 0.25  # of popularity, by which likeness is divided
@@ -20,6 +20,7 @@ class Similarity:
     def __init__(self, model: Recommender, counts: IntArray) -> None:
         self._model, self._n = model, len(counts)
         self._prior = (np.maximum(counts, 1) / max(float(np.mean(counts)), 1e-12)) ** -_POWER
+        self._near = min(_NEIGHBOURS, len(counts))
         self._base: FloatArray | None = None
         self._kept: dict[int, tuple[IntArray, FloatArray]] = {}  # item -> its nearest items, and r / largest r
 
@@ -54,6 +55,7 @@ class Similarity:
         missing = np.array([item for item in items.tolist() if item not in self._kept], np.int64)
         for start in range(0, len(missing), rows := batch_rows(self._n)):
             some = missing[start : start + rows]
-            columns, values = top_k(self.rows(some), csr_array((len(some), self._n), dtype=np.float32), _NEIGHBOURS)
-            for item, near, value in zip(some.tolist(), columns, values, strict=True):
-                self._kept[item] = near, value / max(float(value[0]), 1e-12)
+            for item, row in zip(some.tolist(), self.rows(some), strict=True):
+                near = np.argpartition(row, -self._near)[-self._near :]
+                near = near[row[near] > 0]
+                self._kept[item] = near, row[near] / max(float(row[near].max(initial=0)), 1e-12)

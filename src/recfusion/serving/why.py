@@ -7,8 +7,6 @@ import numpy as np
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.serving.lists import ListMaker
 
-NAMES = ("title", "name")  # columns of the item table that call an item by its name
-
 
 @dataclass(frozen=True)
 class Reason:
@@ -55,8 +53,5 @@ def explained(maker: ListMaker, history: Csr, items: IntArray, most: int) -> Exp
 
 def _reason(maker: ListMaker, source: tuple[int, ...], weight: float) -> Reason:
     """Return the reason that an item of the history is, or a pair of them, by their names."""
-    table = maker.bundle.items
-    ids = tuple(str(table["item"][column]) for column in source)
-    column = next((name for name in NAMES if name in table.columns), "item")
-    texts = [str(table[column][place] or name) for place, name in zip(source, ids, strict=True)]
+    ids, texts = zip(*(maker.bundle.names[column] for column in source), strict=True)
     return Reason(ids, " and ".join(texts), float(weight))
