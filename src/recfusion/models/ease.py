@@ -13,7 +13,8 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender
-from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory
+from recfusion.models.gram import Grams, gram, item_weights, require_gram_memory, solve_items, user_weights
+from recfusion.models.leave_out import LeftOut
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned
 
@@ -34,17 +35,20 @@ class EASE(Recommender):
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        copied = selftune.searches(self, valid) and train.shape[1] <= selftune.MOST_ITEMS
+        copied = selftune.searches(self) and train.shape[1] <= selftune.MOST_ITEMS
         require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if copied else 1.1)
+        generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         g = gram(small)
 
-        def objective(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
-            weights = item_weights(g.copy(order="F"), values["l2"])
-            return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, seen)[0])]
+        def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
+            weights, diagonal = solve_items(g.copy(order="F"), values["l2"])
+            left_out = LeftOut(small, jury.left_out, user_weights(small, 0), weights, diagonal)
+            return selftune.by_scaling(jury, small, 0.0, lambda history: history @ weights, left_out.scores)
 
         self.trials_ = 0
-        selftune.settle(self, objective, seen, make_rng(rng), searched=("l2",), trials=self.tune_trials)
+        jury = selftune.jury(small, seen, generator) if selftune.searches(self) else None
+        selftune.settle(self, objective, jury, generator, searched=("l2",), trials=self.tune_trials)
         self.weights_ = item_weights(g if small is train else gram(train), self.l2_)
         return self
 
@@ -89,20 +93,25 @@ class LinearAutoencoder(Recommender):
             raise InputError(f"Expected p of a linear autoencoder to be below 1, got {self.p}: choose one such as 0.5.")
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        copied = selftune.searches(self, valid) and train.shape[1] <= selftune.MOST_ITEMS
+        copied = selftune.searches(self) and train.shape[1] <= selftune.MOST_ITEMS
         require_gram_memory(train.shape[1], "A linear autoencoder", 2.1 if copied else 1.1)
+        generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
 
-        def objective(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
+        def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
             solved = solve(grams.copy(values["beta"]), penalties(small, values["l2"], values["p"]))
-            return list(self._variants(solved, small, seen))
+            return self._judged(solved, small, user_weights(small, values["beta"]), jury)
 
         self.trials_ = 0
         plain = {"p": 0.0, "beta": 0.0}
-        trials = self.tune_trials
+        jury = selftune.jury(small, seen, generator) if selftune.searches(self) else None
         selftune.settle(
-            self, objective, seen, make_rng(rng), searched=_SOLVED, free=("xi", "a"), first=[plain], trials=trials
+            *(self, objective, jury, generator),
+            searched=_SOLVED,
+            free=("xi", "a"),
+            first=[plain],
+            trials=self.tune_trials,
         )
         if small is not train:
             grams = Grams(train)
@@ -119,17 +128,32 @@ class LinearAutoencoder(Recommender):
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         return exact(history, self.weights_, items)
 
-    def _variants(self, solved: "Solved", train: Csr, judged: Fold) -> Iterator[selftune.Judged]:
+    def _judged(
+        self, solved: "Solved", train: Csr, weights: FloatArray, jury: selftune.Jury
+    ) -> list[selftune.Judged]:
         """Judge every bound and every power that is open: they scale items and need no inverse of their own."""
         bounds = _TENTHS if self.xi is None else (self.xi,)
-        scales = np.stack([solved.scale(xi) for xi in bounds])  # (bounds, items)
-        for a in _TENTHS if self.a is None else (self.a,):
-            out = selftune.scalings(train, (a,))[0]
-            into = Fold(judged.users, _times(judged.history, 1 / out), judged.held_out)
-            found = selftune.ndcg(lambda history: history @ solved.weights, into, scales * out)
-            for xi, values in zip(bounds, found, strict=True):
-                tried = {"xi": xi, "a": a}
-                yield selftune.Judged({name: tried[name] for name in tried if getattr(self, name) is None}, values)
+        powers = _TENTHS if self.a is None else (self.a,)
+        scales = selftune.scalings(train, powers)
+        left_out = LeftOut(train, jury.left_out, weights, solved.weights, solved.diagonal)
+
+        def variants(rows: slice) -> Iterator[FloatArray]:
+            for out in scales:
+                scores = _times(jury.valid.history[rows], 1 / out) @ solved.weights * out
+                yield from (scores * solved.scale(xi) for xi in bounds)
+
+        def of_left_out(rows: slice) -> Iterator[FloatArray]:
+            for out in scales:
+                scores, diagonal = left_out.scores_and_diagonal(rows, 1 / out)
+                scores *= out
+                yield from (scores * np.maximum(solved.penalties * diagonal, np.float32(1 - xi)) for xi in bounds)
+
+        values = jury.judge(variants, of_left_out)
+        tried = [{"xi": xi, "a": a} for a in powers for xi in bounds]
+        return [
+            selftune.Judged({name: one[name] for name in one if getattr(self, name) is None}, row)
+            for one, row in zip(tried, values, strict=True)
+        ]
 
 
 @dataclass
@@ -142,25 +166,20 @@ class EASEDAN(LinearAutoencoder):
 
 @dataclass(frozen=True)
 class Solved:
-    """The inverse P with its diagonal apart, from which every member of the family is a scale of the columns."""
+    """EDLAE's weights with the diagonal of P, from which every member of the family is a scale of the columns."""
 
-    weights: FloatArray  # (items, items): -P, 0 on the diagonal
+    weights: FloatArray  # (items, items): -P_ij / P_jj, 0 on the diagonal
     diagonal: FloatArray  # (items,): that of P
     penalties: FloatArray  # (items,): L
 
     def scale(self, xi: float) -> FloatArray:
-        """Return s, (items,): the diagonal of B is 1 - P_jj s_j, and no more than xi."""
-        return np.maximum(self.penalties, np.float32(1 - xi) / self.diagonal)
+        """Return s_j P_jj, (items,): the diagonal of B is 1 - P_jj s_j, and no more than xi."""
+        return np.maximum(self.penalties * self.diagonal, np.float32(1 - xi))
 
 
 def solve(g: FloatArray, ridge: FloatArray) -> Solved:
-    """Return the inverse of g + diag ridge; `g` is overwritten."""
-    g[np.diag_indices(len(g))] += ridge
-    weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
-    diagonal = np.diag(weights).copy()
-    np.negative(weights, out=weights)
-    np.fill_diagonal(weights, 0)
-    return Solved(weights, diagonal, ridge)
+    """Return what the inverse of g + diag ridge comes to; `g` is overwritten."""
+    return Solved(*solve_items(g, ridge), ridge)
 
 
 def penalties(train: Csr, l2: float, p: float) -> FloatArray:

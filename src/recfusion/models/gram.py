@@ -74,14 +74,19 @@ class Grams:
         return self._g
 
 
-def user_weighted(train: Csr, b: float) -> Csr:
-    """Return the rows times the roots of weights |u|^-b, rescaled so that the sum over all entries is kept."""
-    if b == 0:
-        return train
+def user_weights(train: Csr, b: float) -> FloatArray:
+    """Return weights |u|^-b, rescaled so that the sum over all entries is kept, (users,)."""
     lengths = np.diff(train.indptr).astype(np.float64)
     weights = np.maximum(lengths, 1) ** -b
     weights *= lengths.sum() / max((weights * lengths).sum(), 1e-12)
-    data = np.repeat(np.sqrt(weights), np.diff(train.indptr)).astype(np.float32)
+    return weights.astype(np.float32)
+
+
+def user_weighted(train: Csr, b: float) -> Csr:
+    """Return the rows times the roots of the users' weights."""
+    if b == 0:
+        return train
+    data = np.repeat(np.sqrt(user_weights(train, b)), np.diff(train.indptr))
     return csr_array((data, train.indices, train.indptr), shape=train.shape)
 
 
@@ -101,11 +106,17 @@ def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
 
     Column j holds the ridge regression of item j on all others.
     """
+    return solve_items(g, ridge)[0]
+
+
+def solve_items(g: FloatArray, ridge: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return B as `item_weights` does, and the diagonal of P, (items,); `g` is overwritten."""
     g[np.diag_indices(len(g))] += np.asarray(ridge, np.float32)
     weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
-    weights /= -np.diag(weights).copy()
+    diagonal = np.diag(weights).copy()
+    weights /= -diagonal
     np.fill_diagonal(weights, 0)
-    return weights
+    return weights, diagonal
 
 
 def mirror_lower(a: FloatArray, block: int = 1024) -> FloatArray:

@@ -220,9 +220,17 @@ def fit_nystroem(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float, lan
     return KernelRidge(basis, np.ascontiguousarray(solution), np.ascontiguousarray(projected.T))
 
 
-def predict(regression: KernelRidge, inputs: Csr, bias: float) -> FloatArray:
-    """Return the scores (users, items) of a batch of histories, given as `weighted` inputs."""
+def predict(regression: KernelRidge, inputs: Csr, bias: float, without: IntArray | None = None) -> FloatArray:
+    """Return the scores (users, items) of a batch of histories, given as `weighted` inputs.
+
+    With `without`, row r is asked of the regression without its training user of that number: with M = (K + R)^-1 and
+    m = k(z, X) M, that is m X - (m_u / M_uu) (M X)_u. It is exact where the inputs are all training users.
+    """
     mixture = ntk(inputs, regression.inputs, bias) @ regression.solution  # (users, basis)
+    if without is not None:
+        theirs = regression.solution[without]  # (users, basis)
+        at = np.arange(len(without))
+        mixture -= (mixture[at, without] / theirs[at, without])[:, None] * theirs
     return np.asarray(mixture @ regression.targets, np.float32)
 
 

@@ -1,7 +1,11 @@
-"""Self-tuning: a closed form chooses the settings that were left open by a small search on the validation users."""
+"""Self-tuning: a closed form chooses the settings that were left open by a small search.
+
+Trials are judged by training users, each left out of the fit in turn where a closed form allows that, and by the
+validation users where there are any.
+"""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,27 +17,47 @@ from recfusion.evaluation.evaluate import map_batches
 from recfusion.evaluation.metrics import Values, judge, per_user
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
+from recfusion.models.leave_out import SHOWN, left_out, nobody, share_shown
 from recfusion.models.settings import search_space, setting, setting_values, settings_of
 from recfusion.search.space import search
 
 log = logging.getLogger(__name__)
 METRIC = "ndcg@100"
-LEAST_USERS = 20  # validation users below which a search would choose by chance
+LEAST_USERS = 20  # judged users below which a search would choose by chance
+DOUBT = 2.0  # standard errors by which other settings must be better than the defaults before a search is worth it
 MOST_ITEMS = 6000  # items beyond which a trial on all of them would take minutes
-MOST_USERS = 2000  # validation users beyond which more would cost time and change nothing
+MOST_USERS = 2000  # judged users beyond which more would cost time and change nothing
 POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of popularity, by which scores are divided: they need no fit of their own
 _RAREST = 1e-3  # popularity, in units of the mean, below which an item counts as if it had that much
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Settings, and what they came to for each validation user."""
+    """Settings, and what they came to for each judged user."""
 
     settings: Mapping[str, Any]
     values: Values  # (users,)
 
 
-Objective = Callable[[Mapping[str, Any], Fold], Sequence[Judged]]  # settings, users -> the variants that are free
+@dataclass(frozen=True)
+class Jury:
+    """By whom settings are judged: training users, each left out of the fit in turn, and validation users."""
+
+    left_out: Fold  # `users` are rows of the training matrix
+    valid: Fold
+
+    @property
+    def n_users(self) -> int:
+        return self.left_out.history.shape[0] + self.valid.history.shape[0]
+
+    def judge(self, of_valid: "Variants", of_left_out: "Variants") -> Values:
+        """Return NDCG@100 (variants, users) of the users left out, then of the validation users."""
+        both = ((of_left_out, self.left_out), (of_valid, self.valid))
+        return np.concatenate([ndcg_of(scores, fold) for scores, fold in both if len(fold.users)], axis=1)
+
+
+Variants = Callable[[slice], Iterable[FloatArray]]  # rows of a fold -> their scores (users, items) by each variant
+Objective = Callable[[Mapping[str, Any], Jury], Sequence[Judged]]  # settings, users -> the variants that are free
 
 
 def trials_setting(default: int = 20) -> Any:
@@ -54,57 +78,82 @@ def open_settings(model: Recommender) -> dict[str, Any]:
     return {name: d.start for name, d in declared.items() if d.start is not None and getattr(model, name) is None}
 
 
-def searches(model: Recommender, valid: Fold | None, unused: Collection[str] = ()) -> bool:
-    """Return whether a fit has settings to search, but for `unused` ones, and somebody to judge trials by."""
+def searches(model: Recommender, unused: Collection[str] = ()) -> bool:
+    """Return whether a fit has settings to search, but for `unused` ones."""
     trials = setting_values(model).get("tune_trials", 0)
-    return valid is not None and trials > 0 and bool(open_settings(model).keys() - set(unused))
+    return trials > 0 and bool(open_settings(model).keys() - set(unused))
+
+
+def jury(train: Csr, valid: Fold | None, rng: np.random.Generator, most: int = MOST_USERS) -> Jury:
+    """Return who judges trials: the validation users, and training users up to `most` in all.
+
+    Of a training user as much is shown as of the validation users.
+    """
+    if valid is None:
+        return Jury(left_out(train, most, rng, SHOWN), nobody(train))
+    seen = judged_users(valid, most)
+    return Jury(left_out(train, most - len(seen.users), rng, share_shown(seen)), seen)
 
 
 def settle(
     model: Recommender,
     objective: Objective,
-    judged: Fold | None,
+    jury: Jury | None,
     rng: np.random.Generator,
     *,
     searched: Sequence[str],
     free: Sequence[str] = (),
     trials: int,
     first: Sequence[Mapping[str, Any]] = (),
+    starts: Mapping[str, Any] | None = None,
+    probes: int = 0,
 ) -> None:
     """Search those open settings of `model` that are `searched`, then set the values of these and the `free` ones.
 
     The value of a setting is in the field of its name with an underscore: what the search chose, or what was given.
     The objective gets all that are searched; its variants try the free ones, which stay at their starts otherwise.
-    The search begins with the starts, then with each of `first` laid over them. Where there is nobody to judge trials
-    by, or too few, the starts are taken.
+    The search begins with the starts, those declared or `starts`, then with each of `first` laid over them. With
+    `probes`, it ends after so many trials unless one of them is better than the starts by `DOUBT` standard errors:
+    defaults that fit are not worth a search. Where there is nobody to judge trials by, or too few, the starts are taken.
     """
-    starts = open_settings(model)
-    space = search_space(type(model), starts.keys() & set(searched))
-    given = {name: getattr(model, name) for name in searched if name not in starts}
-    wanted = ", ".join(sorted(starts.keys() & {*searched, *free}))
-    chosen = starts
-    if trials and wanted and judged is not None:
+    begun = open_settings(model)
+    begun |= {name: value for name, value in (starts or {}).items() if name in begun}
+    space = search_space(type(model), begun.keys() & set(searched))
+    given = {name: getattr(model, name) for name in searched if name not in begun}
+    wanted = ", ".join(sorted(begun.keys() & {*searched, *free}))
+    chosen = begun
+    if trials and wanted and jury is not None:
         tried: list[Judged] = []
 
         def score(values: Mapping[str, Any]) -> float:
-            variants = objective({**given, **values}, judged)
-            tried.extend(Judged({**starts, **values, **variant.settings}, variant.values) for variant in variants)
+            variants = objective({**given, **values}, jury)
+            tried.extend(Judged({**begun, **values, **variant.settings}, variant.values) for variant in variants)
             return max(float(variant.values.mean()) for variant in variants)
 
-        if (n_users := judged.history.shape[0]) >= LEAST_USERS:
-            count = trials if space else 1
-            begin = {name: starts[name] for name in space}
+        if jury.n_users >= LEAST_USERS:
+            begin = {name: begun[name] for name in space}
             laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
             points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
-            search(score, space, trials=count, seed=int(rng.integers(2**31)), first=points)
-            chosen = choose(tried, starts)
-            log.info("%d trials chose %s", count, chosen)
-            model.trials_ += count
+            count, seed = trials if space else 1, int(rng.integers(2**31))
+            done = search(score, space, trials=min(count, probes) if probes else count, seed=seed, first=points)
+            if 0 < probes < count and _in_doubt(tried, begin):
+                done = search(score, space, trials=count, seed=seed, first=points, done=done)
+            chosen = choose(tried, begun)
+            log.info("%d trials chose %s", len(done), chosen)
+            model.trials_ += len(done)
         else:
-            told = "%d validation users are too few to choose %s by (at least %d are needed): the defaults are used."
-            log.warning(told, n_users, wanted, LEAST_USERS)
+            told = "%d users are too few to choose %s by (at least %d are needed): the defaults are used."
+            log.warning(told, jury.n_users, wanted, LEAST_USERS)
     for name in (*searched, *free):
         setattr(model, f"{name}_", chosen.get(name, getattr(model, name)))
+
+
+def _in_doubt(judged: Sequence[Judged], starts: Mapping[str, Any]) -> bool:
+    """Return whether any settings are better than the starts, at their best free ones, by more than noise."""
+    at_starts = [one for one in judged if all(one.settings[name] == value for name, value in starts.items())]
+    usual = max(at_starts, key=lambda one: float(one.values.mean()))
+    gains = [one.values - usual.values for one in judged]
+    return any(gain.mean() > DOUBT * gain.std() / np.sqrt(len(gain)) for gain in gains)
 
 
 def choose(judged: Sequence[Judged], starts: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,35 +180,40 @@ def judged_users(valid: Fold, most: int = MOST_USERS) -> Fold:
 
 
 def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
-    """Return what a search over items-by-items matrices looks at: `judged_users`, and all items or the popular ones.
+    """Return what a search over items-by-items matrices looks at: all items, or the popular ones.
 
     A trial on 40,000 items takes ten minutes, one on the 6,000 most popular of them seconds. Validation users keep
     their items among those; who has none left on either side drops out.
     """
-    n_items, judged = train.shape[1], None if valid is None else judged_users(valid)
-    if judged is None or n_items <= MOST_ITEMS:
-        return train, judged
+    n_items = train.shape[1]
+    if n_items <= MOST_ITEMS:
+        return train, valid
     log.info("The search for settings looks at the %d most popular of %d items.", MOST_ITEMS, n_items)
     items = np.sort(np.argsort(-column_counts(train), kind="stable")[:MOST_ITEMS])
-    history, held_out = judged.history[:, items], judged.held_out[:, items]
+    if valid is None:
+        return train[:, items], None
+    history, held_out = valid.history[:, items], valid.held_out[:, items]
     rows = np.flatnonzero((np.diff(history.indptr) > 0) & (np.diff(held_out.indptr) > 0))
-    return train[:, items], Fold(judged.users[rows], history[rows], held_out[rows])
+    return train[:, items], Fold(valid.users[rows], history[rows], held_out[rows])
 
 
-def ndcg(score: Callable[[Csr], FloatArray], valid: Fold, scalings: FloatArray | None = None) -> Values:
-    """Return the users' NDCG@100, (k, users), for each row of `scalings` (k, items) that scores are multiplied by."""
-    popularity = np.zeros(valid.history.shape[1])
+def ndcg_of(variants: Variants, fold: Fold) -> Values:
+    """Return the users' NDCG@100, (variants, users)."""
+    popularity = np.zeros(fold.history.shape[1])
 
     def run(rows: slice) -> Values:
-        scores = score(valid.history[rows])
-        variants = [scores] if scalings is None else (scores * row for row in scalings)
         judged = []
-        for variant in variants:
-            items, _ = top_k(variant, valid.history[rows], 100)
-            judged.append(per_user(judge(items, valid.held_out[rows], popularity), (METRIC,))[METRIC])
-        return np.stack(judged)  # (k, users)
+        for scores in variants(rows):
+            items, _ = top_k(scores, fold.history[rows], 100)
+            judged.append(per_user(judge(items, fold.held_out[rows], popularity), (METRIC,))[METRIC])
+        return np.stack(judged)  # (variants, users)
 
-    return np.concatenate(map_batches(run, valid.history, threads=1), axis=1)
+    return np.concatenate(map_batches(run, fold.history, threads=1), axis=1)
+
+
+def ndcg(score: Callable[[Csr], FloatArray], fold: Fold) -> Values:
+    """Return the users' NDCG@100, (users,)."""
+    return ndcg_of(lambda rows: [score(fold.history[rows])], fold)[0]
 
 
 def relative(n: FloatArray, mean: float | None = None) -> FloatArray:
@@ -173,9 +227,22 @@ def scalings(train: Csr, powers: Sequence[float]) -> FloatArray:
     return np.stack([popularity ** np.float32(-c) for c in powers])
 
 
-def by_scaling(score: Callable[[Csr], FloatArray], valid: Fold, train: Csr, c: float | None) -> list[Judged]:
-    """Judge scores on `valid` with each power c of popularity, or with the one that is given."""
-    if c is not None:
-        return [Judged({}, ndcg(score, valid, scalings(train, (c,)))[0])]
-    values = ndcg(score, valid, scalings(train, POWERS))
-    return [Judged({"c": power}, row) for power, row in zip(POWERS, values, strict=True)]
+def by_scaling(
+    jury: Jury,
+    train: Csr,
+    c: float | None,
+    score: Callable[[Csr], FloatArray],
+    score_left_out: Callable[[slice], FloatArray],
+) -> list[Judged]:
+    """Judge scores with each power c of popularity, or with the one that is given.
+
+    `score` is asked for validation users by their histories, `score_left_out` for training users by their places.
+    """
+    powers = POWERS if c is None else (c,)
+    rows = scalings(train, powers)
+
+    def scaled(score: Callable[[slice], FloatArray]) -> Variants:
+        return lambda users: (scores * row for scores in (score(users),) for row in rows)
+
+    values = jury.judge(scaled(lambda users: score(jury.valid.history[users])), scaled(score_left_out))
+    return [Judged({} if c is not None else {"c": power}, row) for power, row in zip(powers, values, strict=True)]

@@ -99,9 +99,10 @@ def search(
     trials: int,
     seed: int,
     first: Sequence[Mapping[str, Any]] = (),
+    done: Sequence[Trial] = (),
 ) -> list[Trial]:
-    """Return so many trials of an objective, those of `first` before all others."""
-    done: list[Trial] = []
+    """Return so many trials of an objective, those of `first` before all others; those `done` before count."""
+    done = list(done)
     while len(done) < trials:
         settings = dict(first[len(done)]) if len(done) < len(first) else ask(space, done, seed=seed)
         done.append(Trial(settings, objective(settings)))

@@ -9,10 +9,21 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.infinite_ae import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
-from recfusion.models.selftune import Judged, by_scaling, judged_users, scalings, settle, trials_setting
+from recfusion.models.selftune import (
+    MOST_USERS,
+    Judged,
+    Jury,
+    by_scaling,
+    jury,
+    scalings,
+    searches,
+    settle,
+    trials_setting,
+)
 from recfusion.models.settings import learned, self_tuned, setting
 
 _SEARCHED = ("ridge", "ridge_power", "input_power", "norm_power")
+_PROBES = ({"ridge": 1.5, "input_power": 0.1}, {"ridge": 10.0, "ridge_power": 0.2})  # is a search worth its time?
 _LANDMARKS = 5000  # users that stand for all others where time is shared
 
 
@@ -52,8 +63,9 @@ class ThinningKernel(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         generator = make_rng(rng)
-        judged = None if valid is None else judged_users(valid)
         seed = int(generator.integers(2**31))  # the same landmarks in every trial
+        exact = train.shape[0] <= self.max_users
+        kept: dict[tuple[Any, ...], tuple[FloatArray, KernelRidge]] = {}  # that of the last trial
 
         def fitted(values: Mapping[str, Any]) -> tuple[FloatArray, KernelRidge]:
             now = dict(values)
@@ -61,17 +73,33 @@ class ThinningKernel(Recommender):
             now |= {"bias": self.bias, "max_users": self.max_users, "model": "A thinning kernel"}
             return weights, fit_kernel_ridge(train, weights, **now, rng=make_rng(seed))
 
-        def objective(values: Mapping[str, Any], judged: Fold) -> list[Judged]:
-            weights, ridge = fitted(values)
+        def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
+            kept.clear()
+            kept[_values(values)] = weights, ridge = fitted(values)
 
-            def score(history: Csr) -> FloatArray:
-                return predict(ridge, weighted(history, weights, values["norm_power"]), self.bias)
+            def inputs(history: Csr) -> Csr:
+                return weighted(history, weights, values["norm_power"])
 
-            return by_scaling(score, judged, train, self.c)
+            def left_out(places: slice) -> FloatArray:
+                users, shown = jury.left_out.users[places], jury.left_out.history[places]
+                return predict(ridge, inputs(shown), self.bias, without=users)
+
+            return by_scaling(jury, train, self.c, lambda history: predict(ridge, inputs(history), self.bias), left_out)
 
         self.trials_ = 0
-        settle(self, objective, judged, generator, searched=_SEARCHED, free=("c",), trials=self.tune_trials)
-        self.item_weights_, ridge = fitted({name: getattr(self, f"{name}_") for name in _SEARCHED})
+        judging = None
+        if searches(self) and (exact or valid is not None):  # landmarks have no left-out scores
+            judging = jury(train, valid, generator, MOST_USERS if exact else 0)
+        settle(
+            *(self, objective, judging, generator),
+            searched=_SEARCHED,
+            free=("c",),
+            first=_PROBES,
+            trials=self.tune_trials,
+            probes=len(_PROBES) + 1,
+        )
+        values = {name: getattr(self, f"{name}_") for name in _SEARCHED}
+        self.item_weights_, ridge = kept.get(_values(values)) or fitted(values)
         self.inputs_, self.solution_, self.targets_ = ridge
         self.scaling_ = scalings(train, (self.c_,))[0]
         return self
@@ -88,3 +116,8 @@ class ThinningKernel(Recommender):
         scores = predict(KernelRidge(self.inputs_, self.solution_, self.targets_), inputs, self.bias)
         scores *= self.scaling_
         return scores
+
+
+def _values(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the settings of a trial, as a key."""
+    return tuple(values[name] for name in _SEARCHED)

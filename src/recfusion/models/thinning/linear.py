@@ -12,9 +12,19 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import Grams, gram, invert_in_place, item_weights, require_gram_memory, user_weighted
+from recfusion.models.gram import (
+    Grams,
+    gram,
+    invert_in_place,
+    require_gram_memory,
+    solve_items,
+    user_weighted,
+    user_weights,
+)
+from recfusion.models.leave_out import LeftOut
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
+from recfusion.models.thinning.leave_out import PairsLeftOut
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
 log = logging.getLogger(__name__)
@@ -23,6 +33,8 @@ _RIDGE = ("l2", "nu", "kappa")
 _PAIR_USERS = 100  # that a pair has at the least: with fewer, a penalty of thousands would leave nothing of it
 _PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
+_PAIR_JUDGED = 1000  # users that judge a fit with pairs, at the most
+_L2, _L2_POWER = 20.0, 0.7  # l2 begins at 20 (mean number of users of an item)^.7, which fits five data sets
 
 
 @dataclass
@@ -62,31 +74,38 @@ class ThinningLinear(Recommender):
     pairs_: IntArray = learned(item_numbers=True)  # (pairs, 2)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        self._require_memory(train.shape[1], valid)
+        self._require_memory(train.shape[1])
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
         mean = train.nnz / max(1, train.shape[1])
 
-        def first_order(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
+        def first_order(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
             ridge = {name: values[name] for name in _RIDGE}
-            weights = solve(grams.copy(values["b"]), **ridge, mean=mean)
-            return selftune.by_scaling(lambda history: history @ weights, seen, small, self.c)
+            weights, diagonal = solve(grams.copy(values["b"]), **ridge, mean=mean)
+            left_out = LeftOut(small, jury.left_out, user_weights(small, values["b"]), weights, diagonal)
+            return selftune.by_scaling(jury, small, self.c, lambda history: history @ weights, left_out.scores)
 
         self.pairs_ = most_frequent(gram(train) if self.pairs else _NOTHING, self.pairs, _PAIR_USERS)
         self.trials_, self.pair_l2_ = 0, self.pair_l2
-        free = () if len(self.pairs_) else ("c",)
-        plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
-        trials = self.tune_trials
+        starts = self._starts(mean)
+        probes = self._probes(starts)
+        jury = selftune.jury(small, seen, generator) if selftune.searches(self, unused=("pair_l2",)) else None
         selftune.settle(
-            self, first_order, seen, generator, searched=(*_RIDGE, "b"), free=free, first=[plain], trials=trials
+            *(self, first_order, jury, generator),
+            searched=(*_RIDGE, "b"),
+            free=() if len(self.pairs_) else ("c",),
+            first=probes,
+            trials=self.tune_trials,
+            starts=starts,
+            probes=self._probed(len(probes) + 1),
         )
         if small is not train or len(self.pairs_):
             grams = Grams(train)
         if len(self.pairs_):
-            weights = self._fit_pairs(train, None if valid is None else selftune.judged_users(valid), generator)
+            weights = self._fit_pairs(train, valid, generator)
         else:
-            weights = solve(grams.last(self.b_), **self._ridge())
+            weights = solve(grams.last(self.b_), **self._ridge())[0]
         weights *= selftune.scalings(train, (self.c_,))[0]
         self.weights_ = weights
         return self
@@ -103,9 +122,10 @@ class ThinningLinear(Recommender):
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         return exact(self._features(history), self.weights_, items, self.pairs_)
 
-    def _fit_pairs(self, train: Csr, judged: Fold | None, rng: np.random.Generator) -> FloatArray:
+    def _fit_pairs(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> FloatArray:
         n_items = train.shape[1]
-        g = gram(with_pairs(user_weighted(train, self.b_), self.pairs_))
+        features = with_pairs(user_weighted(train, self.b_), self.pairs_)
+        g = gram(features)
         n = np.diag(g)[:n_items].copy()
         ridge = self._ridge()
         rescale(g, self.pairs_, n_items, 1 / (1 + ridge["kappa"]))
@@ -115,22 +135,47 @@ class ThinningLinear(Recommender):
         def solved(g: FloatArray, pair_l2: float) -> FloatArray:
             places = np.arange(n_items, len(g))
             g[places, places] += np.float32(pair_l2)
-            return exclude_own(invert_in_place(g), self.pairs_, n_items)
+            return invert_in_place(g)
 
-        def second_order(values: Mapping[str, Any], judged: Fold) -> list[selftune.Judged]:
-            weights = solved(g.copy(order="F"), values["pair_l2"])
-            return selftune.by_scaling(lambda history: self._features(history) @ weights, judged, train, self.c)
+        kept: dict[float, FloatArray] = {}  # the weights of the last trial, which mostly is the only one
 
+        def second_order(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
+            kept.clear()
+            p = solved(g.copy(order="F"), values["pair_l2"])
+            left_out = PairsLeftOut.of(train, jury.left_out, user_weights(train, self.b_), p, self.pairs_)
+            kept[values["pair_l2"]] = weights = exclude_own(p, self.pairs_, n_items)
+            return selftune.by_scaling(
+                *(jury, train, self.c, lambda history: self._features(history) @ weights),
+                lambda places: left_out.scores(places, weights),
+            )
+
+        jury = selftune.jury(train, valid, rng, _PAIR_JUDGED) if selftune.searches(self) else None
         trials = min(self.tune_trials, _PAIR_TRIALS)
-        selftune.settle(self, second_order, judged, rng, searched=("pair_l2",), free=("c",), trials=trials)
+        selftune.settle(
+            *(self, second_order, jury, rng), searched=("pair_l2",), free=("c",), trials=trials, probes=self._probed(1)
+        )
         assert self.pair_l2_ is not None
-        return solved(g, self.pair_l2_)
+        found = kept.get(self.pair_l2_)
+        return exclude_own(solved(g, self.pair_l2_), self.pairs_, n_items) if found is None else found
 
-    def _require_memory(self, n_items: int, valid: Fold | None) -> None:
+    def _starts(self, mean: float) -> dict[str, float]:
+        """Return the starts that depend on the data: `l2` follows the mean number of users that an item has."""
+        return {"l2": float(np.clip(_L2 * mean**_L2_POWER, 1, 1e4))}
+
+    def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
+        """Return the settings, beside the starts, that say whether a search is worth its time."""
+        l2 = starts["l2"]
+        return [{"nu": 0.0, "kappa": 0.0, "b": 0.0}, {"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}]
+
+    def _probed(self, count: int) -> int:
+        """Return after how many trials a search ends where the defaults fit; 0: it does not."""
+        return count
+
+    def _require_memory(self, n_items: int) -> None:
         """Raise unless there is room for the Gram matrix, for a trial's copy of it and for weights on the side."""
         n_pairs = min(self.pairs, n_items * (n_items - 1) // 2)
         whole = n_pairs > 0 or n_items <= selftune.MOST_ITEMS  # otherwise the search looks at a part of the items
-        copies = whole and selftune.searches(self, valid, unused=() if n_pairs else ("pair_l2",))
+        copies = whole and selftune.searches(self, unused=() if n_pairs else ("pair_l2",))
         aside = n_items / (n_items + n_pairs) if n_pairs else 0  # without pairs they take the matrix's place
         require_gram_memory(n_items, "A linear thinning model", 1.1 + copies + aside, n_pairs)
 
@@ -152,12 +197,27 @@ class HigherOrderEASE(ThinningLinear):
     pair_l2: float | None = self_tuned(4e4, "penalty of a pair", at_least=1e-6, search=(100, 1e6), log=True)
 
 
+    def _starts(self, mean: float) -> dict[str, float]:
+        return {}
+
+    def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
+        return []
+
+    def _probed(self, count: int) -> int:
+        return 0
+
+
 def penalty(n: FloatArray, *, l2: float, nu: float, mean: float | None = None) -> FloatArray:
     """Return l2 (n_i / mean)^nu, (items,); the mean is that of `n` unless given."""
     return np.asarray(l2 * selftune.relative(n, mean) ** nu, np.float32)
 
 
-def solve(g: FloatArray, *, l2: float, nu: float, kappa: float, mean: float | None = None) -> FloatArray:
-    """Return B (items, items) for the Gram matrix `g`, which is overwritten; `mean` is that of all items."""
+def solve(
+    g: FloatArray, *, l2: float, nu: float, kappa: float, mean: float | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return B (items, items) and the diagonal of P for the Gram matrix `g`, which is overwritten.
+
+    `mean` is the mean popularity of all items, where these are some of them.
+    """
     n = np.diag(g).copy()
-    return item_weights(g, penalty(n, l2=l2, nu=nu, mean=mean) + np.float32(kappa) * n)
+    return solve_items(g, penalty(n, l2=l2, nu=nu, mean=mean) + np.float32(kappa) * n)

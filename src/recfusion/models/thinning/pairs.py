@@ -68,17 +68,15 @@ def exclude_own(p: FloatArray, pairs: IntArray, n_items: int) -> FloatArray:
     Target j is predicted from the features that do not contain it. With S = {j} and the pairs that contain j,
     B_.j = -P_.S (P_SS)^-1 e_j, and 0 on S. Column j of P serves target j alone, so that it can be overwritten.
     """
-    owner = pairs.ravel()
-    order = np.argsort(owner, kind="stable")
-    own = np.split(order // 2 + n_items, np.searchsorted(owner[order], np.arange(1, n_items)))
-    plain = np.array([len(each) == 0 for each in own], bool)
+    own = own_features(pairs, n_items)
+    plain = np.array([len(each) == 1 for each in own], bool)
     columns = np.flatnonzero(plain)
     for j in columns:
         p[:, j] /= -p[j, j]
         p[j, j] = 0
     with blas_threads(len(p)):
         for j in np.flatnonzero(~plain):
-            s = np.concatenate([[j], own[j]])
+            s = own[j]
             p_s = p[:, s]  # (features, |S|)
             unit = np.zeros(len(s), np.float64)
             unit[0] = 1
@@ -86,6 +84,14 @@ def exclude_own(p: FloatArray, pairs: IntArray, n_items: int) -> FloatArray:
             p[:, j] = -(p_s @ mix.astype(np.float32))
             p[s, j] = 0
     return np.ascontiguousarray(p[:, :n_items])
+
+
+def own_features(pairs: IntArray, n_items: int) -> list[IntArray]:
+    """Return S_j for each item j: the features that contain it, j itself first."""
+    owner = pairs.ravel()
+    order = np.argsort(owner, kind="stable")
+    own = np.split(order // 2 + n_items, np.searchsorted(owner[order], np.arange(1, n_items)))
+    return [np.concatenate([[j], each]) for j, each in enumerate(own)]
 
 
 def _row_values(rows: Csr) -> FloatArray:
