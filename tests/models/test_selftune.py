@@ -11,16 +11,20 @@ from conftest import csr
 from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.ease import EASE, LinearAutoencoder, penalties, solve
 from recfusion.models.gram import gram
+from recfusion.models.leave_out import left_out, nobody
 from recfusion.models.selftune import (
     LEAST_USERS,
     Judged,
+    Jury,
     choose,
     judged_users,
     ndcg,
+    ndcg_of,
     open_settings,
+    scalings,
     searched_items,
     settle,
 )
@@ -59,7 +63,7 @@ def hold_out(x: Csr) -> Fold:
 
 TRAIN = tastes(150, 0)
 VALID = hold_out(tastes(60, 1))
-FEW = hold_out(tastes(LEAST_USERS - 1, 1))
+JURY = Jury(nobody(TRAIN), VALID)
 SELF_TUNED = pytest.mark.parametrize(
     "kind",
     [
@@ -81,8 +85,10 @@ def make(kind: Kind, **settings: Any) -> Recommender:
 def starts(kind: Kind) -> dict[str, Any]:
     """Return what the open settings are without a search; one that the model has no use for is never chosen."""
     found = open_settings(make(kind))
-    if kind[0] is ThinningLinear and not kind[1]:
-        del found["pair_l2"]
+    if kind[0] is ThinningLinear:
+        found["l2"] = pytest.approx(20 * (TRAIN.nnz / N_ITEMS) ** 0.7)
+        if not kind[1]:
+            del found["pair_l2"]
     return found
 
 
@@ -96,7 +102,7 @@ def test_what_the_fit_chose_can_be_seen_and_the_settings_stay_open(kind: Kind) -
         assert isinstance(span, Interval)
         assert span.low <= value <= span.high
         assert getattr(model, f"{name}_") == value
-    assert model.trials_ >= 4
+    assert model.trials_ >= 3  # with defaults that fit, a search ends early
 
 
 @SELF_TUNED
@@ -113,9 +119,11 @@ def test_a_settled_model_has_what_was_chosen_and_gives_the_same_without_validati
 @SELF_TUNED
 def test_a_second_fit_chooses_anew(kind: Kind) -> None:
     model = make(kind, tune_trials=4).fit(TRAIN, VALID, rng=0)
-    model.fit(TRAIN, rng=0)
-    assert model.chosen() == starts(kind)
-    assert model.trials_ == 0
+    other = tastes(150, 5)
+    fresh = make(kind, tune_trials=4).fit(other, rng=0)
+    model.fit(other, rng=0)
+    assert model.chosen() == fresh.chosen()
+    assert model.trials_ == fresh.trials_ > 0
 
 
 @SELF_TUNED
@@ -131,22 +139,31 @@ def test_given_settings_are_never_overwritten(kind: Kind) -> None:
 
 
 @SELF_TUNED
-def test_without_validation_users_or_trials_the_starts_are_taken(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
-    for model in (make(kind).fit(TRAIN, rng=0), make(kind, tune_trials=0).fit(TRAIN, VALID, rng=0)):
-        assert model.chosen() == starts(kind)
+def test_without_trials_the_starts_are_taken(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    assert make(kind, tune_trials=0).fit(TRAIN, VALID, rng=0).chosen() == starts(kind)
     assert not caplog.records  # nothing to warn of: nobody asked for a search
 
 
 @SELF_TUNED
-def test_too_few_validation_users_choose_nothing_and_that_is_said_once(
-    kind: Kind, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = make(kind).fit(TRAIN, FEW, rng=0)
-    assert model.chosen() == starts(kind)
+def test_without_validation_users_training_users_judge(kind: Kind) -> None:
+    model = make(kind, tune_trials=4).fit(TRAIN, rng=0)
+    assert model.chosen().keys() == starts(kind).keys()
+    assert model.trials_ > 0
+    assert not model.needs_validation(Shape.of(TRAIN))
+
+
+@SELF_TUNED
+def test_too_few_users_choose_nothing_and_that_is_said_once(kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+    few = TRAIN[: LEAST_USERS - 1]
+    model = make(kind).fit(few, rng=0)
+    usual = starts(kind)
+    if "l2" in usual and kind[0] is ThinningLinear:
+        usual["l2"] = pytest.approx(20 * (few.nnz / N_ITEMS) ** 0.7)
+    assert model.chosen() == usual
     said = [record.getMessage() for record in caplog.records]
     named = [name for text in said for name in text.split("choose ")[1].split(" by ")[0].split(", ")]
-    assert sorted(named) == sorted(starts(kind))  # each setting in one warning
-    assert all(text.startswith("19 validation users are too few to choose") for text in said)
+    assert sorted(named) == sorted(usual)  # each setting in one warning
+    assert all(text.startswith("19 users are too few to choose") for text in said)
 
 
 @SELF_TUNED
@@ -188,17 +205,35 @@ def test_a_gain_of_more_than_one_standard_error_is_taken() -> None:
     assert choose(by_hand({5.0: [1, 1], 7.0: [2, 2], 9.0: [3, 3], 8.0: [2, 3]}), {"l2": 5.0}) == {"l2": 9.0}
 
 
+@pytest.mark.parametrize(("gain", "trials"), [(0.0, 2), (0.19, 2), (0.21, 6)])
+def test_a_search_goes_on_only_where_a_probe_is_better_by_two_standard_errors(gain: float, trials: int) -> None:
+    """Of 100 users half gain 1 more than the mean and half 1 less: the standard error of the gain is .1."""
+    noise = np.where(np.arange(100) % 2, 1.0, -1.0)
+    asked: list[float] = []
+
+    def objective(values: Mapping[str, Any], _: Jury) -> list[Judged]:
+        asked.append(values["l2"])
+        return [Judged({}, noise + gain if values["l2"] == 3.0 else np.zeros(100))]
+
+    model = EASE()
+    crowd = Jury(left_out(tastes(100, 3), 100, np.random.default_rng(0)), nobody(TRAIN))
+    rng = np.random.default_rng(0)
+    settle(model, objective, crowd, rng, searched=("l2",), first=[{"l2": 3.0}], trials=6, probes=2)
+    assert len(asked) == model.trials_ == trials
+    assert asked[:2] == [500.0, 3.0]
+
+
 def test_the_starts_and_the_given_points_are_tried_first() -> None:
     asked: list[dict[str, Any]] = []
 
-    def objective(values: Mapping[str, Any], _: Fold) -> list[Judged]:
+    def objective(values: Mapping[str, Any], _: Jury) -> list[Judged]:
         asked.append(dict(values))
         return [Judged({}, np.full(60, -abs(values["l2"] - 3.0)))]
 
     model = EASE()
     rng = np.random.default_rng(0)
     first = [{"l2": 3.0, "kappa": 1.0}]  # what the space does not have is left out
-    settle(model, objective, VALID, rng, searched=("l2",), first=first, trials=4)
+    settle(model, objective, JURY, rng, searched=("l2",), first=first, trials=4)
     assert asked[:2] == [{"l2": 500.0}, {"l2": 3.0}]
     assert len(asked) == 4
     assert model.l2_ == 3.0
@@ -208,24 +243,41 @@ def test_the_starts_and_the_given_points_are_tried_first() -> None:
 def test_a_point_that_is_the_start_is_tried_once() -> None:
     asked: list[float] = []
 
-    def objective(values: Mapping[str, Any], _: Fold) -> list[Judged]:
+    def objective(values: Mapping[str, Any], _: Jury) -> list[Judged]:
         asked.append(values["l2"])
         return [Judged({}, np.zeros(60))]
 
     rng = np.random.default_rng(0)
-    settle(EASE(), objective, VALID, rng, searched=("l2",), first=[{"kappa": 0.0}], trials=4)
+    settle(EASE(), objective, JURY, rng, searched=("l2",), first=[{"kappa": 0.0}], trials=4)
     assert len(asked) == len(set(asked)) == 4
 
 
 def test_bounds_and_scales_that_a_trial_tries_are_judged_as_if_the_model_had_them() -> None:
     solved = solve(gram(TRAIN), penalties(TRAIN, 5.0, 0.2))
-    tried = list(LinearAutoencoder()._variants(solved, TRAIN, VALID))
+    weights = np.ones(TRAIN.shape[0], np.float32)
+    tried = LinearAutoencoder()._judged(solved, TRAIN, weights, JURY)
     assert len(tried) == 121
     for one in (tried[0], tried[27], tried[80]):
         model = LinearAutoencoder(l2=5.0, p=0.2, beta=0.0, **one.settings).fit(TRAIN)
         assert one.values == pytest.approx(evaluate(model, VALID, TRAIN, ("ndcg@100",)).per_user["ndcg@100"])
     assert tried[27].settings == {"xi": 0.5, "a": 0.2}
-    assert len(list(LinearAutoencoder(xi=0.0, a=0.1)._variants(solved, TRAIN, VALID))) == 1
+    assert len(LinearAutoencoder(xi=0.0, a=0.1)._judged(solved, TRAIN, weights, JURY)) == 1
+
+
+@pytest.mark.parametrize("settings", [{"xi": 0.0, "a": 0.0}, {"xi": 0.4, "a": 0.3}, {"xi": 1.0, "a": 0.0}])
+def test_users_left_out_are_judged_as_by_fits_without_them(settings: dict[str, float]) -> None:
+    """Refits hold the penalties fixed; the bound on the diagonal is met anew in each of them."""
+    penalty, fold = penalties(TRAIN, 5.0, 0.2), left_out(TRAIN, 6, np.random.default_rng(0))
+    solved = solve(gram(TRAIN), penalty)
+    weights = np.ones(TRAIN.shape[0], np.float32)
+    [found] = LinearAutoencoder(**settings)._judged(solved, TRAIN, weights, Jury(fold, nobody(TRAIN)))
+    out = scalings(TRAIN, (settings["a"],))[0]
+    for place, user in enumerate(fold.users):
+        others = solve(gram(TRAIN[np.arange(TRAIN.shape[0]) != user]), penalty)
+        refitted = EASE()
+        refitted.weights_ = others.weights * (others.scale(settings["xi"]) * out) / out[:, None]
+        alone = Fold(fold.users[[place]], fold.history[[place]], fold.held_out[[place]])
+        assert found.values[place] == pytest.approx(ndcg(refitted.score, alone)[0], abs=1e-5)
 
 
 def test_a_search_looks_at_an_even_choice_of_many_users() -> None:
@@ -239,7 +291,7 @@ def test_a_search_looks_at_an_even_choice_of_many_users() -> None:
 def test_scalings_are_judged_as_if_the_model_had_them() -> None:
     model = EASE(l2=20.0).fit(TRAIN)
     rows = np.stack([np.ones(N_ITEMS), np.linspace(0.1, 2, N_ITEMS)]).astype(np.float32)
-    found = ndcg(model.score, VALID, rows)
+    found = ndcg_of(lambda users: (model.score(VALID.history[users]) * row for row in rows), VALID)
     for scaling, values in zip(rows, found, strict=True):
         scaled = EASE(l2=20.0)
         scaled.weights_ = model.weights_ * scaling

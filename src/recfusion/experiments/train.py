@@ -19,8 +19,7 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.judge import Fitted, fit, fit_and_judge
-from recfusion.models.base import Recommender
-from recfusion.models.settings import open_names
+from recfusion.models.base import Recommender, Shape
 from recfusion.serving.bundle import Bundle
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
@@ -44,8 +43,8 @@ def train(
     """Return a fitted model with its names and protocol; `model` is a name, a place or an instance.
 
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
-    learns from everybody, and nobody is left to judge it on. What is chosen on validation users, open settings and the
-    number of epochs, is then chosen on those of the split first. A model that trains keeps its state in the file
+    learns from everybody, and nobody is left to judge it on. What takes validation users to choose, the number of
+    epochs and the weights of a mixture, is then chosen on those of the split first. A model that trains keeps its state in the file
     `checkpoint` and goes on from it where it is there. Without `histories` no row of a user stays in the model.
 
     With `judge` the recipe is judged on the test users of the split as well, before a model learns from everybody.
@@ -63,7 +62,7 @@ def train(
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
         kept = Checkpoint(checkpoint, json.dumps(run))
     judge = judge or against is not None
-    if all_users and not judge and not _is_open(candidate.model):
+    if all_users and not judge and not candidate.model.needs_validation(Shape.of(data.matrix)):
         fitted, _, seconds, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
         return Bundle.of(
             candidate.entry, fitted, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds
@@ -112,13 +111,6 @@ def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
     if summary.mean < 0:
         raise OldIsBetter(f"{name} {100 * summary.mean:+.2f} ({low:+.2f} to {high:+.2f}) against the older recipe")
     return {name: {"mean": summary.mean, "ci95": summary.ci95, "users": len(difference)}}
-
-
-def _is_open(model: Recommender) -> bool:
-    """Return whether a fit chooses something on validation users: open settings, or the number of epochs."""
-    kind = type(model)
-    trains = kind.settled is not Recommender.settled
-    return trains or any(getattr(model, name) is None for name in open_names(kind))
 
 
 def use_device(model: Recommender, device: str) -> None:

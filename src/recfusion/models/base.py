@@ -108,6 +108,13 @@ class Recommender(ABC):
     def use_device(self, device: str) -> None:  # noqa: B027
         """Compute on `device`, for models that can; closed forms stay on the CPU."""
 
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return whether a fit on data of this size chooses anything that takes validation users to choose.
+
+        A closed form that scores training users as if they had been left out does without.
+        """
+        return any(getattr(self, name) is None for name in open_names(type(self)))
+
     def seconds(self, shape: Shape) -> float | None:
         """Return about how long a fit takes on data of this size; None where it is not worth asking."""
         return None

@@ -12,7 +12,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import Grams, gram, item_weights, require_gram_memory, solve_items, user_weights
 from recfusion.models.leave_out import LeftOut
 from recfusion.models.reasons import Reasons, exact
@@ -51,6 +51,10 @@ class EASE(Recommender):
         selftune.settle(self, objective, jury, generator, searched=("l2",), trials=self.tune_trials)
         self.weights_ = item_weights(g if small is train else gram(train), self.l2_)
         return self
+
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return False: training users judge its settings, each left out of the fit in turn."""
+        return False
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
@@ -121,6 +125,10 @@ class LinearAutoencoder(Recommender):
         self.weights_ *= solved.scale(self.xi_) * out
         self.weights_ /= out[:, None]
         return self
+
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return False: training users judge its settings, each left out of the fit in turn."""
+        return False
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)

@@ -112,6 +112,10 @@ class NeuralRecommender(Recommender):
         """Return a fresh model that is trained for as many epochs as were best for this one."""
         return dataclasses.replace(self, max_epochs=max(1, self.best_epoch_))
 
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return True: the number of epochs is chosen on validation users."""
+        return True
+
     def use_device(self, device: str) -> None:
         self.device = device
 

@@ -51,13 +51,20 @@ def setting(
 
 
 def self_tuned(
-    start: float, doc: str, *, search: tuple[float, float], at_least: float | None = None, log: bool = False
+    start: float,
+    doc: str,
+    *,
+    search: tuple[float, float],
+    at_least: float | None = None,
+    log: bool = False,
+    rule: str | None = None,
 ) -> Any:
-    """Declare a setting that `fit` chooses on the validation users unless it is given; without them it is `start`.
+    """Declare a setting that `fit` chooses by a search unless it is given; without anybody to judge it is `start`.
 
-    It stays None: what `fit` chose, or was given, is in the learned field of its name with an underscore.
+    It stays None: what `fit` chose, or was given, is in the learned field of its name with an underscore. A `rule`
+    says in words where a model begins that makes its starts from the data.
     """
-    doc = f"{doc} (chosen on the validation users; without them {start:g})"
+    doc = f"{doc} (chosen by the fit; without a search {rule or f'{start:g}'})"
     return dataclasses.field(default=None, metadata={"setting": Range(doc, at_least, search, log, start)})
 
 

@@ -130,7 +130,10 @@ def _settings(bundle: Bundle) -> list[str]:
     by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(chosen, "fit")
     told = "The fit chose none of the settings."
     if chosen:
-        told = "The fit chose on the validation users; too few of them leave the value that its meaning states."
+        told = (
+            "The fit chose on validation users, or on training users that it left out in turn; too few of them leave the "
+            "value that its meaning states."
+        )
     if bundle.searched:
         where = " of a split, before it learned from all users" if bundle.all_users else ""
         told += f" A search chose on the validation users{where}."

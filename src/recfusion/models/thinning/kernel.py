@@ -104,6 +104,10 @@ class ThinningKernel(Recommender):
         self.scaling_ = scalings(train, (self.c_,))[0]
         return self
 
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return whether landmarks stand for the users: they have no left-out scores."""
+        return shape.users > self.max_users and super().needs_validation(shape)
+
     def economical(self, shape: Shape) -> Self:
         return replace(self, max_users=_LANDMARKS) if shape.users > self.max_users else self
 

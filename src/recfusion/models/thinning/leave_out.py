@@ -29,12 +29,12 @@ class PairsLeftOut:
         n_items = train.shape[1]
         targets = train[fold.users]
         rows, queries = with_pairs(targets, pairs), with_pairs(fold.history, pairs)
-        own = own_features(pairs, n_items)
+        own, rowwise = own_features(pairs, n_items), p.T  # symmetric: the transpose is P, in the order for products
         leverage = np.empty((rows.shape[0], n_items), p.dtype)
         across = np.empty_like(leverage)
         for start in range(0, rows.shape[0], _USERS):
             part = slice(start, start + _USERS)
-            x, z = np.asarray(rows[part] @ p), np.asarray(queries[part] @ p)  # (users, features)
+            x, z = np.asarray(rows[part] @ rowwise), np.asarray(queries[part] @ rowwise)  # (users, features)
             with_itself, with_query = block_products(p, own, x, z)
             leverage[part] = along(rows[part], x)[:, None] - with_itself
             across[part] = along(queries[part], x)[:, None] - with_query

@@ -55,7 +55,12 @@ class ThinningLinear(Recommender):
     """
 
     l2: float | None = self_tuned(
-        693.0, "penalty of an item of mean popularity", at_least=1e-6, search=(1, 1e4), log=True
+        693.0,
+        "penalty of an item of mean popularity",
+        at_least=1e-6,
+        search=(1, 1e4),
+        log=True,
+        rule="20 (mean users of an item)^.7",
     )
     nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
     kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
@@ -109,6 +114,10 @@ class ThinningLinear(Recommender):
         weights *= selftune.scalings(train, (self.c_,))[0]
         self.weights_ = weights
         return self
+
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return False: training users judge its settings, each left out of the fit in turn."""
+        return False
 
     def economical(self, shape: Shape) -> Self:
         if not self.pairs or shape.items <= _PAIRS_UP_TO:
@@ -165,7 +174,7 @@ class ThinningLinear(Recommender):
     def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
         """Return the settings, beside the starts, that say whether a search is worth its time."""
         l2 = starts["l2"]
-        return [{"nu": 0.0, "kappa": 0.0, "b": 0.0}, {"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}]
+        return [{"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}]
 
     def _probed(self, count: int) -> int:
         """Return after how many trials a search ends where the defaults fit; 0: it does not."""

@@ -8,22 +8,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.evaluation.evaluate import batches
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
-from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, ndcg, trials_setting
+from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, trials_setting
 from recfusion.models.settings import learned, setting, setting_values
+from recfusion.models.thinning.weights import Ballot, find_weights, standardised, weighted_sum
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
 _USUAL = {"thinning-pairs": 0.15, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.45}  # without validation
-_STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
+_SETTINGS = {"ials": {"factors": 64, "iterations": 6}}  # of parts that need less than when they stand alone
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -78,8 +78,8 @@ class Thinning(Recommender):
         if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
         weights = _usual(fitted) if self.weights is None else _given(self.weights, fitted)
-        if self.weights is None and valid is not None and valid.history.shape[0] >= LEAST_USERS:
-            weights = find_weights(fitted, weights, judged_users(valid, _JUDGED))
+        if self.weights is None and len(fitted) > 1 and valid is not None and len(valid.users) >= LEAST_USERS:
+            weights = find_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
         self.weights_ = _shares(weights)
         self.parts_ = {name: fitted[name] for name in self.weights_}
         self.trials_ = sum(part.trials_ for part in fitted.values())
@@ -96,7 +96,7 @@ class Thinning(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         scores = {name: standardised(self.parts_[name].score(history), history) for name in self.weights_}
-        return _sum(scores, self.weights_)
+        return weighted_sum(scores, self.weights_)
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         """Return the weighted sum of the parts' reasons, each in deviations of the part's scores."""
@@ -149,7 +149,7 @@ class Thinning(Recommender):
         parts: dict[str, Recommender] = {}
         for name in self._names():
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
-            part = make_model(name, {})
+            part = make_model(name, _SETTINGS.get(name, {}))
             if (part.seconds(shape) or 0.0) > _LONGEST:
                 told = "The mixture does without %s: it would take hours on %d users and %d items."
                 log.warning(told, name, shape.users, shape.items)
@@ -190,54 +190,3 @@ def _given(weights: Mapping[str, float], parts: Mapping[str, Recommender]) -> di
     if min(given.values()) < 0 or sum(given.values()) <= 0:
         raise InputError(f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}.")
     return given
-
-
-def standardised(scores: FloatArray, history: Csr) -> FloatArray:
-    """Return scores with mean 0 and deviation 1 over each user's unseen items, in place; seen items get 0."""
-    rows, columns = row_numbers(history), history.indices
-    never = scores == -np.inf
-    if never.any():  # what a part never recommends is level with the worst of what it does
-        worst = np.min(scores, axis=1, initial=0, where=~never, keepdims=True)
-        np.copyto(scores, worst, where=never)
-    unseen = np.maximum(scores.shape[1] - np.diff(history.indptr), 1)[:, None]
-    scores[rows, columns] = 0
-    scores -= (scores.sum(1, dtype=np.float64)[:, None] / unseen).astype(np.float32)
-    scores[rows, columns] = 0
-    deviation = np.sqrt(np.square(scores).sum(1, dtype=np.float64)[:, None] / unseen)
-    scores /= np.maximum(deviation, 1e-12).astype(np.float32)
-    return scores
-
-
-def _sum(scores: Mapping[str, FloatArray], weights: Mapping[str, float]) -> FloatArray:
-    mixed = np.zeros_like(next(iter(scores.values())))
-    for name, part in scores.items():
-        if weights[name]:
-            mixed += np.float32(weights[name]) * part
-    return mixed
-
-
-def find_weights(parts: Mapping[str, Recommender], start: Mapping[str, float], valid: Fold) -> dict[str, float]:
-    """Return weights of at least 0 with a high NDCG@100 on `valid`: coordinate ascent from `start`.
-
-    It begins at the better of `start` and the best single part, so that the mixture is not behind its parts there.
-    """
-    histories = [valid.history[rows] for rows in batches(*valid.history.shape)]
-    kept = [{name: standardised(part.score(rows), rows) for name, part in parts.items()} for rows in histories]
-
-    def judged(weights: Mapping[str, float]) -> float:
-        mixed = (_sum(scores, weights) for scores in kept)
-        return float(ndcg(lambda _: next(mixed), valid).mean())
-
-    singles = [{name: float(name == one) for name in start} for one in start]
-    weights = max([dict(start), *singles], key=judged)
-    best = judged(weights)
-    for step in _STEPS:
-        moved = True
-        while moved:
-            moved = False
-            for name in weights:
-                for change in (step, -step):
-                    tried = weights | {name: max(0.0, weights[name] + change)}
-                    if sum(tried.values()) > 0 and (score := judged(tried)) > best + 1e-6:
-                        weights, best, moved = tried, score, True
-    return weights

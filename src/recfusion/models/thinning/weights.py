@@ -1,0 +1,141 @@
+"""The weights of a mixture: standardised scores, a search on users whom no part has seen, and a pull by their noise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.data.split import Fold
+from recfusion.evaluation.evaluate import batches
+from recfusion.evaluation.metrics import Values
+from recfusion.models.base import Recommender
+
+_STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
+_CANDIDATES = 600  # items of a user that the search ranks: those that some part holds in the highest esteem
+_DEPTH = 100  # of NDCG
+_LEAST = 0.02  # a part with a smaller share is not worth its time
+
+Weights = Mapping[str, float]
+
+
+def standardised(scores: FloatArray, history: Csr) -> FloatArray:
+    """Return scores with mean 0 and deviation 1 over each user's unseen items, in place; seen items get 0."""
+    rows, columns = row_numbers(history), history.indices
+    never = scores == -np.inf
+    if never.any():  # what a part never recommends is level with the worst of what it does
+        worst = np.min(scores, axis=1, initial=0, where=~never, keepdims=True)
+        np.copyto(scores, worst, where=never)
+    unseen = np.maximum(scores.shape[1] - np.diff(history.indptr), 1)[:, None]
+    scores[rows, columns] = 0
+    scores -= (scores.sum(1, dtype=np.float64)[:, None] / unseen).astype(np.float32)
+    scores[rows, columns] = 0
+    deviation = np.sqrt(np.square(scores).sum(1, dtype=np.float64)[:, None] / unseen)
+    scores /= np.maximum(deviation, 1e-12).astype(np.float32)
+    return scores
+
+
+def weighted_sum(scores: Mapping[str, FloatArray], weights: Weights) -> FloatArray:
+    """Return the sum of the parts' scores times their weights, (users, items)."""
+    mixed = np.zeros_like(next(iter(scores.values())))
+    for name, part in scores.items():
+        if weights[name]:
+            mixed += np.float32(weights[name]) * part
+    return mixed
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """What parts say of the candidates of some users: as much of their scores as NDCG@100 of a mixture needs."""
+
+    names: tuple[str, ...]
+    scores: FloatArray  # (parts, users, candidates), standardised
+    relevant: NDArray[np.bool_]  # (users, candidates): held out, and to be found
+    ideal: Values  # (users,): the highest DCG that there is
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Recommender], fold: Fold) -> "Ballot":
+        """Ask every part for every user of a fold, in batches."""
+        found = [_candidates(parts, fold.history[rows], fold.held_out[rows]) for rows in batches(*fold.history.shape)]
+        scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
+        wanted = np.minimum(np.diff(fold.held_out.indptr), _DEPTH)
+        return cls(tuple(parts), scores, relevant, np.concatenate([[1e-12], np.cumsum(_gains(_DEPTH))])[wanted])
+
+    def ndcg(self, weights: Weights) -> Values:
+        """Return each user's NDCG@100 under the weighted sum, (users,)."""
+        mixed = np.tensordot(np.array([weights[name] for name in self.names], np.float32), self.scores, 1)
+        depth = min(_DEPTH, mixed.shape[1])
+        best = np.argpartition(-mixed, depth - 1, axis=1)[:, :depth]
+        order = np.argsort(-np.take_along_axis(mixed, best, 1), axis=1, kind="stable")
+        hits = np.take_along_axis(self.relevant, np.take_along_axis(best, order, 1), 1)
+        return np.asarray((hits @ _gains(depth)) / self.ideal)
+
+
+def _candidates(
+    parts: Mapping[str, Recommender], history: Csr, held_out: Csr
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    scores = np.stack([standardised(part.score(history), history) for part in parts.values()])  # (parts, users, items)
+    esteem = scores.max(axis=0)
+    esteem[row_numbers(history), history.indices] = -np.inf
+    count = min(_CANDIDATES, esteem.shape[1])
+    chosen = np.argpartition(-esteem, count - 1, axis=1)[:, :count]
+    chosen.sort(axis=1)
+    relevant = np.take_along_axis(held_out.toarray() > 0, chosen, 1)
+    theirs = np.take_along_axis(scores, chosen[None], 2)
+    theirs[:, np.take_along_axis(esteem, chosen, 1) == -np.inf] = -1e6  # a seen item, where others are too few
+    return theirs, relevant
+
+
+def _gains(depth: int) -> Values:
+    return np.asarray(1 / np.log2(np.arange(2, depth + 2)))
+
+
+def find_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
+    """Return shares that add up to 1: those with the highest NDCG@100 that a search finds, pulled to the usual ones.
+
+    The pull is by the noise of the users: with a gain g over the usual weights, of standard error e, the weights go a
+    share 1 - (e / g)^2 of the way, and none where g is not above e. Parts with next to nothing are dropped.
+    """
+    usual = _shares(usual)
+    found = search_weights(ballot, [usual, *_starts(ballot, usual)])
+    gain = ballot.ndcg(found) - ballot.ndcg(usual)
+    mean, error = float(gain.mean()), float(gain.std()) / np.sqrt(len(gain))
+    way = max(0.0, 1 - (error / mean) ** 2) if mean > 0 else 0.0
+    pulled = {name: usual[name] + way * (found[name] - usual[name]) for name in usual}
+    return _shares({name: share if share >= _LEAST else 0.0 for name, share in pulled.items()})
+
+
+def search_weights(ballot: Ballot, starts: Sequence[Weights]) -> dict[str, float]:
+    """Return the shares with the highest mean NDCG@100 that coordinate ascent finds from any of the starts."""
+    climbed = [_climb(ballot, start) for start in starts]
+    return _shares(max(climbed, key=lambda each: each[1])[0])
+
+
+def _starts(ballot: Ballot, usual: Weights) -> list[dict[str, float]]:
+    """Return where else the search begins: the best part alone, and the usual weights without the worst one."""
+    alone = {one: float(ballot.ndcg({name: float(name == one) for name in usual}).mean()) for one in usual}
+    best, worst = max(alone, key=alone.__getitem__), min(alone, key=alone.__getitem__)
+    single = {name: float(name == best) for name in usual}
+    fewer = {name: 0.0 if name == worst else share for name, share in usual.items()}
+    return [single, fewer] if len(usual) > 1 else []
+
+
+def _climb(ballot: Ballot, start: Weights) -> tuple[dict[str, float], float]:
+    weights = dict(start)
+    best = float(ballot.ndcg(weights).mean())
+    for step in _STEPS:
+        moved = True
+        while moved:
+            moved = False
+            for name in weights:
+                for change in (step, -step):
+                    tried = weights | {name: max(0.0, weights[name] + change)}
+                    if sum(tried.values()) > 0 and (score := float(ballot.ndcg(tried).mean())) > best + 1e-6:
+                        weights, best, moved = tried, score, True
+    return weights, best
+
+
+def _shares(weights: Weights) -> dict[str, float]:
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
