@@ -15,6 +15,7 @@ from recfusion.evaluation.metrics import Values
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.train import OldIsBetter, train
 from recfusion.models.ease import EASE
+from recfusion.models.thinning.mixture import Thinning
 from recfusion.serving.bundle import Bundle
 
 
@@ -51,12 +52,23 @@ def test_a_name_an_instance_and_a_candidate_give_the_same_model(groups: Interact
 
 def test_a_model_of_all_users_keeps_what_the_split_s_fit_chose(groups: Interactions) -> None:
     plan = SplitPlan(valid=0.3)  # enough validation users for a search
-    bundle = train(EASE(tune_trials=5), groups, plan=plan, all_users=True)
-    searched = train(EASE(tune_trials=5), groups, plan=plan)
+    mixture = Thinning(members="ease,popularity", tune_trials=0)
+    bundle = train(mixture, groups, plan=plan, all_users=True)
+    searched = train(mixture, groups, plan=plan)
+    assert isinstance(bundle.model, Thinning)
+    assert (bundle.all_users, set(bundle.searched), bundle.metrics) == (True, {"parts", "weights"}, {})
+    assert bundle.model.weights == searched.model.chosen()["weights"]
+
+
+def test_a_closed_form_of_all_users_needs_no_split(groups: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each user judges settings as one who was left out: all of them are asked, and all of them are learned from."""
+    bundle = train(EASE(tune_trials=5), groups, all_users=True)
     assert isinstance(bundle.model, EASE)
-    assert (bundle.all_users, bundle.searched, bundle.metrics) == (True, ("l2",), {})
-    assert bundle.model.l2 == searched.model.chosen()["l2"]
-    np.testing.assert_array_equal(bundle.model.weights_, EASE(l2=bundle.model.l2).fit(groups.matrix).weights_)
+    assert (bundle.searched, bundle.model.trials_) == ((), 5)
+    assert bundle.model.l2 is None
+    np.testing.assert_array_equal(bundle.model.weights_, EASE(l2=bundle.model.l2_).fit(groups.matrix).weights_)
+    monkeypatch.setattr("recfusion.experiments.train.split", None)  # nobody calls it
+    train(EASE(tune_trials=1), groups, all_users=True)
 
 
 def test_a_device_that_is_none_is_refused(groups: Interactions) -> None:

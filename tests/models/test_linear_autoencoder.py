@@ -69,10 +69,10 @@ def test_a_bounded_diagonal_meets_the_optimality_conditions() -> None:
     """(G + L) B + diag mu = G with mu >= 0 and B_jj <= xi; mu_j is 0 where the bound is not reached."""
     g = X.T @ X
     solved = solve(gram(SMALL), penalties(SMALL, 0.5, 0.4))
-    scale = solved.scale(0.4).astype(np.float64)
+    scale = solved.scale(0.4).astype(np.float64)  # s_j P_jj
     ridge = 0.5 + 0.4 / 0.6 * X.sum(axis=0)
-    b = np.where(OFF, solved.weights * scale, np.diag(1 - solved.diagonal * scale))
-    mu = scale - ridge
+    b = np.where(OFF, solved.weights * scale, np.diag(1 - scale))
+    mu = scale / solved.diagonal - ridge
     assert (g + np.diag(ridge)) @ b + np.diag(mu) == pytest.approx(g, abs=1e-4)
     assert mu.min() > -1e-5
     assert np.diag(b).max() < 0.4 + 1e-5

@@ -26,7 +26,7 @@ METRIC = "ndcg@100"
 LEAST_USERS = 20  # judged users below which a search would choose by chance
 DOUBT = 2.0  # standard errors by which other settings must be better than the defaults before a search is worth it
 MOST_ITEMS = 6000  # items beyond which a trial on all of them would take minutes
-MOST_USERS = 2000  # judged users beyond which more would cost time and change nothing
+MOST_USERS = 1000  # judged users beyond which more would cost time and change nothing
 POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of popularity, by which scores are divided: they need no fit of their own
 _RAREST = 1e-3  # popularity, in units of the mean, below which an item counts as if it had that much
 

@@ -13,7 +13,7 @@ from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender
-from recfusion.models.thinning.mixture import find_weights, standardised
+from recfusion.models.thinning.weights import Ballot, find_weights, search_weights, standardised
 
 SEEN = random_csr(6, 20, 0.3, 1)
 
@@ -89,9 +89,9 @@ def test_the_part_that_is_noise_gets_no_weight() -> None:
     valid = fold(40, held_out=40)  # so many that equal shares of noise would put others among them
     parts: dict[str, Recommender] = {"perfect": Told(valid, 1.0, 0.01), "noise": Told(valid, 0.0, 1.0, 1)}
     start = {"perfect": 0.5, "noise": 0.5}
-    weights = find_weights(parts, start, valid)
+    weights = find_weights(Ballot.of(parts, valid), start)
     assert weights["perfect"] > 0
-    assert weights["noise"] <= 0.05 * weights["perfect"]
+    assert weights["noise"] <= 0.15 * weights["perfect"]
     assert judged(parts, weights, valid) == pytest.approx(1)
     assert judged(parts, start, valid) < 0.98
 
@@ -99,29 +99,73 @@ def test_the_part_that_is_noise_gets_no_weight() -> None:
 def test_the_search_takes_the_noise_out_of_a_part_that_is_not_perfect() -> None:
     valid = fold(60, held_out=20)
     parts: dict[str, Recommender] = {"good": Told(valid, 1.0, 0.5), "noise": Told(valid, 0.0, 1.0, 1)}
-    weights = find_weights(parts, {"good": 0.3, "noise": 0.7}, valid)
+    weights = find_weights(Ballot.of(parts, valid), {"good": 0.3, "noise": 0.7})
     assert weights["noise"] < 0.2 * weights["good"]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_found_weights_are_never_behind_the_start_or_a_single_part_on_validation(seed: int) -> None:
+def test_searched_weights_are_never_behind_a_start_on_validation(seed: int) -> None:
     valid = fold(30, seed=seed)
     noise = np.random.default_rng(seed).uniform(0.3, 2, 3)
     parts: dict[str, Recommender] = {
         f"part {place}": Told(valid, 1.0, level, seed=10 * seed + place) for place, level in enumerate(noise.tolist())
     }
-    start = dict.fromkeys(parts, 0.25)
-    found = find_weights(parts, start, valid)
+    starts = [dict.fromkeys(parts, 0.25), *({name: float(name == one) for name in parts} for one in parts)]
+    found = search_weights(Ballot.of(parts, valid), starts)
     assert min(found.values()) >= 0
+    assert sum(found.values()) == pytest.approx(1)
     best = judged(parts, found, valid)
-    for one in parts:
-        assert best >= judged(parts, {name: float(name == one) for name in parts}, valid) - 1e-9
-    assert best >= judged(parts, start, valid) - 1e-9
+    assert all(best >= judged(parts, start, valid) - 1e-9 for start in starts)
+
+
+def ballot(gains: list[float]) -> Ballot:
+    """Return users with two candidates, of whom part `one` puts the right one first and `two` the wrong one."""
+    users = len(gains)
+    up, down = np.tile([1.0, 0.0], (users, 1)), np.tile([0.0, 1.0], (users, 1))
+    relevant = np.tile([True, False], (users, 1))
+    return Ballot(("one", "two"), np.stack([up, down]).astype(np.float32), relevant, 1 / np.array(gains))
+
+
+def test_the_judgement_of_a_ballot_is_that_of_the_mixture() -> None:
+    valid = fold(30, n_items=900)
+    parts: dict[str, Recommender] = {str(seed): Told(valid, 1.0, 0.8, seed=seed) for seed in range(3)}
+    weights = {"0": 0.5, "1": 0.3, "2": 0.2}
+    assert Ballot.of(parts, valid).ndcg(weights).mean() == pytest.approx(judged(parts, weights, valid), abs=1e-6)
+
+
+def test_a_gain_within_the_noise_leaves_the_usual_weights_and_a_clear_one_moves_them() -> None:
+    """Putting the right item first gains each user 1 - 1/log2(3) = .369 in DCG, times what the user's DCG counts."""
+    usual = {"one": 0.4, "two": 0.6}
+    clear = find_weights(ballot([1.0, 1.01] * 20), usual)
+    assert clear["one"] > 0.5 + 1e-6
+    noisy = find_weights(ballot([1.0, *[1e-9] * 29]), usual)  # one user of thirty: gain 1 e, error 1 e
+    assert noisy == pytest.approx(usual, abs=0.02)
+    assert sum(clear.values()) == pytest.approx(1)
+
+
+def test_weights_go_as_far_from_the_usual_ones_as_noise_allows() -> None:
+    """Gains (2, 2, 0, 0) times .369: the mean is twice the standard error, so 3/4 of the way."""
+    usual, gains = {"one": 0.4, "two": 0.6}, [2.0, 2.0, 1e-9, 1e-9]
+    found = search_weights(ballot(gains), [usual])
+    pulled = find_weights(ballot(gains), usual)
+    assert found["one"] > 0.5
+    assert pulled["one"] == pytest.approx(0.4 + 0.75 * (find_best(gains, usual) - 0.4), abs=1e-6)
+
+
+def find_best(gains: list[float], usual: dict[str, float]) -> float:
+    """Return the share of part `one` that the search finds, from all of its starts."""
+    starts = [usual, {"one": 1.0, "two": 0.0}, {"one": 0.4, "two": 0.0}]
+    return search_weights(ballot(gains), starts)["one"]
+
+
+def test_a_part_with_next_to_nothing_is_dropped() -> None:
+    found = find_weights(ballot([1.0, 1.0001] * 200), {"one": 0.4, "two": 0.6})
+    assert found["two"] == 0 or found["two"] >= 0.02
 
 
 def test_two_parts_that_err_in_different_ways_are_better_together() -> None:
     valid = fold(40)
     parts: dict[str, Recommender] = {name: Told(valid, 1.0, 0.6, seed) for seed, name in enumerate(("one", "two"))}
-    weights = find_weights(parts, {"one": 0.9, "two": 0.1}, valid)
+    weights = find_weights(Ballot.of(parts, valid), {"one": 0.9, "two": 0.1})
     assert min(weights.values()) > 0.3 * max(weights.values())
     assert judged(parts, weights, valid) > max(judged(parts, {"one": 1.0, "two": 0.0}, valid), 0) + 0.02

@@ -23,7 +23,8 @@ from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.mixture import Thinning, standardised
+from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.weights import standardised
 from recfusion.serving.bundle import Bundle
 from recfusion.training.epoch import Checkpoint
 
@@ -53,7 +54,7 @@ def test_without_validation_users_the_usual_weights_hold() -> None:
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mixture_module, "find_weights", lambda parts, start, valid: {**start, "ease": 0.0})
+    monkeypatch.setattr(mixture_module, "find_weights", lambda ballot, usual: {**usual, "ease": 0.0})
     model = Thinning(**CHEAP).fit(TRAIN, fold(20, 20), rng=0)
     assert model.weights_ == {"popularity": 0.5, "thinning-linear": 0.5}
     assert list(model.parts_) == ["popularity", "thinning-linear"]

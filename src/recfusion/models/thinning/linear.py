@@ -33,7 +33,6 @@ _RIDGE = ("l2", "nu", "kappa")
 _PAIR_USERS = 100  # that a pair has at the least: with fewer, a penalty of thousands would leave nothing of it
 _PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
-_PAIR_JUDGED = 1000  # users that judge a fit with pairs, at the most
 _L2, _L2_POWER = 20.0, 0.7  # l2 begins at 20 (mean number of users of an item)^.7, which fits five data sets
 
 
@@ -158,7 +157,7 @@ class ThinningLinear(Recommender):
                 lambda places: left_out.scores(places, weights),
             )
 
-        jury = selftune.jury(train, valid, rng, _PAIR_JUDGED) if selftune.searches(self) else None
+        jury = selftune.jury(train, valid, rng) if selftune.searches(self) else None
         trials = min(self.tune_trials, _PAIR_TRIALS)
         selftune.settle(
             *(self, second_order, jury, rng), searched=("pair_l2",), free=("c",), trials=trials, probes=self._probed(1)

@@ -23,7 +23,6 @@ from recfusion.training.epoch import Checkpoint, Epoch
 log = logging.getLogger(__name__)
 
 _USUAL = {"thinning-pairs": 0.15, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.45}  # without validation
-_SETTINGS = {"ials": {"factors": 64, "iterations": 6}}  # of parts that need less than when they stand alone
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -149,7 +148,7 @@ class Thinning(Recommender):
         parts: dict[str, Recommender] = {}
         for name in self._names():
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
-            part = make_model(name, _SETTINGS.get(name, {}))
+            part = make_model(name, {})
             if (part.seconds(shape) or 0.0) > _LONGEST:
                 told = "The mixture does without %s: it would take hours on %d users and %d items."
                 log.warning(told, name, shape.users, shape.items)
