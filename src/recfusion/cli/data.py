@@ -15,6 +15,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
 from recfusion.data.fetch import fetch
 from recfusion.data.protocol import Protocol, split_counts
+from recfusion.data.signals import used_signals
 from recfusion.data.split import split
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 
@@ -54,7 +55,8 @@ def data_describe(
 ) -> None:
     """Show what a data set holds: how it was read and prepared, and the counts of a split."""
     found = choice.load()
-    protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS)
+    used = used_signals(choice.signals, found)
+    protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS, used)
     try:
         counts = split_counts(split(found, choice.plan, seed=seed))
     except InputError as error:  # worth a look all the same

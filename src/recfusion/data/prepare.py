@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from recfusion.core.arrays import IntArray, binary_csr
+from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.parsing import parse_ids
@@ -55,6 +56,12 @@ class _Rows:
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
 
+    def part(self, where: NDArray[np.bool_]) -> "_Rows":
+        """Return some of the rows, apart."""
+        found = replace(self)
+        found.keep(where)
+        return found
+
     def step(self, name: str) -> PreparationStep:
         return PreparationStep(name, _distinct(self.user), _distinct(self.item), len(self.user))
 
@@ -73,9 +80,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
     scale = Scale.of(rows.rating)
     threshold = resolve_min_rating(choices.min_rating, scale)
+    below = None
     if threshold is not None:
         if rows.rating is None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{raw.name}' has no ratings.")
+        below = rows.part(rows.rating < np.float32(threshold))
         rows.keep(rows.rating >= np.float32(threshold))
         steps.append(rows.step(f"rating at least {threshold:g}"))
     steps.extend(_filter_rare(rows, choices))
@@ -93,6 +102,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     user_kept, user_row = _compact(rows.user, len(user_ids))
     item_kept, item_column = _compact(rows.item, len(item_ids))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user_row, minlength=len(user_kept)))])
+    disliked, disliked_times = _disliked(below, user_kept, item_kept, len(user_ids), len(item_ids))
     items = item_ids[item_kept].alias("item")
     item_table, item_notes = _item_table(items, raw.items)
     notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *item_notes)
@@ -104,6 +114,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         item_table=item_table,
         times=rows.time,
         grades=rows.rating,
+        disliked=disliked,
+        disliked_times=disliked_times,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
@@ -238,6 +250,21 @@ def _compact(codes: Codes, n_codes: int) -> tuple[IntArray, Codes]:
     """Return the codes that occur, and each row's place among them."""
     present = np.bincount(codes, minlength=n_codes) > 0
     return np.flatnonzero(present), (np.cumsum(present, dtype=np.int32) - np.int32(1))[codes]
+
+
+def _disliked(
+    rows: _Rows | None, users: IntArray, items: IntArray, n_users: int, n_items: int
+) -> tuple[Csr | None, NDArray[np.int64] | None]:
+    """Return the rows below the threshold over the users and items that stayed, and their times."""
+    if rows is None or rows.rating is None:
+        return None, None
+    row, column = np.full(n_users, -1, np.int32), np.full(n_items, -1, np.int32)
+    row[users], column[items] = np.arange(len(users)), np.arange(len(items))
+    rows.keep((row[rows.user] >= 0) & (column[rows.item] >= 0))
+    rows.keep(np.argsort(_pair_key(rows, n_items)))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[rows.user], minlength=len(users)))]).astype(np.int32)
+    parts = (rows.rating, column[rows.item], indptr)
+    return (csr_array(parts, shape=(len(users), len(items))), rows.time) if len(rows.user) else (None, None)
 
 
 def _distinct(codes: Codes) -> int:

@@ -1,7 +1,7 @@
 """EASE (Steck, 2019), and the linear autoencoders after it in one closed form: EDLAE, RDLAE and EASE-DAN."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -125,7 +125,7 @@ class LinearAutoencoder(Recommender):
         scales = np.stack([solved.scale(xi) for xi in bounds])  # (bounds, items)
         for a in _TENTHS if self.a is None else (self.a,):
             out = selftune.scalings(train, (a,))[0]
-            into = Fold(judged.users, _times(judged.history, 1 / out), judged.held_out)
+            into = replace(judged, history=_times(judged.history, 1 / out))
             found = selftune.ndcg(lambda history: history @ solved.weights, into, scales * out)
             for xi, values in zip(bounds, found, strict=True):
                 tried = {"xi": xi, "a": a}

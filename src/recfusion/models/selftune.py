@@ -127,7 +127,7 @@ def judged_users(valid: Fold, most: int = MOST_USERS) -> Fold:
     if n_users <= most:
         return valid
     rows = np.linspace(0, n_users - 1, most).astype(np.int64)
-    return Fold(valid.users[rows], valid.history[rows], valid.held_out[rows])
+    return valid.take(rows)
 
 
 def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
@@ -141,22 +141,26 @@ def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
         return train, judged
     log.info("The search for settings looks at the %d most popular of %d items.", MOST_ITEMS, n_items)
     items = np.sort(np.argsort(-column_counts(train), kind="stable")[:MOST_ITEMS])
-    history, held_out = judged.history[:, items], judged.held_out[:, items]
-    rows = np.flatnonzero((np.diff(history.indptr) > 0) & (np.diff(held_out.indptr) > 0))
-    return train[:, items], Fold(judged.users[rows], history[rows], held_out[rows])
+    return train[:, items], judged.over(items)
 
 
 def ndcg(score: Callable[[Csr], FloatArray], valid: Fold, scalings: FloatArray | None = None) -> Values:
     """Return the users' NDCG@100, (k, users), for each row of `scalings` (k, items) that scores are multiplied by."""
+    return ndcg_read(lambda part: score(part.history), valid, scalings)
+
+
+def ndcg_read(score: Callable[[Fold], FloatArray], valid: Fold, scalings: FloatArray | None = None) -> Values:
+    """Return the same of a model that reads more of a batch of users than their histories."""
     popularity = np.zeros(valid.history.shape[1])
 
     def run(rows: slice) -> Values:
-        scores = score(valid.history[rows])
+        part = valid.take(rows)
+        scores = score(part)
         variants = [scores] if scalings is None else (scores * row for row in scalings)
         judged = []
         for variant in variants:
-            items, _ = top_k(variant, valid.history[rows], 100)
-            judged.append(per_user(judge(items, valid.held_out[rows], popularity), (METRIC,))[METRIC])
+            items, _ = top_k(variant, part.history, 100, part.disliked)
+            judged.append(per_user(judge(items, part.held_out, popularity), (METRIC,))[METRIC])
         return np.stack(judged)  # (k, users)
 
     return np.concatenate(map_batches(run, valid.history, threads=1), axis=1)
