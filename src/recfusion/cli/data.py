@@ -1,19 +1,21 @@
 """`recfusion data`: the catalog, fetching, and a look at a data set."""
 
 from collections.abc import Iterable
-from dataclasses import astuple
-from typing import Annotated, Any
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from rich.table import Column, Table
 from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
-from recfusion.cli.output import download, note, out, print_json, print_protocol
+from recfusion.cli.output import download, note, out, print_json, print_protocol, working
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
 from recfusion.data.fetch import fetch
+from recfusion.data.generated import PRESETS, Form, generate
 from recfusion.data.protocol import Protocol, split_counts
 from recfusion.data.signals import used_signals
 from recfusion.data.split import split
@@ -81,6 +83,32 @@ def data_describe(
         f"{100 * facts['density']:.2f} % of all cells are ones; a user has {np.median(per_user):g} items "
         f"and an item {np.median(per_item):g} users (medians)."
     )
+
+
+def data_generate(
+    folder: Annotated[Path, Option("--out", help="Folder for the files.")],
+    preset: Annotated[
+        Literal["ml-20m", "netflix", "shop"] | None, Option(help="A size and form to begin with.")
+    ] = None,
+    users: Annotated[int | None, Option(help="How many users.")] = None,
+    items: Annotated[int | None, Option(help="How many items.")] = None,
+    interactions: Annotated[int | None, Option(help="How many pairs of a user and an item.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same files.", min=0)] = 0,
+    form: Annotated[
+        Form | None, Option(help="CSV or Parquet with text ids, or a published layout with ratings; else the preset's.")
+    ] = None,
+) -> None:
+    """Write made-up interactions of any size, with items, for tests of speed and memory."""
+    start = PRESETS[preset or "shop"]
+    size = {"users": users, "items": items, "interactions": interactions}
+    if preset is None and None in size.values():
+        raise InputError("Expected --users, --items and --interactions, or a --preset: name them.")
+    wanted = replace(start.size, **{name: value for name, value in size.items() if value is not None})
+    with working(f"Generating {wanted.interactions:,} interactions") as tell:
+        names = generate(
+            *(wanted, seed, form or start.form, folder), on_rows=lambda done: tell(f"{done:,} rows are written")
+        )
+    note(f"Wrote {', '.join(names)} to {folder}")
 
 
 def _counted(title: str, of: str, items: str, rows: Iterable[tuple[Any, ...]]) -> Table:

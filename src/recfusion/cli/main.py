@@ -30,10 +30,11 @@ COMMANDS = {
     "recommend": "Recommend items to users, who need not have been seen in training.",
     "similar": "List the items that are most like an item in the model's own eyes, corrected for popularity.",
     "complete": "Complete a basket, shelf or playlist with items that go together.",
-    "data": "List, fetch and describe data sets.",
+    "data": "List, fetch, describe and generate data sets.",
     "data list": "List the named data sets and where they are on this machine.",
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
     "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
+    "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
     "figure": "Draw the paper's figures.",
     "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "
     "the paper's Figure 2.",
