@@ -30,6 +30,7 @@ COMMANDS = {
     "recommend": "Recommend items to users, who need not have been seen in training.",
     "similar": "List the items that are most like an item in the model's own eyes, corrected for popularity.",
     "complete": "Complete a basket, shelf or playlist with items that go together.",
+    "serve": "Serve a model over HTTP, with a page to try it on; without a folder, the embedded movies.",
     "data": "List, fetch and describe data sets.",
     "data list": "List the named data sets and where they are on this machine.",
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",

@@ -4,7 +4,7 @@ import importlib.metadata
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,15 @@ class Bundle:
         items = items.with_columns(pl.Series(COUNT, column_counts(train)))
         record = (seed, all_users, train.shape[0], fit_seconds)
         return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched))
+
+    def with_columns(self, columns: Iterable[pl.Series]) -> "Bundle":
+        """Return the bundle with other values in some columns of its item table; what they leave alone is kept."""
+        new = list(columns)
+        changed = {series.name for series in new}
+        other = replace(self, items=self.items.with_columns(new))
+        kept = {"counts", "similarity", "_columns"} | (set() if changed & set(NAMES) else {"names"})
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
+        return other
 
     @cached_property
     def counts(self) -> IntArray:

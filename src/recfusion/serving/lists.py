@@ -50,11 +50,11 @@ class ListMaker:
             include_seen=rules.include_seen,
         )
 
-    def lists(self, history: Csr, k: int) -> Lists:
-        """Return the lists of one batch of users (users, items)."""
+    def lists(self, history: Csr, k: int, scores: FloatArray | None = None) -> Lists:
+        """Return the lists of one batch of users (users, items); the model's `scores` of them are overwritten."""
         if k < 1:
             raise InputError(f"Expected at least one item to recommend, got k = {k}.")
-        scores = self._plain(history)
+        scores = self._plain(history, scores)
         believed = self.believed(history, scores)
         if believed is not history:
             scores = self._plain(believed)
@@ -79,8 +79,8 @@ class ListMaker:
         joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
         return with_items(history, np.nonzero(joined)[0], items[joined])
 
-    def _plain(self, history: Csr) -> FloatArray:
-        scores = self.bundle.model.score(history)
+    def _plain(self, history: Csr, scores: FloatArray | None = None) -> FloatArray:
+        scores = self.bundle.model.score(history) if scores is None else scores
         empty = np.diff(history.indptr) == 0
         if empty.any():
             scores[empty] = self.popularity
