@@ -38,7 +38,7 @@ _TYPES = {
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
 }
-_TICK = 1.0  # seconds between looks at the shared file and the model folder
+_TICK = 0.25  # seconds between looks at the shared file and the model folder
 _HOUR = 3600.0
 
 
@@ -158,10 +158,11 @@ def _add_events(app: FastAPI, service: Service) -> None:
     @app.post("/admin/reload", summary="Read the model folder again and exchange the models in one step")
     async def reload() -> Response:
         try:
-            await service.reload()
+            loaded, processes = await service.reload()
         except (InputError, OSError) as error:
             raise Fault(409, "model", f"The new model cannot be served, the old one goes on: {error}") from None
-        return reply({"models": [{"name": one.label, "version": one.version} for one in service.shelf.every]})
+        models = [{"name": one.label, "version": one.version} for one in service.shelf.every]
+        return reply({"models": models, "processes": {"loaded": loaded, "of": processes}})
 
 
 async def _record(service: Service, asked: list[requests.EventBody]) -> Response:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from recfusion.core.errors import InputError
+from recfusion.serve import workers
 from recfusion.serve.batcher import Batcher, Busy
 from recfusion.serve.faults import Fault
 from recfusion.serve.known import KnownUsers
@@ -26,7 +27,7 @@ T = TypeVar("T")
 BUCKETS = 256  # of users, over which click-through is compared
 _BATCH = 64  # users scored at once
 _WRITES = 256  # acknowledged by one commit
-_GENERATION = "generation"  # of the models, shared by all processes
+_FOLLOWED = 20.0  # seconds that a reload waits for the other processes
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,12 @@ class Service:
         self.settings, self.metrics = settings, metrics
         self.reading = Store(settings.events)
         self._writing = Store(settings.events)
-        self.shelf = load_shelf(settings.folder, settings.also, settings.share, self.reading)
+        self._generation = workers.generation(self.reading)
+        self.shelf = self._loaded()
+        with self._writing.writing():
+            workers.announce(self._writing, self._generation)
         self.known = KnownUsers.read(settings.histories)
         self.trouble: str | None = None  # why the last reload failed
-        self._generation = self.reading.state(_GENERATION)
         self._shown: Counter[tuple[int, str, int]] = Counter()
         self._scoring = Batcher[Scored | Callable[[], Any], Any](
             self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring"
@@ -71,17 +74,26 @@ class Service:
             await self.score(self._update)
         return self.shelf
 
-    async def reload(self) -> None:
-        """Read the model folders again beside the ones in use and exchange them; other processes follow."""
+    async def reload(self) -> tuple[int, int]:
+        """Read the model folders again beside the ones in use and exchange them; other processes follow.
+
+        Returns how many processes have the new models, of how many.
+        """
         await self._load()
-        await self.write(lambda store: store.set_state(_GENERATION, secrets.token_hex(8)))
-        self._generation = self.reading.state(_GENERATION)
+        self._generation = new = secrets.token_hex(8)
+        await self.write(lambda store: workers.begin(store, new))
+        until = time.monotonic() + _FOLLOWED
+        while (told := workers.followed(self.reading, new))[0] < told[1] and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return told
 
     async def follow(self) -> None:
         """Load again where another process did."""
-        if self.reading.state(_GENERATION) != self._generation:
-            self._generation = self.reading.state(_GENERATION)
+        new = workers.generation(self.reading)
+        if new != self._generation:
+            self._generation = new
             await self._load()
+            await self.write(lambda store: workers.announce(store, new))
 
     def histories(self, user: str | None, given: Sequence[str] | None) -> list[str]:
         """Return the ids that a user has: those of the file of histories, of the events, and given with the request."""
@@ -98,7 +110,7 @@ class Service:
     def note_shown(self, served: Served, user: str | None) -> str:
         """Count a list, and return the id by which events can refer to it: model, bucket of the user, chance."""
         chance = secrets.token_hex(12)
-        bucket = int(self.place(user or chance) * BUCKETS)
+        bucket = int(self.place(f"bucket {user or chance}") * BUCKETS)
         self._shown[int(time.time() // 86400), served.label, bucket] += 1
         return f"{served.tag}{bucket:02x}{chance}"
 
@@ -137,6 +149,7 @@ class Service:
         self._storing.close()
         with self._writing.writing():
             self._writing.add_shown(self._shown)
+            workers.leave(self._writing)
         self._writing.close()
         self.reading.close()
 
@@ -156,7 +169,8 @@ class Service:
     def _loaded(self) -> Shelf:
         store = Store(self.settings.events)  # of this thread
         try:
-            return load_shelf(self.settings.folder, self.settings.also, self.settings.share, store)
+            told = self.settings
+            return load_shelf(told.folder, told.also, told.share, store, mapped=told.workers > 1)
         finally:
             store.close()
 

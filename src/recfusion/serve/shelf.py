@@ -58,13 +58,13 @@ class Shelf:
         return self.also if self.also is not None and place is not None and place < self.share else self.main
 
 
-def load_shelf(main: Path, also: Path | None, share: float, store: Store) -> Shelf:
+def load_shelf(main: Path, also: Path | None, share: float, store: Store, *, mapped: bool = False) -> Shelf:
     """Read the model folders; what was changed of items while earlier models were served lies over them."""
-    first = _load(main, main.absolute().name)
+    first = _load(main, main.absolute().name, mapped=mapped)
     second = None
     if also is not None:
         label = also.absolute().name
-        second = _load(also, label if label != first.label else f"{label}-also")
+        second = _load(also, label if label != first.label else f"{label}-also", mapped=mapped)
     return updated(Shelf(first, second, share if second is not None else 0.0), store)
 
 
@@ -97,8 +97,8 @@ def model_tag(label: str) -> str:
     return hashlib.blake2b(label.encode(), digest_size=3).hexdigest()
 
 
-def _load(folder: Path, label: str) -> Served:
-    bundle = Bundle.load(folder)
+def _load(folder: Path, label: str, *, mapped: bool) -> Served:
+    bundle = Bundle.load(folder, mapped=mapped)
     version = file_digest(folder / CONFIG)[:12]
     return _served(label, version, (folder / CONFIG).stat().st_mtime, bundle, 0)
 

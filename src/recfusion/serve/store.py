@@ -132,8 +132,9 @@ class Store:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def expire(self, days: float) -> int:
-        """Delete events that were received longer ago."""
+        """Delete events that were received longer ago, and the counts of lists of those days."""
         oldest = time.time() - 86400 * days
+        self._db.execute("DELETE FROM shown WHERE day < ?", (oldest // 86400,))
         return int(self._db.execute("DELETE FROM events WHERE received < ?", (oldest,)).rowcount)
 
     def digest(self, user: str) -> bytes:
@@ -170,6 +171,15 @@ class Store:
     def set_state(self, name: str, value: str) -> None:
         """Set a value that all processes share."""
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
+
+    def states(self, prefix: str) -> dict[str, str]:
+        """Return the values that processes share whose names begin so."""
+        found = self._db.execute("SELECT name, value FROM state WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+        return {str(name): str(value) for name, value in found}
+
+    def drop_state(self, name: str) -> None:
+        """Delete a value that processes share."""
+        self._db.execute("DELETE FROM state WHERE name = ?", (name,))
 
     def rows(self, told: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return what a query of ours finds."""

@@ -38,14 +38,13 @@ class ListMaker:
     def of(cls, bundle: Bundle, rules: Rules | None = None, knobs: Knobs | None = None) -> "ListMaker":
         """Read rules and knobs against the item table."""
         rules, knobs = rules or Rules(), knobs or Knobs()
-        counts = bundle.counts.astype(np.float32)
         allowed = allowed_items(rules, bundle)
         return cls(
             bundle=bundle,
             allowed=allowed,
             knobs=knobs,
-            terms=knob_terms(knobs, bundle.categories, counts),
-            popularity=counts / max(1.0, float(counts.max(initial=0))),
+            terms=knob_terms(knobs, bundle.categories, bundle.counts),
+            popularity=bundle.popularity,
             reranker=Reranker.of(bundle, allowed.limits, knobs),
             include_seen=rules.include_seen,
         )
