@@ -1,5 +1,5 @@
-"""Hostile requests: `python scripts/fuzz_service.py --cases 10000` sends what the service's own OpenAPI document allows,
-and what it forbids, to a service that runs here, and looks at every answer.
+"""Hostile requests: `python scripts/fuzz_service.py --cases 10000` sends what the service's own OpenAPI document
+allows, and what it forbids, to a service that runs here, and looks at every answer.
 
 No answer may be a 5xx but the 503 of a full queue, every 4xx is JSON with the name of a field, and a request that the
 document forbids is refused. It needs schemathesis (the extra `fuzz`).
@@ -43,7 +43,7 @@ def small_shop(folder: Path) -> Path:
     return rf.train(rf.EASE(l2=10.0), data, all_users=True).save(folder / "shop")
 
 
-def fault_of(case: Any, reply: Any) -> str | None:
+def fault_of(reply: Any) -> str | None:
     """Return what is wrong with an answer."""
     if reply.status_code >= 500 and reply.status_code != 503:
         return f"status {reply.status_code}"
@@ -82,10 +82,8 @@ def fuzz(client: Client, cases: int) -> tuple[collections.Counter[str], list[str
             def send(case: Any) -> None:
                 reply = case.call(base_url=base)
                 answers[f"{reply.status_code}"] += 1
-                if fault := fault_of(case, reply):
-                    wrong.append(
-                        f"{fault}: {case.method} {case.path} {case.as_curl_command()[:400]} -> {reply.text[:200]}"
-                    )
+                if fault := fault_of(reply):
+                    wrong.append(f"{fault}: {case.as_curl_command()[:400]} -> {reply.text[:200]}")
 
             try:
                 send()

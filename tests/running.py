@@ -36,11 +36,10 @@ class Client:
 
     port: int
 
-    def ask(self, method: str, path: str, document: Any = None, *, raw: bytes | None = None, **headers: str) -> Reply:
-        """Send a request; `headers` with underscores for hyphens."""
-        sent = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json"}
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        body = raw if raw is not None else None if document is None else json.dumps(document).encode()
+    def ask(self, method: str, path: str, document: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
+        """Send a request; bytes are sent as they are."""
+        sent = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json", **(headers or {})}
+        body = document if document is None or isinstance(document, bytes) else json.dumps(document).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.request(method, path, body, sent)
@@ -49,11 +48,11 @@ class Client:
         finally:
             connection.close()
 
-    def post(self, path: str, document: Any, **headers: str) -> Reply:
-        return self.ask("POST", path, document, **headers)
+    def post(self, path: str, document: Any, headers: Mapping[str, str] | None = None) -> Reply:
+        return self.ask("POST", path, document, headers)
 
-    def get(self, path: str, **headers: str) -> Reply:
-        return self.ask("GET", path, **headers)
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Reply:
+        return self.ask("GET", path, headers=headers)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from recfusion.serve.shelf import model_tag
 from recfusion.serve.store import Store
 
 _DRAWS = 4000
-_SCHEMA = {"user": pl.String, "item": pl.String, "time": pl.Int64}
+_SCHEMA: dict[str, type[pl.DataType]] = {"user": pl.String, "item": pl.String, "time": pl.Int64}
 
 
 def rows_for_training(store: Store) -> pl.DataFrame:
