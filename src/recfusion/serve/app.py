@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp
 from recfusion.core.errors import InputError
 from recfusion.serve import asking, requests
 from recfusion.serve.describe import describe
-from recfusion.serve.faults import Fault, fault_reply, reply, validation_fault
+from recfusion.serve.faults import Fault, fault_reply, log_failure, reply, validation_fault
 from recfusion.serve.guard import Guard
 from recfusion.serve.keys import Keys
 from recfusion.serve.metrics import Metrics
@@ -220,6 +221,16 @@ def _add_faults(app: FastAPI) -> None:
         field = {404: "path", 405: "method"}.get(error.status_code, "request")
         return fault_reply(Fault(error.status_code, field, f"{error.detail}.", error.headers))
 
+    @app.exception_handler(sqlite3.Error)
+    async def unwritten(_: Request, error: sqlite3.Error) -> Response:
+        log_failure("The file of events cannot be used", error)
+        told = "The file of events cannot be used now: try again in a second."
+        return fault_reply(Fault(503, "", told, {"Retry-After": "1"}))
+
+    @app.exception_handler(Exception)
+    async def failed(_: Request, __: Exception) -> Response:
+        return fault_reply(Fault(500, "", "Something went wrong here; it is in the log."))
+
 
 async def _look_after(service: Service) -> None:
     """Follow what other processes did, and the model folder where that was asked for; delete what is too old."""
@@ -239,8 +250,8 @@ async def _look_after(service: Service) -> None:
                 await service.expire()
         except (Fault, InputError, OSError):
             pass  # it is in `trouble`, or it is tried again
-        except Exception:
-            log.exception("Looking after the service failed.")
+        except Exception as error:
+            log_failure("Looking after the service failed", error)
         await asyncio.sleep(_TICK)
 
 

@@ -1,13 +1,18 @@
 """What a client is told when something is wrong: one sentence and the field that it is about."""
 
 import json
+import logging
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 
 from recfusion.core.errors import InputError
+
+log = logging.getLogger(__name__)
 
 
 class Fault(Exception):  # noqa: N818
@@ -16,6 +21,12 @@ class Fault(Exception):  # noqa: N818
     def __init__(self, status: int, field: str, sentence: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(sentence)
         self.status, self.field, self.sentence, self.headers = status, field, sentence, dict(headers or {})
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """Write down a bug of ours: where it happened, without the message, which may repeat what a client sent."""
+    places = [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)]
+    log.error(json.dumps({"event": what, "kind": type(error).__name__, "at": places[-8:]}))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recfusion.serve.faults import Fault, fault_reply
+from recfusion.serve.faults import Fault, fault_reply, log_failure
 from recfusion.serve.keys import Keys
 from recfusion.serve.metrics import Metrics
 from recfusion.serve.settings import LOOPBACK, Settings
@@ -68,8 +68,8 @@ class Guard:
                 await fault_reply(fault)(scope, receive, sending)
         except _Gone:
             status = 499
-        except Exception:
-            log.exception("A request failed.")
+        except Exception as error:
+            log_failure("A request failed", error)
             if not started:
                 await fault_reply(Fault(500, "", "Something went wrong here; it is in the log."))(
                     scope, receive, sending

@@ -26,7 +26,7 @@ def rows_for_training(store: Store) -> pl.DataFrame:
 def every_row(store: Store) -> pl.DataFrame:
     """Return all events as they were recorded."""
     told = "SELECT user, item, cast(time AS INTEGER), kind, recommendation FROM events ORDER BY id"
-    more = {"kind": pl.String, "recommendation_id": pl.String}
+    more: dict[str, type[pl.DataType]] = {"kind": pl.String, "recommendation_id": pl.String}
     return pl.DataFrame(store.rows(told), schema=_SCHEMA | more, orient="row")
 
 

@@ -51,6 +51,18 @@ class Event:
     recommendation: str | None = None  # the list that it came from
 
 
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its owner may read, before SQLite would make one for everybody.
+
+    A file that is there is not opened: closing it would end the locks that this process has on it for SQLite.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+
+
 class Store:
     """One connection to the file: a thread has its own."""
 
@@ -61,7 +73,7 @@ class Store:
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # before SQLite would make it for everybody
+                _make_private(path)
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "busy_timeout = 10000"):
                 self._db.execute(f"PRAGMA {pragma}")
