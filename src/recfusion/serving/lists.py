@@ -41,20 +41,22 @@ class ListMaker:
     def of(cls, bundle: Bundle, rules: Rules | None = None, knobs: Knobs | None = None) -> "ListMaker":
         """Read rules and knobs against the item table."""
         rules, knobs = rules or Rules(), knobs or Knobs()
-        counts = bundle.counts.astype(np.float32)
         allowed = allowed_items(rules, bundle)
         return cls(
             bundle=bundle,
             allowed=allowed,
             knobs=knobs,
-            terms=knob_terms(knobs, bundle.categories, counts),
-            popularity=counts / max(1.0, float(counts.max(initial=0))),
+            terms=knob_terms(knobs, bundle.categories, bundle.counts),
+            popularity=bundle.popularity,
             reranker=Reranker.of(bundle, allowed.limits, knobs),
             include_seen=rules.include_seen,
         )
 
-    def lists(self, history: Csr, k: int, extra: Extra | None = None) -> Lists:
-        """Return the lists of one batch of users (users, items), with what else is known of them."""
+    def lists(self, history: Csr, k: int, extra: Extra | None = None, scores: FloatArray | None = None) -> Lists:
+        """Return the lists of one batch of users (users, items), with what else is known of them.
+
+        The model's `scores` of them, where they are at hand, are overwritten.
+        """
         if k < 1:
             raise InputError(f"Expected at least one item to recommend, got k = {k}.")
         if extra is not None and self.knobs.adventurousness and read_by(self.bundle.model, extra) is not None:
@@ -62,7 +64,7 @@ class ListMaker:
                 "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "
                 "a model of binary signals."
             )
-        scores = self._plain(history, extra)
+        scores = self._plain(history, extra, scores)
         believed = self.believed(history, scores)
         if believed is not history:
             scores = self._plain(believed)
@@ -90,8 +92,8 @@ class ListMaker:
         joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
         return with_items(history, np.nonzero(joined)[0], items[joined])
 
-    def _plain(self, history: Csr, extra: Extra | None = None) -> FloatArray:
-        scores = model_scores(self.bundle.model, history, extra)
+    def _plain(self, history: Csr, extra: Extra | None = None, scores: FloatArray | None = None) -> FloatArray:
+        scores = model_scores(self.bundle.model, history, extra) if scores is None else scores
         empty = np.diff(history.indptr) == 0
         if empty.any():
             scores[empty] = self.popularity
