@@ -131,7 +131,7 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         from recfusion.cli.main import main
         from recfusion.core import files
         from recfusion.data import catalog
-        from recfusion.experiments import result
+        from recfusion.experiments import judge
         from recfusion.tuning import local, trials_file
 
         printed = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -143,7 +143,7 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         offered = replace(catalog.CATALOG["ml-100k"], md5=offer.md5)
         vars(catalog)["_PUBLISHER"] = offer.url.removesuffix(offered.archive)
         vars(catalog)["CATALOG"] = {**catalog.CATALOG, "ml-100k": offered}
-        vars(result)["datetime"] = vars(trials_file)["datetime"] = _Still
+        vars(judge)["datetime"] = vars(trials_file)["datetime"] = _Still
         vars(time)["perf_counter"] = lambda: 0.0
         if not exchanges:
             vars(files)["_exchanged"] = lambda *_: False

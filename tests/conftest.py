@@ -5,6 +5,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 torch.set_num_threads(1)
 threadpool_limits(1)
 os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")  # of the commands that tests start
+collect_ignore_glob = [] if find_spec("uvicorn") and find_spec("fastapi") else ["serve/*"]  # without the extra serve
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test may depend on how busy the machine is
 

@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "recfusion"
 LAYERS = [
     *("core", "data", "diffusion", "nets", "evaluation", "training", "search", "models", "serving", "testing"),
-    *("experiments", "tuning", "spark", "report", "cli"),
+    *("experiments", "tuning", "spark", "report", "serve", "cli"),
 ]
 
 

@@ -30,7 +30,8 @@ def write_ml_1m(folder: Path) -> Path:
 
 
 def test_the_catalog_lists_the_sets_by_name() -> None:
-    assert list(CATALOG) == ["ml-latest-small", "ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "netflix"]
+    movies = ["ml-latest-small", "ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "netflix"]
+    assert list(CATALOG) == [*movies, "online-retail", "lastfm-2k"]
     for name, entry in CATALOG.items():
         assert entry.name == name
         assert (entry.url is None) == (entry.md5 is None)
@@ -67,6 +68,36 @@ def test_the_embedded_set_is_small_and_carries_its_terms() -> None:
     assert sum(files.values()) < 1_000_000
     assert "Usage License" in folder.joinpath("ml-latest-small-README.txt").read_text(encoding="utf-8")
     assert "ommercial" in folder.joinpath("NOTICE.txt").read_text(encoding="utf-8")
+
+
+def test_the_embedded_shop_has_quantities_returns_and_words_of_its_products(places: tuple[Path, Path]) -> None:
+    raw = read_named("online-retail")
+    assert (raw.rows.height, raw.rows["user"].n_unique(), raw.rows["item"].n_unique()) == (404_909, 4_363, 3_676)
+    assert raw.rows["rating"].min() == -80_995
+    assert raw.items is not None
+    assert raw.items.columns == ["item", "title", "price"]
+    assert raw.items.null_count().row(0) == (0, 0, 0)
+    assert raw.report.columns["rating"] == "Quantity"
+    assert raw.report.notes == ()
+    assert "CC0" in raw.licence
+    folder = resources.files("recfusion.data.embedded")
+    assert "404,909 lines stay" in folder.joinpath("NOTICE.txt").read_text(encoding="utf-8")
+    assert sum(len(f.read_bytes()) for f in folder.iterdir() if f.name.startswith("online-retail")) < 2_000_000
+
+
+def test_play_counts_are_read_with_the_artists_names(places: tuple[Path, Path]) -> None:
+    folder = places[0] / "hetrec2011-lastfm-2k"
+    folder.mkdir()
+    (folder / "user_artists.dat").write_bytes(b"userID\tartistID\tweight\r\n2\t51\t13883\r\n3\t51\t1\r\n")
+    (folder / "artists.dat").write_bytes(b'id\tname\turl\tpictureURL\n51\tDuran "Duran"\thttp://x\t\n')
+    raw = read_named("lastfm-2k")
+    assert raw.rows.rows() == [(2, 51, 13883.0), (3, 51, 1.0)]
+    assert raw.items is not None
+    assert raw.items.rows() == [(51, 'Duran "Duran"')]
+    assert raw.report.notes == ("2 rows were read where the publisher counts 92,834",)
+    (folder / "user_artists.dat").write_bytes(b"userID\tartistID\n2\t51\n")
+    with pytest.raises(InputError, match="Expected the columns userID, artistID, weight in user_artists"):
+        read_named("lastfm-2k")
 
 
 def test_the_data_folder_is_looked_at_before_the_cache(places: tuple[Path, Path]) -> None:
@@ -131,7 +162,7 @@ def test_a_changed_archive_is_read_with_a_note(places: tuple[Path, Path]) -> Non
     assert raw.licence == CATALOG["ml-1m"].licence
     checksum, count = raw.report.notes
     assert checksum.startswith("checksum differs from the publisher's: expected MD5 c4d9eecfca2ab87c1945afe126590906")
-    assert count == "1 ratings were read where the publisher counts 1,000,209"
+    assert count == "1 rows were read where the publisher counts 1,000,209"
 
 
 def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

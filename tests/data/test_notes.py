@@ -29,13 +29,55 @@ def ratings(values: list[float]) -> pl.DataFrame:
             "ratings from 0.5 to 5 are taken for stars, of which 4 and more count (25% of the rows are ",
         ),
         ([1, 1, 1, 5], "75% of them are 1, as in quantities: --rating none leaves them out"),
-        ([1, 5, 10], "ratings from 1 to 10 are not taken for stars, so every row counts: --min-rating sets"),
+        ([1, 8, 10], "ratings from 1 to 10 are taken for grades out of ten, as the name 'rating' says, of which 8 and"),
+        ([1, 5, 100], "ratings from 1 to 100 are not taken for stars, so every row counts: --min-rating sets"),
+        ([*[3] * 19, 80], "95.0% of the ratings are 5 at the most and the highest is 80: two scales may be mixed"),
         ([0, 7, 8], "ratings from 0 to 8 are taken for counts or flags, of which those above 0 count"),
         ([0, 1, 1], "ratings from 0 to 1 are taken for counts or flags"),
     ],
 )
 def test_a_guessed_scale_is_said(values: list[float], words: str) -> None:
     assert words in notes(ratings(values))
+
+
+def test_quantities_are_counts_by_their_name_and_not_stars() -> None:
+    shop = pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7], "quantity": [1, 2, 5]})
+    found = load(shop, ALL)
+    assert found.matrix.toarray().tolist() == [[1, 1], [1, 0]]
+    assert "numbers from 1 to 5 in 'quantity' are taken for counts, as the name says" in "\n".join(found.report.notes)
+
+
+def test_returns_cancel_what_was_bought_and_are_counted() -> None:
+    shop = pl.DataFrame(
+        {
+            "user": [1, 1, 1, 2, 2, 3],
+            "item": [7, 7, 7, 7, 8, 8],
+            "quantity": [3, 2, -1, 6, 4, 1],
+            "time": [10, 20, 30, 5, 6, 7],
+        }
+    )
+    more = pl.DataFrame({"user": [2, 3], "item": [7, 7], "quantity": [-6, -2], "time": [8, 9]})
+    found = load(pl.concat([shop, more]), ALL)
+    assert found.matrix.toarray().tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert found.grades is not None
+    assert found.grades.tolist() == [4, 4, 1]
+    assert found.times is not None
+    assert found.times.tolist() == [20, 6, 7]  # a return does not make a purchase younger
+    assert found.disliked is not None
+    assert found.disliked.toarray().tolist() == [[0, 0], [0, 0], [-2, 0]]
+    assert found.disliked.nnz == 2  # given back in full: 0 is stored
+    assert "3 rows have a number below 0 and are taken for returns" in "\n".join(found.report.notes)
+
+
+def test_ratings_below_0_are_no_returns() -> None:
+    found = "\n".join(load(ratings([-1, 7, 10]), ALL).report.notes)
+    assert "returns" not in found
+    assert "taken for counts or flags" in found
+
+
+def test_rows_of_the_future_are_said() -> None:
+    frame = pl.DataFrame({"user": [1, 2], "item": [1, 1], "time": [4_000_000_000, 1_000_000_000]})
+    assert "times in the future, which stand last in their order: 1 of the rows" in notes(frame)
 
 
 def test_what_is_no_guess_is_not_doubted() -> None:
@@ -76,7 +118,7 @@ def test_little_is_dropped_without_a_note() -> None:
 def test_columns_that_may_hold_ratings_and_are_not_used_are_named(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     path.write_text("user,item,quantity,play_count\n1,2,3,4\n")
-    assert "may hold ratings or counts: quantity, play_count (--rating" in "\n".join(load(path, ALL).report.notes)
+    assert "may hold ratings or counts: play_count (--rating" in "\n".join(load(path, ALL).report.notes)
     assert "may hold" not in "\n".join(
         load(path, ALL.model_copy(update={"min_rating": None}), rating="quantity").report.notes
     )

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from conftest import csr, raw
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
-from recfusion.data.prepare import Scale, id_codes, prepare, resolve_min_rating
+from recfusion.data.prepare import id_codes, prepare, resolve_min_rating
+from recfusion.data.scale import Scale
 from recfusion.data.settings import Preparation
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)

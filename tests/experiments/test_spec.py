@@ -105,7 +105,10 @@ def test_a_preset_is_resolved_to_its_values(tmp_path: Path) -> None:
         (('name = "small"', 'name = "../x"'), "name: string should match pattern"),
         (('name = "small"', "name = 3"), "name: input should be a valid string, got 3"),
         (('data = "ml-1m"', "data = 3"), "[data] data: input should be a valid string, got 3"),
-        (("[run]", '[split]\nkind = "odd"\n[run]'), "[split] kind: input should be 'strong', 'weak' or 'temporal'"),
+        (
+            ("[run]", '[split]\nkind = "odd"\n[run]'),
+            "[split] kind: input should be 'strong', 'weak', 'temporal' or 'global'",
+        ),
         (("[run]", '[preparation]\nmin_rating = "four"\n[run]'), "[preparation] min_rating: input should be"),
         (("[3, 1]", "[]"), "list of different seeds from 0, in [run] seeds, got []"),
         (("[3, 1]", "[1, 1]"), "list of different seeds"),

@@ -45,11 +45,23 @@ def test_the_paper_s_preset_can_be_run(name: str) -> None:
     model.fit(random_csr(9, 11, 0.3, 0), rng=0)
 
 
-@pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "thinning"])
+@pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "drift", "thinning"])
 @pytest.mark.parametrize("objective", ["simple", "elbo", "bce-elbo", "published"])
 def test_every_objective_runs_on_every_binary_process(process: str, objective: str) -> None:
     model = make_model("recfusion", {"process": process, "objective": objective, "max_epochs": 2, "width": 8})
     model.fit(random_csr(12, 9, 0.3, 0), rng=0)
+
+
+def test_drift_keeps_the_activity_of_every_item() -> None:
+    """Option (a) as the paper's text means it: however long the noise lasts, items are as popular as before."""
+    train = random_csr(4000, 5, 0.3, 0)
+    model = make_model("recfusion", {"process": "drift", "schedule": "constant", "beta_high": 0.5, "max_epochs": 1})
+    assert isinstance(model, RecFusion)
+    model.fit(train, rng=0)
+    process = model.make_process(model._means)
+    noisy = process.q_sample(dense(train), process.T, torch.Generator().manual_seed(0))
+    assert noisy.mean(0).numpy() == pytest.approx(dense(train).mean(0).numpy(), abs=0.03)
+    assert (noisy != dense(train)).float().mean() > 0.3  # and yet little is left of a user
 
 
 class Sure(Gaussian):

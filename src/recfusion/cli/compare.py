@@ -64,6 +64,7 @@ def compare(
             [(candidate, seeds) for candidate in chosen],
             plan=choice.plan,
             metrics=names,
+            signals=choice.signals,
             store=store,
             workers=workers,
             user_ids=user_ids,

@@ -1,20 +1,23 @@
 """`recfusion data`: the catalog, fetching, and a look at a data set."""
 
 from collections.abc import Iterable
-from dataclasses import astuple
-from typing import Annotated, Any
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from rich.table import Column, Table
 from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
-from recfusion.cli.output import download, note, out, print_json, print_protocol
+from recfusion.cli.output import download, note, out, print_json, print_protocol, working
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
 from recfusion.data.fetch import fetch
+from recfusion.data.generated import PRESETS, Form, generate
 from recfusion.data.protocol import Protocol, split_counts
+from recfusion.data.signals import used_signals
 from recfusion.data.split import split
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 
@@ -32,8 +35,8 @@ def data_list(as_json: JsonOption = False) -> None:
         return
     table = Table(Column("name", no_wrap=True), "what", "where")
     for name, entry in CATALOG.items():
-        absent = f"not here: recfusion data fetch {name}" if entry.url else "not here, and no longer published"
-        place = "in the package" if name == "ml-latest-small" else str(places[name] or absent)
+        absent = f"not here: recfusion data fetch {name}" if entry.url else f"not here, and {entry.absent}"
+        place = "in the package" if entry.layout == "embedded" else str(places[name] or absent)
         table.add_row(name, entry.title, place)
     out().print(table)
 
@@ -54,7 +57,8 @@ def data_describe(
 ) -> None:
     """Show what a data set holds: how it was read and prepared, and the counts of a split."""
     found = choice.load()
-    protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS)
+    used = used_signals(choice.signals, found)
+    protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS, used)
     try:
         counts = split_counts(split(found, choice.plan, seed=seed))
     except InputError as error:  # worth a look all the same
@@ -79,6 +83,32 @@ def data_describe(
         f"{100 * facts['density']:.2f} % of all cells are ones; a user has {np.median(per_user):g} items "
         f"and an item {np.median(per_item):g} users (medians)."
     )
+
+
+def data_generate(
+    folder: Annotated[Path, Option("--out", help="Folder for the files.")],
+    preset: Annotated[
+        Literal["ml-20m", "netflix", "shop"] | None, Option(help="A size and form to begin with.")
+    ] = None,
+    users: Annotated[int | None, Option(help="How many users.")] = None,
+    items: Annotated[int | None, Option(help="How many items.")] = None,
+    interactions: Annotated[int | None, Option(help="How many pairs of a user and an item.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same files.", min=0)] = 0,
+    form: Annotated[
+        Form | None, Option(help="CSV or Parquet with text ids, or a published layout with ratings; else the preset's.")
+    ] = None,
+) -> None:
+    """Write made-up interactions of any size, with items, for tests of speed and memory."""
+    start = PRESETS[preset or "shop"]
+    size = {"users": users, "items": items, "interactions": interactions}
+    if preset is None and None in size.values():
+        raise InputError("Expected --users, --items and --interactions, or a --preset: name them.")
+    wanted = replace(start.size, **{name: value for name, value in size.items() if value is not None})
+    with working(f"Generating {wanted.interactions:,} interactions") as tell:
+        names = generate(
+            *(wanted, seed, form or start.form, folder), on_rows=lambda done: tell(f"{done:,} rows are written")
+        )
+    note(f"Wrote {', '.join(names)} to {folder}")
 
 
 def _counted(title: str, of: str, items: str, rows: Iterable[tuple[Any, ...]]) -> Table:

@@ -7,8 +7,9 @@ from typer import Option
 
 from recfusion.cli.options import DataChoice, SeedOption, data_options
 from recfusion.cli.output import note, progress
+from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.settings import SplitPlan
+from recfusion.data.settings import SignalChoice, SplitPlan
 from recfusion.report.figure_architecture import draw_architecture, recfusion_family
 from recfusion.report.figures import check_figure_path, save_figure
 
@@ -27,6 +28,8 @@ def figure_diffusion(
 ) -> None:
     """Draw binary noise on real users, and how a trained network takes it away: the paper's Figure 2."""
     check_figure_path(path)
+    if choice.used != SignalChoice():
+        raise InputError("The figure shows who has what and nothing else: leave out --signals.")
     save(train_and_draw(choice.load(), choice.plan, epochs=epochs, seed=seed), path)
 
 

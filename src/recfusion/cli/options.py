@@ -14,13 +14,19 @@ from recfusion.cli.output import working
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.data.settings import Preparation, SignalChoice, Source, SplitPlan
+from recfusion.data.signals import parse_signals
 from recfusion.models.base import Recommender
 from recfusion.models.registry import find
 
 # Option names that differ from the field's own.
 _NAMES = {"kind": "split", "valid": "valid-share", "test": "test-share", "fold_in": "fold-in"}
-_PANELS: Mapping[type[BaseModel], str] = {Source: "Data", Preparation: "Preparation", SplitPlan: "Split"}
+_PANELS: Mapping[type[BaseModel], str] = {
+    Source: "Data",
+    Preparation: "Preparation",
+    SplitPlan: "Split",
+    SignalChoice: "Signals",
+}
 
 SetOption = Annotated[
     list[str] | None,
@@ -54,6 +60,12 @@ class DataChoice:
     source: Source
     preparation: Preparation
     plan: SplitPlan
+    used: SignalChoice
+
+    @property
+    def signals(self) -> str:
+        """What is used beside the ones."""
+        return self.used.signals
 
     def load(self) -> Interactions:
         """Read and prepare the data."""
@@ -62,7 +74,7 @@ class DataChoice:
 
 
 def data_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes a `choice: DataChoice`, one option per field of Source, Preparation and SplitPlan.
+    """Give `command`, which takes a `choice: DataChoice`, one option per field of the records of data.
 
     A command that has a parameter named like a field (an argument `data`, say) keeps its own.
     """
@@ -73,6 +85,7 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
+        parse_signals(values["signals"])  # a wrong one should not wait for the data
         records = [_build(record, {name: values[name] for name in record.model_fields}) for record in _PANELS]
         command(choice=DataChoice(*records), **{name: values[name] for name in own})
 

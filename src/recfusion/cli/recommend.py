@@ -36,6 +36,7 @@ def recommend(
     user: Annotated[str | None, Option(help="With --users: column of the user ids.")] = None,
     item: Annotated[str | None, Option(help="With --users: column of the item ids.")] = None,
     rating: Annotated[str | None, Option(help="With --users: column of the ratings.")] = None,
+    time: Annotated[str | None, Option(help="With --users: column of the times, for a model that reads them.")] = None,
     separator: Annotated[str | None, Option(help="With --users: separator of a text file.")] = None,
     max_bad_share: Annotated[
         float, Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
@@ -58,7 +59,11 @@ def recommend(
     if users is None or file is None:
         _for_history(maker, history or "", k, why, as_json=as_json)
         return
-    source = Source(user=user, item=item, rating=rating, time="none", separator=separator, max_bad_share=max_bad_share)
+    timed = "times" in maker.bundle.protocol.signals.used
+    if time is not None and not timed:
+        raise InputError("This model reads no times: leave out --time, or train one with --signals timed.")
+    when = time if timed else "none"
+    source = Source(user=user, item=item, rating=rating, time=when, separator=separator, max_bad_share=max_bad_share)
     _for_file(maker, partial(read_table, users, source, lone_users=True), file, k, why)
 
 
@@ -75,12 +80,13 @@ def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: b
 
 
 def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int) -> None:
-    threshold = maker.bundle.protocol.preparation.min_rating
+    protocol = maker.bundle.protocol
+    threshold, graded = protocol.preparation.min_rating, "grades" in protocol.signals.used
     texts = why > 0 and file.suffix.lower() in (".csv", ".tsv")
     with table_writer(file) as write:
         with working("Reading the users"):
             raw = read()
-            rows, disliked = _liked(raw.rows, threshold)
+            rows, disliked = (raw.rows, 0) if graded else _liked(raw.rows, threshold)
             known = read_histories(maker.bundle, rows)
         bad = raw.report.missing + raw.report.unparsable
         _report(known, bad, disliked, threshold)
@@ -103,6 +109,8 @@ def _liked(rows: pl.DataFrame, threshold: object) -> tuple[pl.DataFrame, int]:
 def _report(histories: Histories, bad: int = 0, disliked: int = 0, threshold: object = None) -> None:
     more = ", ..." if histories.unknown_rows > len(histories.unknown_ids) else ""
     some = f" ({', '.join(histories.unknown_ids)}{more})"
+    if histories.extra is not None and histories.disliked:
+        note(f"Seen and not liked: {counted(histories.disliked, 'row')} rated below {threshold:g}")
     note_left_out(histories.unknown_rows, histories.n_empty, bad, disliked, threshold, some)
 
 

@@ -13,7 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import PreparationStep
-from recfusion.data.settings import Source, SplitPlan
+from recfusion.data.settings import SignalChoice, Source, SplitPlan
 from recfusion.serving.bundle import Bundle
 from recfusion.spark import JOB, check_path
 
@@ -33,8 +33,8 @@ def spark_prepare(
     """
     if choice.source.data in CATALOG:
         raise InputError(f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.")
-    if choice.plan != SplitPlan():
-        raise InputError("Data is split when it is used: leave out the options of the split here.")
+    if choice.plan != SplitPlan() or choice.used != SignalChoice():
+        raise InputError("Data is split when it is used: leave out the options of the split and of signals here.")
     _check_paths(choice.source.data, folder)
 
     def tell(step: PreparationStep) -> None:

@@ -63,6 +63,7 @@ def train(
                 all_users=all_users,
                 device=device,
                 histories=histories,
+                signals=choice.signals,
                 judge=judge,
                 against=against,
                 checkpoint=checkpoint,

@@ -70,6 +70,7 @@ def tune(
         *(entry, tuning_space(entry, given, space), given, trials, metric, algorithm, choice.plan, seed),
         seconds=float("inf") if timeout is None else timeout,
         stop_early=stop_early,
+        signals=choice.signals,
     )
     data = choice.load()
     folder = out or Path("tuning") / re.sub(r"[^\w.-]", "_", f"{entry.name}-{data.name}")

@@ -12,9 +12,10 @@ import polars.selectors as cs
 from recfusion.core.errors import InputError, choices
 from recfusion.data.archive import Archive, md5_of, reading
 from recfusion.data.interactions import RawData, ReadReport
+from recfusion.data.lastfm import PLAYS, read_lastfm
 from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix
 
-Layout = MovieLensLayout | Literal["embedded", "netflix"]
+Layout = MovieLensLayout | Literal["embedded", "netflix", "user_artists.dat"]
 
 _PUBLISHER = "https://files.grouplens.org/datasets/movielens/"
 _RESEARCH = (
@@ -40,11 +41,14 @@ class DataSet:
     licence: str = _RESEARCH
     citation: str = _HARPER
     also: tuple[str, ...] = ()  # names under which the unpacked archive may lie, beside its own
+    columns: tuple[str, ...] = ("userId", "movieId", "rating", "timestamp")  # of an embedded one, in its source
+    absent: str = "its publisher no longer offers it"  # why it cannot be fetched, where it cannot
 
     @property
     def archive(self) -> str:
         """The name of its file."""
-        return "nf_prize_dataset.tar.gz" if self.layout == "netflix" else f"{self.name}.zip"
+        names = {"netflix": "nf_prize_dataset.tar.gz", PLAYS: "hetrec2011-lastfm-2k.zip"}
+        return names.get(self.layout, f"{self.name}.zip")
 
     @property
     def url(self) -> str | None:
@@ -72,6 +76,22 @@ _SETS = (
         citation="James Bennett and Stan Lanning. 2007. The Netflix Prize. In Proceedings of KDD Cup and Workshop "
         "2007, San Jose, California.",
         also=("nf_prize_dataset", "download"),
+    ),
+    DataSet(
+        *("online-retail", "Invoice lines of a British online shop, 2010 and 2011 (embedded)", "embedded", 404_909),
+        licence="CC0: no rights reserved.",
+        citation="Daqing Chen, Sai Laing Sain and Kun Guo. 2012. Data mining for the online retail industry: A case "
+        "study of RFM model-based customer segmentation using data mining. Journal of Database Marketing and Customer "
+        "Strategy Management 19, 3, 197-208. DOI=http://dx.doi.org/10.1057/dbm.2012.17",
+        columns=("CustomerID", "StockCode", "Quantity", "InvoiceDate"),
+    ),
+    DataSet(
+        *("lastfm-2k", "Play counts of Last.fm listeners (HetRec 2011)", PLAYS, 92_834),
+        licence="Research use with acknowledgement; no commercial use and no redistribution without permission.",
+        citation="Iván Cantador, Peter Brusilovsky and Tsvi Kuflik. 2011. Second workshop on information heterogeneity "
+        "and fusion in recommender systems (HetRec 2011). In Proceedings of RecSys 2011, Chicago, Illinois.",
+        also=("hetrec2011-lastfm-2k",),
+        absent="its publisher gives no checksum for it",
     ),
 )
 CATALOG: Mapping[str, DataSet] = {entry.name: entry for entry in _SETS}
@@ -125,7 +145,9 @@ def read_named(name: str) -> RawData:
     if path is None:
         raise InputError(f"The data set '{name}' is not on this machine: {how_to_get(entry)}")
     if entry.layout == "embedded":
-        raw = _read_embedded(path, name)
+        raw = _read_embedded(path, entry)
+    elif entry.layout == PLAYS:
+        raw = read_lastfm(path, name)
     else:
         raw = read_netflix(path, name) if entry.layout == "netflix" else read_movielens(path, name, entry.layout)
     report = replace(raw.report, notes=tuple(_doubts(entry, path, raw.rows.height)))
@@ -134,7 +156,7 @@ def read_named(name: str) -> RawData:
 
 def how_to_get(entry: DataSet) -> str:
     """Return the part of a sentence, up to its full stop, that says how a missing data set gets onto this machine."""
-    how = f"run `recfusion data fetch {entry.name}`, or" if entry.url else "its publisher no longer offers it, so"
+    how = f"run `recfusion data fetch {entry.name}`, or" if entry.url else f"{entry.absent}, so"
     place = f"put {entry.archive} or its unpacked folder {entry.name}/ into '{next(data_folders())}'"
     return f"{how} {place}, or into a folder that RECFUSION_DATA names."
 
@@ -152,11 +174,11 @@ def _doubts(entry: DataSet, path: Path, rows: int) -> Iterator[str]:
     if entry.md5 is not None and path.is_file() and (got := md5_of(path)) != entry.md5:
         yield f"checksum differs from the publisher's: expected MD5 {entry.md5}, got {got} for {path.name}"
     if rows != entry.ratings:
-        yield f"{rows:,} ratings were read where the publisher counts {entry.ratings:,}"
+        yield f"{rows:,} rows were read where the publisher counts {entry.ratings:,}"
 
 
-def _read_embedded(folder: Path, name: str) -> RawData:
-    files = (folder / f"{name}-{part}.parquet" for part in ("ratings", "items"))
+def _read_embedded(folder: Path, entry: DataSet) -> RawData:
+    files = (folder / f"{entry.name}-{part}.parquet" for part in ("ratings", "items"))
     rows, items = (pl.read_parquet(file, glob=False).cast({cs.integer(): pl.Int64}) for file in files)
-    columns = {"user": "userId", "item": "movieId", "rating": "rating", "time": "timestamp"}
-    return RawData(name, rows, items, ReadReport(rows.height, columns))
+    columns = dict(zip(("user", "item", "rating", "time"), entry.columns, strict=True))
+    return RawData(entry.name, rows.cast({"rating": pl.Float32}), items, ReadReport(rows.height, columns))

@@ -84,6 +84,8 @@ class Interactions:
     item_table: pl.DataFrame  # one row per column of the matrix, in order: `item` and any others (title, genres, ...)
     times: NDArray[np.int64] | None = None  # seconds since 1970 of each stored entry, in the matrix's order
     grades: FloatArray | None = None  # rating or count of each stored entry, in the matrix's order
+    disliked: Csr | None = None  # (users, items): ratings of what was seen and is no one, below the threshold
+    disliked_times: NDArray[np.int64] | None = None  # of its stored entries
     item_features: Features | None = None  # a row per column of the matrix
     user_features: Features | None = None  # a row per row of the matrix
     source: Source = field(default_factory=Source)
@@ -101,6 +103,8 @@ class Interactions:
             size = value.matrix.shape[0] if isinstance(value, Features) else len(value)
             if size != sizes[name]:
                 raise InputError(f"Expected {sizes[name]:,} {name} in '{self.name}', got {size:,}.")
+        if self.disliked is not None and self.disliked.shape != self.matrix.shape:
+            raise InputError(f"Expected dislikes over the users and items of '{self.name}', got {self.disliked.shape}.")
 
     @property
     def signals(self) -> tuple[Signal, ...]:
@@ -146,6 +150,9 @@ class Interactions:
                 matrix = value.matrix.sorted_indices()
                 value = np.concatenate([matrix.indptr, matrix.indices, matrix.data], dtype=np.float64)
             digest.update(np.ascontiguousarray(value).tobytes())
+            if name == "grades" and self.disliked is not None:
+                for part in (self.disliked.indptr, self.disliked.indices, self.disliked.data):
+                    digest.update(np.ascontiguousarray(part, np.float64).tobytes())
         return digest.hexdigest() if found else ""
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@ What a preparation assumed and dropped is said in notes that tell how to choose 
 """
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -11,34 +12,19 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from recfusion.core.arrays import IntArray, binary_csr
+from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.parsing import parse_ids
+from recfusion.data.scale import Scale, adds_up
 from recfusion.data.settings import Preparation
 
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
+LATEST = "one row per user and item (the latest, then the highest rating)"
+ADDED = "one row per user and item (numbers added up, returns taken off)"
 _MUCH = 0.1  # a share that a user should know of
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The ratings of a table."""
-
-    low: float
-    high: float
-    positive: float | None  # the lowest above 0
-    ones: float  # the share of them that is 1 where all are whole numbers, else 0
-
-    @classmethod
-    def of(cls, rating: NDArray[np.float32] | None) -> "Scale | None":
-        """Return the scale of ratings, None where there are none."""
-        if rating is None or not len(rating):
-            return None
-        positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
-        ones = float((rating == 1).mean()) if (rating == np.floor(rating)).all() else 0.0
-        return cls(float(rating.min()), float(rating.max()), positive, ones)
 
 
 @dataclass
@@ -55,6 +41,12 @@ class _Rows:
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
 
+    def part(self, where: NDArray[np.bool_]) -> "_Rows":
+        """Return some of the rows, apart."""
+        found = replace(self)
+        found.keep(where)
+        return found
+
     def step(self, name: str) -> PreparationStep:
         return PreparationStep(name, _distinct(self.user), _distinct(self.item), len(self.user))
 
@@ -69,13 +61,19 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     rows = _Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64))
     steps = [PreparationStep("rows as read", len(user_ids), len(item_ids), len(user))]
 
-    _drop_duplicates(rows, len(item_ids))
-    steps.append(rows.step("one row per user and item (the latest, then the highest rating)"))
-    scale = Scale.of(rows.rating)
+    column = raw.report.columns.get("rating")
+    lowest = 0.0 if rows.rating is None else float(rows.rating.min())
+    added = adds_up(column, lowest) and rows.rating is not None
+    returned = 0 if rows.rating is None or not added else int((rows.rating < 0).sum())
+    _drop_duplicates(rows, len(item_ids), added=added)
+    steps.append(rows.step(ADDED if added else LATEST))
+    scale = Scale.of(rows.rating, column, added=added)
     threshold = resolve_min_rating(choices.min_rating, scale)
+    below = None
     if threshold is not None:
         if rows.rating is None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{raw.name}' has no ratings.")
+        below = rows.part(rows.rating < np.float32(threshold))
         rows.keep(rows.rating >= np.float32(threshold))
         steps.append(rows.step(f"rating at least {threshold:g}"))
     steps.extend(_filter_rare(rows, choices))
@@ -93,9 +91,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     user_kept, user_row = _compact(rows.user, len(user_ids))
     item_kept, item_column = _compact(rows.item, len(item_ids))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user_row, minlength=len(user_kept)))])
+    disliked, disliked_times = _disliked(below, user_kept, item_kept, len(user_ids), len(item_ids))
     items = item_ids[item_kept].alias("item")
     item_table, item_notes = _item_table(items, raw.items)
-    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *item_notes)
+    doubts = (*return_notes(returned), *time_notes(raw))
+    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes)
     return Interactions(
         name=raw.name,
         matrix=binary_csr(indptr, item_column, len(item_kept)),
@@ -104,6 +104,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         item_table=item_table,
         times=rows.time,
         grades=rows.rating,
+        disliked=disliked,
+        disliked_times=disliked_times,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
@@ -133,15 +135,10 @@ def id_codes(ids: pl.Series) -> tuple[Codes, pl.Series]:
 
 
 def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | None) -> float | None:
-    """Return the threshold that holds: for "auto" 4 on stars (ratings up to 5, above 1 among them), none elsewhere.
-
-    Other scales (play counts, 0/1 flags) keep every rating above zero.
-    """
-    if asked != "auto" or scale is None:
-        return None if asked == "auto" else asked
-    if scale.low >= 0 and 1 < scale.high <= 5:
-        return 4.0
-    return scale.positive if scale.low <= 0 else None
+    """Return the threshold that holds; for "auto" what the scale says."""
+    if asked != "auto":
+        return asked
+    return None if scale is None else scale.liked
 
 
 def preparation_notes(
@@ -157,7 +154,8 @@ def preparation_notes(
     if repeated > _MUCH:
         yield f"{_share(repeated)} of the rows repeat a user and an item, and one of them counts"
     if asked.min_rating == "auto" and scale is not None:
-        yield _guess(scale, threshold, disliked)
+        yield scale.sentence(threshold, _share(disliked))
+        yield from scale.doubts()
     elif disliked > _MUCH:
         yield f"{_share(disliked)} of the rows are rated below {threshold:g} and dropped: --min-rating none keeps them"
     for kind, other, least in (
@@ -173,17 +171,19 @@ def preparation_notes(
             )
 
 
-def _guess(scale: Scale, threshold: float | None, dropped: float) -> str:
-    found = f"ratings from {scale.low:g} to {scale.high:g} are"
-    if threshold is None:
-        return f"{found} not taken for stars, so every row counts: --min-rating sets the least that counts"
-    if scale.low <= 0 and threshold != 4:
-        return f"{found} taken for counts or flags, of which those above 0 count: --min-rating sets another threshold"
-    doubt = f"; {_share(scale.ones)} of them are 1, as in quantities: --rating none leaves them out"
-    return (
-        f"{found} taken for stars, of which 4 and more count ({_share(dropped)} of the rows are dropped): --min-rating "
-        f"none keeps all{doubt if scale.ones > 0.4 else ''}"
-    )
+def return_notes(returned: int) -> Iterator[str]:
+    """Yield a note where rows have numbers below 0, which are returns."""
+    if returned:
+        yield (
+            f"{returned:,} rows have a number below 0 and are taken for returns: they cancel what the user had of the "
+            "item, and never count as one"
+        )
+
+
+def time_notes(raw: RawData) -> Iterator[str]:
+    """Yield a note where rows are of the future."""
+    if "time" in raw.rows.columns and (late := int((raw.rows["time"] > time.time()).sum())):
+        yield f"times in the future, which stand last in their order: {late:,} of the rows; check the column"
 
 
 def _share(part: float) -> str:
@@ -194,16 +194,27 @@ def _numbers(raw: RawData, column: str, kind: type) -> Any:
     return raw.rows[column].to_numpy().astype(kind, copy=False) if column in raw.rows.columns else None
 
 
-def _drop_duplicates(rows: _Rows, n_items: int) -> None:
-    """Keep one row per user and item: the latest, among equals the one with the highest rating."""
+def _drop_duplicates(rows: _Rows, n_items: int, *, added: bool) -> None:
+    """Keep one row per user and item: the latest, among equals the one with the highest rating.
+
+    Where numbers are `added` up, it has their sum, returns taken off, and the time of the last that is no return.
+    """
     key = _pair_key(rows, n_items)
     ordered = np.sort(key)
     if not np.any(ordered[1:] == ordered[:-1]):
         return
     tie_breakers = [column for column in (rows.rating, rows.time) if column is not None]
+    if added and rows.rating is not None:  # a return does not make a purchase younger
+        tie_breakers.append(rows.rating > 0)
     order = np.lexsort((*tie_breakers, key))
     ordered = key[order]
-    rows.keep(order[np.append(ordered[1:] != ordered[:-1], True)])
+    last = np.append(ordered[1:] != ordered[:-1], True)
+    total = None
+    if added and rows.rating is not None:
+        ends = np.cumsum(rows.rating[order].astype(np.float64))[last]
+        total = np.diff(ends, prepend=0.0).astype(np.float32)
+    rows.keep(order[last])
+    rows.rating = rows.rating if total is None else total
 
 
 def _pair_key(rows: _Rows, n_items: int) -> IntArray:
@@ -238,6 +249,21 @@ def _compact(codes: Codes, n_codes: int) -> tuple[IntArray, Codes]:
     """Return the codes that occur, and each row's place among them."""
     present = np.bincount(codes, minlength=n_codes) > 0
     return np.flatnonzero(present), (np.cumsum(present, dtype=np.int32) - np.int32(1))[codes]
+
+
+def _disliked(
+    rows: _Rows | None, users: IntArray, items: IntArray, n_users: int, n_items: int
+) -> tuple[Csr | None, NDArray[np.int64] | None]:
+    """Return the rows below the threshold over the users and items that stayed, and their times."""
+    if rows is None or rows.rating is None:
+        return None, None
+    row, column = np.full(n_users, -1, np.int32), np.full(n_items, -1, np.int32)
+    row[users], column[items] = np.arange(len(users)), np.arange(len(items))
+    rows.keep((row[rows.user] >= 0) & (column[rows.item] >= 0))
+    rows.keep(np.argsort(_pair_key(rows, n_items)))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[rows.user], minlength=len(users)))]).astype(np.int32)
+    parts = (rows.rating, column[rows.item], indptr)
+    return (csr_array(parts, shape=(len(users), len(items))), rows.time) if len(rows.user) else (None, None)
 
 
 def _distinct(codes: Codes) -> int:

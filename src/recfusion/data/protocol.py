@@ -101,16 +101,22 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         """Return the paper's six assumptions as they hold here, a sentence each."""
         plan, chosen = self.plan, self.preparation
         liked = "every row" if chosen.min_rating is None else f"a rating of at least {float(chosen.min_rating):g}"
-        order = (
-            "the last part of a held-out history is predicted"
-            if plan.kind == "temporal"
-            else "histories are unordered sets, divided at random"
-        )
+        orders = {
+            "temporal": "the last part of a held-out history is predicted",
+            "global": "histories end at one moment, and what users have after it is predicted",
+        }
+        order = orders.get(plan.kind, "histories are unordered sets, divided at random")
         filters = "repeated until stable (k-core)" if chosen.k_core else "one pass, users first"
+        graded = "grades" in self.signals.used
+        seen = "A 0 may be a dislike or an item never seen; the two are not told apart."
+        if graded:
+            seen = "What was rated below that is seen and not liked: it is never recommended where it is shown."
+        if self.signals.used:
+            seen += f" Signals used beside the ones: {', '.join(self.signals.used)}."
         return [
             f"Top-K: lists are judged by {', '.join(self.metrics)}; items in the history are never recommended.",
             f"Binary feedback: {liked} counts as 1, everything else as 0.",
-            "A 0 may be a dislike or an item never seen; the two are not told apart.",
+            seen,
             f"Order: {order}.",
             f"Filters: users with at least {chosen.min_items_per_user} items, items with at least "
             f"{chosen.min_users_per_item} users, {filters}.",
@@ -142,6 +148,12 @@ def _generalization(plan: SplitPlan) -> str:
     shares = f"{train:.0%} / {plan.valid:.0%} / {plan.test:.0%}"
     if plan.kind == "weak":
         return f"Weak generalization: each history is divided {shares} into training, validation and test."
+    if plan.kind == "global":
+        return (
+            f"Two moments divide all interactions {shares} into training, validation and test: the model learns from "
+            "what came before the first, and is shown everything before the moment after which it is judged. The seed "
+            "has no part in it."
+        )
     return (
         f"Strong generalization: users are divided {shares}; of a validation or test user the model is shown "
         f"{plan.fold_in:.0%} of the history and must find the rest."

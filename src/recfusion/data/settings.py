@@ -61,11 +61,22 @@ class Preparation(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 class SplitPlan(BaseModel, frozen=True, extra="forbid"):
     """The choices of a split; the defaults are the paper's."""
 
-    kind: Literal["strong", "weak", "temporal"] = Field(
+    kind: Literal["strong", "weak", "temporal", "global"] = Field(
         "strong",
         description="strong: held-out users; weak: held-out items of every user; "
-        "temporal: held-out users, the last part of whose history is predicted",
+        "temporal: held-out users, the last part of whose history is predicted; "
+        "global: everybody, training before one moment and judged after it",
     )
     valid: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for validation")
     test: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for the test")
     fold_in: float = Field(0.8, gt=0, lt=1, description="share of a held-out user's history that the model is shown")
+
+
+class SignalChoice(BaseModel, frozen=True, extra="forbid"):
+    """What is used of the data beside its ones."""
+
+    signals: str = Field(
+        "binary",
+        description="what is used beside who has what: binary (nothing), or some of graded (what was rated low is seen "
+        "and not liked; ratings and counts), timed (the order) and features (of items and users), with commas",
+    )

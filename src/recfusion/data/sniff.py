@@ -19,11 +19,15 @@ _TELLING: dict[str, tuple[str, ...]] = {
         *("item", "movie", "product", "book", "track", "song", "artist", "asin", "sku", "article", "game", "app"),
         *("stockcode", "anime", "business", "venue", "place", "location", "poi", "recipe", "isbn", "i"),
     ),
-    "rating": ("rating", "stars", "star", "score", "overall", "preference", "rate", "r"),
+    "rating": (
+        *("rating", "stars", "star", "score", "overall", "preference", "rate", "r"),
+        *("quantity", "qty", "plays", "playcount", "listens"),
+    ),
     "time": ("timestamp", "time", "datetime", "date", "unixreviewtime", "ts", "createdat", "t"),
 }
 
 _COUNTS = {"quantity", "qty", "count", "counts", "plays", "playcount", "listens", "views", "weight", "frequency"}
+_COUNTS |= {"units", "clicks"}
 _LONGEST_NAME = 100  # of a column whose role one would guess
 
 
@@ -94,6 +98,17 @@ def unused_ratings(columns: Sequence[str], chosen: Mapping[str, str]) -> list[st
     """Return the columns that may hold ratings or counts, to judge by their names, and have no role."""
     free = [name for name in columns if name not in chosen.values() and len(name) <= _LONGEST_NAME]
     return [name for name in free if _role_rank(name, "rating") is not None or _COUNTS & set(_words(name))][:5]
+
+
+def names_counts(column: str) -> bool:
+    """Return whether a column's name says that it holds counts: quantities, plays."""
+    words = _words(column) if len(column) <= _LONGEST_NAME else []
+    return bool(_COUNTS & {*words, "".join(words)})
+
+
+def names_ratings(column: str) -> bool:
+    """Return whether a column's name says that it holds ratings or grades, and no counts."""
+    return _role_rank(column, "rating") is not None and not names_counts(column)
 
 
 def _cannot_tell(role: str, columns: Sequence[str], where: str) -> InputError:

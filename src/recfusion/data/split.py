@@ -1,6 +1,8 @@
 """Splitting users and their histories into training, validation and test."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +10,9 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray, keep_entries, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.settings import SplitPlan
+from recfusion.data.signals import Extra, Rows, kept, whole_extra
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,23 @@ class Fold:
     users: IntArray  # rows of the Interactions
     history: Csr
     held_out: Csr
+    extra: Extra | None = None  # of the histories, where more than their ones is used
+
+    @property
+    def disliked(self) -> Csr | None:
+        """What the users have seen and did not like, as far as it is shown."""
+        return None if self.extra is None else self.extra.disliked
+
+    def take(self, rows: Rows) -> "Fold":
+        """Return the fold of some of its users."""
+        extra = None if self.extra is None else self.extra.rows(rows)
+        return Fold(self.users[rows], self.history[rows], self.held_out[rows], extra)
+
+    def over(self, items: IntArray) -> "Fold":
+        """Return the fold over some of its items, with the users who have one left on either side."""
+        extra = None if self.extra is None else self.extra.columns(items)
+        part = Fold(self.users, self.history[:, items], self.held_out[:, items], extra)
+        return part.take(np.flatnonzero((np.diff(part.history.indptr) > 0) & (np.diff(part.held_out.indptr) > 0)))
 
 
 @dataclass(frozen=True)
@@ -31,26 +51,73 @@ class Split:
     train: Csr
     valid: Fold
     test: Fold
+    extra: Extra | None = None  # of the training matrix, where more than its ones is used
 
 
-def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0) -> Split:
-    """Split `data` at random; the same seed gives the same split."""
+def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, used: Collection[Signal] = ()) -> Split:
+    """Split `data` at random; the same seed gives the same split, whatever signals are `used` beside the ones.
+
+    Of what a held-out user did not like, each is shown with the chance that a like is; in a split by time, what came
+    before the last like that is shown. The rest are candidates like any other.
+    """
     plan = plan or SplitPlan()
     if plan.valid + plan.test >= 1:
         raise InputError(f"Expected valid + test below 1, got {plan.valid} + {plan.test}: leave users to train on.")
     rng = stream(seed, "split")
-    return _split_weak(data, plan, rng, seed) if plan.kind == "weak" else _split_users(data, plan, rng, seed)
+    if plan.kind in ("temporal", "global") and data.times is None:
+        raise InputError(f"A {plan.kind} split needs times, and '{data.name}' has none: name the column with --time.")
+    parts = {"weak": _split_weak, "global": _split_time}.get(plan.kind, _split_users)(data, plan, rng, seed)
+    return _with_extra(data, parts, used) if used else parts
 
 
 def without_test(parts: Split) -> Split:
     """Return a split whose test users are gone: what may be sent to whoever chooses settings."""
-    nobody = Fold(parts.test.users[:0], parts.test.history[:0], parts.test.held_out[:0])
-    return replace(parts, test=nobody)
+    return replace(parts, test=parts.test.take(slice(0, 0)))
+
+
+def _with_extra(data: Interactions, parts: Split, used: Collection[Signal]) -> Split:
+    """Return the split with the signals of what each part shows."""
+    by_time = parts.plan.kind in ("temporal", "global")
+    shown = parts.plan.fold_in if parts.plan.kind == "strong" else 1 - parts.plan.valid - parts.plan.test
+    # A draw for each dislike of the data, so that the same ones are shown wherever their user stands.
+    chance = stream(parts.seed, "dislikes").random(0 if data.disliked is None else data.disliked.nnz)
+
+    def of(users: IntArray, history: Csr) -> Extra | None:
+        whole = whole_extra(data, used)
+        assert whole is not None
+        found, stays = whole.rows(users), _is_in(data.matrix[users], history)
+        found = replace(found, grades=kept(found.grades, stays), times=kept(found.times, stays))
+        if found.disliked is None:
+            return found
+        if by_time:
+            latest = _latest(data, users, stays)
+            seen = _values(data.disliked, data.disliked_times, users) <= latest[row_numbers(found.disliked)]
+        else:
+            seen = _values(data.disliked, chance, users) < shown
+        disliked, times = kept(found.disliked, seen), kept(found.disliked_times, seen)
+        return replace(found, disliked=disliked, disliked_times=times)
+
+    whole_users = parts.plan.kind in ("strong", "temporal")  # of whom nothing is held out
+    training = whole_extra(data, used) if whole_users else None
+    train = training.rows(parts.train_users) if training is not None else of(parts.train_users, parts.train)
+    valid, test = (replace(fold, extra=of(fold.users, fold.history)) for fold in (parts.valid, parts.test))
+    return replace(parts, extra=train, valid=valid, test=test)
+
+
+def _is_in(whole: Csr, part: Csr) -> NDArray[np.bool_]:
+    """Return which stored entries of `whole` are stored in `part`, which has some of them."""
+    keys, own = (row_numbers(m).astype(np.int64) * m.shape[1] + m.indices for m in (whole, part))
+    return np.isin(keys, own, assume_unique=True)
+
+
+def _latest(data: Interactions, users: IntArray, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the time of the last one of each user that is shown, (users,)."""
+    times, latest = _values(data.matrix, data.times, users), np.full(len(users), np.iinfo(np.int64).min)
+    np.maximum.at(latest, row_numbers(data.matrix[users])[shown], times[shown])
+    return latest
 
 
 def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:
-    if plan.kind == "temporal" and data.times is None:
-        raise InputError(f"A temporal split needs times, and '{data.name}' has none: name the column with --time.")
     n = data.n_users
     n_valid, n_test = max(1, round(plan.valid * n)), max(1, round(plan.test * n))
     if n - n_valid - n_test < 1:
@@ -60,8 +127,8 @@ def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
         )
     order = rng.permutation(n)
     train, valid, test = (np.sort(part) for part in np.split(order, [n - n_valid - n_test, n - n_test]))
-    folds = (_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test")))
-    return Split(seed, plan, train, data.matrix[train], *folds)
+    judged = [_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test"))]
+    return Split(seed, plan, train, data.matrix[train], judged[0], judged[1])
 
 
 def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.Generator, what: str) -> Fold:
@@ -74,7 +141,7 @@ def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.G
             "or more, or bring more data."
         )
     matrix = data.matrix[users]
-    rank = _rank_in_row(matrix, rng, _entry_times(data, users) if plan.kind == "temporal" else None)
+    rank = _rank_in_row(matrix, rng, _values(data.matrix, data.times, users) if plan.kind == "temporal" else None)
     lengths = np.diff(matrix.indptr)
     n_shown = np.clip(np.rint(plan.fold_in * lengths), 1, lengths - 1)
     shown = rank < np.repeat(n_shown, lengths)
@@ -102,6 +169,36 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
     return Split(seed, plan, np.arange(data.n_users), train, valid, fold(rank >= last_valid, "test"))
 
 
+def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, seed: int) -> Split:
+    """Train before one moment, validate between it and a second one, and test after that; the seed has no part in it.
+
+    The two moments leave the shares `test` and `valid` of all interactions behind them. Of a judged user everything
+    from before is shown, and what comes in the window is to be found; a user with nothing before is left out.
+    """
+    times = data.times
+    assert times is not None
+    ordered = np.sort(times)
+    n_test, n_valid = (round(share * len(ordered)) for share in (plan.test, plan.valid))
+    last, first = (int(ordered[-1 - n]) if n < len(ordered) else int(ordered[0]) for n in (n_test, n_test + n_valid))
+
+    def fold(after: int, until: int, what: str) -> Fold:
+        window = (times > after) & (times <= until)
+        history, held_out = keep_entries(data.matrix, times <= after), keep_entries(data.matrix, window)
+        users = np.flatnonzero((np.diff(history.indptr) > 0) & (np.diff(held_out.indptr) > 0))
+        if not len(users):
+            raise InputError(
+                f"No user of '{data.name}' has items both before and in the {what} part of a global split: choose "
+                "--split temporal, or other shares."
+            )
+        return Fold(users, history[users], held_out[users])
+
+    before = keep_entries(data.matrix, times <= first)
+    users = np.flatnonzero(np.diff(before.indptr))
+    return Split(
+        seed, plan, users, before[users], fold(first, last, "validation"), fold(last, int(ordered[-1]), "test")
+    )
+
+
 def _rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64] | None) -> IntArray:
     """Return each stored entry's place in a random order of its row; with times, in their order (ties at random)."""
     rows = row_numbers(matrix)
@@ -112,8 +209,10 @@ def _rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64]
     return rank
 
 
-def _entry_times(data: Interactions, users: IntArray) -> NDArray[np.int64]:
-    assert data.times is not None
-    starts, lengths = data.matrix.indptr[users], np.diff(data.matrix.indptr)[users]
+def _values(matrix: Csr | None, values: NDArray[Any] | None, users: IntArray) -> NDArray[Any]:
+    """Return the values of the stored entries of some rows, in the order that `matrix[users]` has them."""
+    assert matrix is not None
+    assert values is not None
+    starts, lengths = matrix.indptr[users], np.diff(matrix.indptr)[users]
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return data.times[np.repeat(starts, lengths) + within]
+    return values[np.repeat(starts, lengths) + within]

@@ -3,6 +3,7 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, Self, get_args
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from recfusion.core.errors import InputError, choices
 from recfusion.diffusion.process import Bits, Process, Rng, beside, draw_bits
-from recfusion.diffusion.schedule import NoiseSchedule, Steps, at_step, from_survival
+from recfusion.diffusion.schedule import NoiseSchedule, Steps, at_step, checked_steps, from_survival
 
 Prediction = Literal["x0", "previous"]
 Mean = float | Tensor  # the share of ones: one number, or one for each entry, (D,)
@@ -94,6 +95,19 @@ class Binomial(Process):
     def T(self) -> int:
         return len(self._u) - 1
 
+    def at_steps(self, steps: Sequence[int]) -> Self:
+        """The chain seen at some steps only, t_1 < ... < t_K = T: again such a chain, of K steps."""
+        if self.predicts != "x0":
+            raise InputError(
+                "Expected a process whose denoiser predicts x0, got predicts='previous': it knows no jumps."
+            )
+        jumps = [
+            _compose(*(torch.cat([rates[:1], rates[before + 1 : now + 1]]) for rates in (self._u, self._d)))
+            for before, now in pairwise([0, *checked_steps(steps, self.T)])
+        ]
+        u, d = (torch.stack([both[which][-1] for both in jumps]) for which in (0, 1))
+        return type(self)(u, d, self.prior_probability)
+
     def check_data(self, x0: Tensor) -> None:
         """Raise unless x^0 holds zeros and ones, as floats."""
         super().check_data(x0)
@@ -145,6 +159,25 @@ class Binomial(Process):
             for log in (self._log_one, self._log_zero)
         )
         return Bits(one - zero)
+
+    def implicit(self, out: Tensor, xt: Tensor, t: Steps, noise: Tensor | None, rng: Rng) -> tuple[Tensor, Tensor]:
+        """x^{t-1} = 1 where noise < q(x^{t-1} = 1 | x^0 = xhat_0) = A_{t-1} xhat_0 + B_{t-1}, and that noise.
+
+        It is uniform for each entry, drawn once, at the first step and so that it agrees with x^t, and kept: the way
+        back has no other randomness. Where xhat_0 is right, x^{t-1} has the forward chain's law at every step, and
+        entries change as seldom as that allows.
+        """
+        if self.predicts != "x0":
+            raise InputError("Expected a process whose denoiser predicts x0, got predicts='previous': draw the steps.")
+        x0_hat = torch.sigmoid(out)
+        now, before = (
+            beside(self.survival(step), xt) * x0_hat + beside(_at(self._U, step), xt) * (1 - x0_hat)
+            for step in (t, t - 1)
+        )
+        if noise is None:
+            uniform = torch.rand(xt.shape, generator=rng, dtype=xt.dtype, device=xt.device)
+            noise = torch.where(xt > 0.5, uniform * now, now + uniform * (1 - now))
+        return (noise < before).to(xt.dtype), noise
 
     def prior(
         self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | None = None

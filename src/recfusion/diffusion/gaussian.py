@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import choices
-from recfusion.diffusion.process import Normal, Process, beside
-from recfusion.diffusion.schedule import NoiseSchedule, Steps
+from recfusion.diffusion.process import Normal, Process, Rng, beside
+from recfusion.diffusion.schedule import NoiseSchedule, Schedule, Steps, checked_steps
 
 Variance = Literal["posterior", "beta", "predicted"]
 
@@ -34,6 +34,22 @@ class Gaussian(Process):
     @property
     def T(self) -> int:
         return self.schedule.T
+
+    def at_steps(self, steps: Sequence[int]) -> "Gaussian":
+        """The chain seen at some steps only, t_1 < ... < t_K = T: again such a chain, of K steps."""
+        kept = torch.tensor([0, *checked_steps(steps, self.T)])
+        left = self.schedule.alpha_bar(kept)  # (K + 1,)
+        return Gaussian(Schedule(1 - left[1:] / left[:-1]), self.variance)
+
+    def implicit(self, out: Tensor, xt: Tensor, t: Steps, noise: Tensor | None, rng: Rng) -> tuple[Tensor, Tensor]:
+        """x^{t-1} = sqrt(abar_{t-1}) xhat^0 + sqrt(1 - abar_{t-1}) noise, and that noise, which x^t and xhat^0 imply.
+
+        The deterministic step of DDIM (Song et al., 2021, eq. 12 without its random part).
+        """
+        x0_hat = self._split(out)[0]
+        now, before = (beside(self.schedule.alpha_bar(step), xt) for step in (t, t - 1))
+        implied = (xt - now.sqrt() * x0_hat) / (1 - now).sqrt()
+        return before.sqrt() * x0_hat + (1 - before).sqrt() * implied, implied
 
     def q_marginal(self, x0: Tensor, t: Steps) -> Normal:
         """q(x^t | x^0) = N(sqrt(alpha_bar_t) x^0, 1 - alpha_bar_t)."""

@@ -104,6 +104,16 @@ class HasSurvival(Protocol):
     def survival(self, t: Steps) -> Tensor: ...  # a_t = q(x^t = 1 | x^0 = 1), t in 0..T
 
 
+@runtime_checkable
+class HasJumps(Protocol):
+    """What shorter and deterministic ways back ask of a process besides."""
+
+    def at_steps(self, steps: Sequence[int]) -> Process: ...  # the chain seen at these steps alone
+    def implicit(
+        self, out: Tensor, xt: Tensor, t: Steps, noise: Tensor | None, rng: Rng
+    ) -> tuple[Tensor, Tensor]: ...  # x^{t-1} by the noise that x^t implies (None: not known yet), and that noise
+
+
 def beside(coefficient: Tensor, x: Tensor) -> Tensor:
     """Cast a float64 coefficient to x's type and give it the axes to multiply x.
 

@@ -1,6 +1,7 @@
-"""Samplers: the forward chain, the one reverse loop and its ends, and inpainting.
+"""Samplers: the forward chain, the one reverse loop and its ends, and inpainting by replacement.
 
-The `_steps` forms are generators, for pictures of the way; the plain forms return the end of it.
+Shorter and deterministic ways back are in `implicit`, exact conditional samples in `particles`. The `_steps` forms
+are generators, for pictures of the way; the plain forms return the end of it.
 """
 
 from collections import deque
@@ -96,7 +97,7 @@ def inpaint(
     repeats: int = 1,
     known_as: KnownAs = "noised",
 ) -> Tensor:
-    """Sample the entries of x^0 where mask is false, given those where it is true; see `inpaint_steps`."""
+    """Sample, about, the entries of x^0 where mask is false given those where it is true; see `inpaint_steps`."""
     return _last(inpaint_steps(process, denoiser, known, mask, rng, repeats, known_as))
 
 
@@ -110,6 +111,10 @@ def inpaint_steps(
     known_as: KnownAs = "noised",
 ) -> Iterator[ReverseState]:
     """Yield x^T, ..., x^0 of an ancestral sample whose known entries (mask true) are set at every step.
+
+    This is the *replacement* approximation: the unknown entries follow p_theta(x^{t-1} | x^t), which knows nothing of
+    the values that the known ones will have at the end, so that they depend on them less than they should.
+    `condition` is the sampler whose error vanishes with the number of its particles.
 
     known_as = "noised": they follow the forward chain's own law, x^T ~ q(x^T | x^0) and then q(x^{t-1} | x^t, x^0), so
     that the denoiser sees what it was trained on at every t; under thinning a known one appears once and stays.

@@ -37,6 +37,15 @@ def at_step(table: Tensor, t: Steps) -> Tensor:
     return table.to(t.device)[t]
 
 
+def checked_steps(steps: Sequence[int], T: int) -> list[int]:
+    """Return the steps at which a chain is to be seen; raise unless they rise from 1 or more to T itself."""
+    if not steps or list(steps) != sorted(set(steps)) or steps[0] < 1 or steps[-1] != T:
+        raise InputError(
+            f"Expected rising steps in 1..{T} that end at {T}, got {list(steps)[:8]}: sort and complete them."
+        )
+    return list(steps)
+
+
 @dataclass(frozen=True, eq=False)
 class Schedule:
     """The noise rates beta_1..beta_T; alpha_t = 1 - beta_t, alpha_bar_t = prod_{s <= t} alpha_s, alpha_bar_0 = 1."""

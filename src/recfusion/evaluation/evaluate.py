@@ -8,25 +8,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
+from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import COVERAGE, DEFAULT_METRICS, Values, judge, parse_metric, per_user
+from recfusion.evaluation.scoring import Scorer, scores
 from recfusion.evaluation.topk import batch_rows, top_k
 
 T = TypeVar("T")
 GROUPS = ("head", "middle", "tail")  # each has about a third of the training interactions
-
-
-class Scorer(Protocol):
-    """Whatever gives scores (users, items) for a batch of histories."""
-
-    def score(self, history: Csr) -> FloatArray: ...
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,8 @@ def evaluate(
 ) -> Evaluation:
     """Return the metrics of `model` on `fold`, each user of which is scored once.
 
-    `train` gives the popularity of items. The lists of the users in the rows `shown` are kept, `length` long.
+    `train` gives the popularity of items. What a user of the fold is shown to have disliked is masked for every model,
+    whether it reads that or not. The lists of the users in the rows `shown` are kept, `length` long.
     """
     kinds = {name: parse_metric(name) for name in metrics}
     ks = sorted({k for _, k in kinds.values()})
@@ -102,8 +98,8 @@ def evaluate(
     kept = np.full((len(shown), length), -1, np.int64)
 
     def run(rows: slice) -> tuple[dict[str, Values], IntArray]:
-        history = fold.history[rows]
-        items, _ = top_k(model.score(history), history, max(ks[-1], length))
+        part = fold.take(rows)
+        items, _ = top_k(scores(model, part.history, part.extra), part.history, max(ks[-1], length), part.disliked)
         for place, row in enumerate(shown):
             if rows.start <= row < rows.stop:
                 listed = items[row - rows.start, :length]
@@ -111,7 +107,7 @@ def evaluate(
         for name, seen in covered.items():
             first = items[:, : kinds[name][1]]
             seen[first[first >= 0]] = True
-        lists = judge(items, fold.held_out[rows], popularity)
+        lists = judge(items, part.held_out, popularity)
         return per_user(lists, metrics), group_hits(items, lists.hits, groups, ks)
 
     start = time.perf_counter()

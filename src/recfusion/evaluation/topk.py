@@ -13,15 +13,16 @@ def batch_rows(n_items: int) -> int:
     return max(1, CELLS_PER_BATCH // max(1, n_items))
 
 
-def top_k(scores: FloatArray, history: Csr, k: int) -> tuple[IntArray, FloatArray]:
+def top_k(scores: FloatArray, history: Csr, k: int, disliked: Csr | None = None) -> tuple[IntArray, FloatArray]:
     """Return (items, scores) of the K best items per row, best first; seen items and items at -inf never appear.
 
-    Equal scores keep the order of the columns. A row with fewer than K candidates ends in item -1 with score -inf.
-    `scores` (users, items) is overwritten.
+    What was seen is the history, and what was `disliked` where that is known. Equal scores keep the order of the
+    columns. A row with fewer than K candidates ends in item -1 with score -inf. `scores` (users, items) is overwritten.
     """
     n_items = scores.shape[1]
     k = min(k, n_items)
-    scores[row_numbers(history), history.indices] = -np.inf
+    for seen in (history,) if disliked is None else (history, disliked):
+        scores[row_numbers(seen), seen.indices] = -np.inf
     if np.isnan(scores).any():
         raise InputError("The model gave scores that are not numbers (NaN): train it again with other settings.")
     best = np.partition(_ordered_keys(scores), n_items - k, axis=1)[:, n_items - k :]

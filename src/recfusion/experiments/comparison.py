@@ -15,6 +15,7 @@ from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol, check_same_protocol
 from recfusion.data.settings import SplitPlan
+from recfusion.data.signals import BINARY
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.details import Activity, ItemGroups, Model, SideBySide, side_by_side
@@ -196,6 +197,7 @@ def compare(
     *,
     plan: SplitPlan | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    signals: str = BINARY,
     store: str | Path | None = None,
     workers: int = 0,
     reference: str | None = None,
@@ -205,9 +207,10 @@ def compare(
     """Fit every model on every split and return what they came to, with intervals and paired tests.
 
     `models` is a list of names, or maps labels to instances, names, places ("file.py:Class") or settings. `splits` is
-    their number, or the list of their seeds. What `store` has is not fitted again, and each result is added to it at
-    once. `workers` processes run side by side; 0 fits in this process. `reference` is what the others are tested
-    against, EASE by default.
+    their number, or the list of their seeds. `signals` says what is used beside the ones, some of
+    "graded,timed,features"; what users did not like is then masked for models that read nothing of it, too. What
+    `store` has is not fitted again, and each result is added to it at once. `workers` processes run side by side; 0
+    fits in this process. `reference` is what the others are tested against, EASE by default.
     """
     given = range(splits) if isinstance(splits, int) else splits
     seeds = tuple(given) if isinstance(given, Sequence) else ()
@@ -223,6 +226,7 @@ def compare(
         [(candidate, seeds) for candidate in planned],
         plan=plan or SplitPlan(),
         metrics=check_metrics(metrics),
+        signals=signals,
         store=store,
         workers=workers,
         user_ids=user_ids,

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
+from recfusion.data.signals import Extra
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.scoring import Reader, read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, Place, Result, package_versions
 from recfusion.models.base import Recommender
@@ -47,20 +49,22 @@ def fit(
     valid: Fold | None,
     *,
     seed: int,
+    extra: Extra | None = None,
     checkpoint: Checkpoint | None = None,
     on_epoch: OnEpoch | None = None,
     stop: Stop | None = None,
 ) -> tuple[Recommender, Curve, float, int | None]:
     """Return a fresh copy of the candidate's model fitted on `train`, its curve, its seconds, and where it stopped.
 
-    The seed's stream is that of the model's name, so that a label or another candidate shifts no draws.
+    `extra` are the signals of the training users; the model gets those that it reads. The seed's stream is that of the
+    model's name, so that a label or another candidate shifts no draws.
     """
     model = replace(candidate.model)
     rng = stream(seed, f"fit {candidate.entry.name}")
     epochs: list[Epoch] = []
     stopped = None
     began = time.perf_counter()
-    for epoch in model.epochs(train, valid, rng=rng, checkpoint=checkpoint):
+    for epoch in _epochs(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
         epochs.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -68,6 +72,22 @@ def fit(
             stopped = epoch.number
             break
     return model, Curve.of(epochs), time.perf_counter() - began, stopped
+
+
+def _epochs(
+    model: Recommender,
+    train: Csr,
+    valid: Fold | None,
+    extra: Extra | None,
+    *,
+    rng: np.random.Generator,
+    checkpoint: Checkpoint | None,
+) -> Iterator[Epoch]:
+    """Fit a model with the signals that it reads; those that read any are closed forms, which have no epochs."""
+    if extra is None:
+        return model.epochs(train, valid, rng=rng, checkpoint=checkpoint)
+    cast(Reader, model).fit(train, valid, rng=rng, extra=extra)
+    return iter(())
 
 
 def fit_and_judge(
@@ -84,7 +104,12 @@ def fit_and_judge(
 ) -> Fitted:
     """Fit a candidate on one split of `data` and judge it; without `data`, on the validation users alone."""
     model, curve, seconds, stopped = fit(
-        *(candidate, parts.train, parts.valid), seed=parts.seed, checkpoint=checkpoint, on_epoch=on_epoch, stop=stop
+        *(candidate, parts.train, parts.valid),
+        seed=parts.seed,
+        extra=parts.extra,
+        checkpoint=checkpoint,
+        on_epoch=on_epoch,
+        stop=stop,
     )
     valid = evaluate(model, parts.valid, parts.train, protocol.metrics, threads=threads)
     entry, found = candidate.entry, None

@@ -15,6 +15,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
+from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, Packed, unique
 from recfusion.experiments.judge import fit_and_judge
@@ -90,7 +91,8 @@ class Fits:
         def work(task: Task, tell: Tell) -> Result:
             nonlocal parts
             if parts is None or parts.seed != task.seed:
-                parts = split(self.data, self.protocol.plan, seed=task.seed)
+                used = self.protocol.signals.used
+                parts = split(self.data, self.protocol.plan, seed=task.seed, used=used)
             return fit_and_judge(
                 *(self.candidates[task.label], self.data, self.protocol, parts),
                 threads=self.threads,
@@ -107,6 +109,7 @@ def run_candidates(
     *,
     plan: SplitPlan,
     metrics: Sequence[str],
+    signals: str = BINARY,
     store: str | Path | None = None,
     workers: int | None = None,
     user_ids: bool = False,
@@ -126,7 +129,9 @@ def run_candidates(
         check_writable_file(Path(store))
     unique([candidate.label for candidate, _ in candidates])
     by_label = {candidate.label: candidate for candidate, _ in candidates}
-    protocol = Protocol.of(data, plan, tuple(metrics))
+    used = used_signals(signals, data)
+    check_read(used, [(candidate.label, candidate.model.reads) for candidate, _ in candidates])
+    protocol = Protocol.of(data, plan, tuple(metrics), used)
     found = matching(candidates, protocol, [] if store is None else read_results(store))
     seeds = dict.fromkeys(seed for _, its in candidates for seed in its)
     # Split by split, so that an unfinished run has whole splits to show.
@@ -188,6 +193,7 @@ def run_experiment(
         experiment.models,
         plan=experiment.split,
         metrics=experiment.metrics,
+        signals=experiment.signals,
         store=store,
         workers=workers,
         user_ids=user_ids,
@@ -197,7 +203,8 @@ def run_experiment(
 
 def stored_results(experiment: Experiment, stored: Sequence[Result]) -> list[Result]:
     """Return those of stored results that are of this very experiment, in its order; nothing is run."""
-    protocol = Protocol.of(load(experiment.data, experiment.preparation), experiment.split, experiment.metrics)
+    data = load(experiment.data, experiment.preparation)
+    protocol = Protocol.of(data, experiment.split, experiment.metrics, used_signals(experiment.signals, data))
     return list(matching(experiment.models, protocol, stored).values())
 
 

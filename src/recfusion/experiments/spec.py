@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from recfusion.core.errors import InputError, choices
 from recfusion.data.catalog import CATALOG
 from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
 from recfusion.experiments.candidate import Candidate
 from recfusion.models.registry import find
@@ -31,6 +32,7 @@ class Experiment:
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
     models: tuple[tuple[Candidate, tuple[int, ...]], ...]  # with the seeds of each
+    signals: str = BINARY  # what is used beside the ones
 
 
 class _Runs(BaseModel):
@@ -46,6 +48,7 @@ class _Document(BaseModel):
     name: str = Field(pattern=_NAME)
     title: str = ""
     data: Source
+    signals: str = BINARY
     preparation: Preparation = Preparation()
     split: SplitPlan = SplitPlan()
     run: _Runs
@@ -90,10 +93,12 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
         seeds = _seeds(found.run.seeds, "[run] seeds", None)
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
         metrics = check_metrics(found.run.metrics)
+        parse_signals(found.signals)
     except InputError as error:
         raise InputError(f"In '{where}': {error}") from None
     data = _located(found.data, folder)
-    return Experiment(found.name, found.title, data, found.preparation, found.split, seeds, metrics, models)
+    planned = (found.split, seeds, metrics, models, found.signals)
+    return Experiment(found.name, found.title, data, found.preparation, *planned)
 
 
 def _planned(

@@ -13,6 +13,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import Source, SplitPlan
+from recfusion.data.signals import BINARY, check_read, used_signals, whole_extra
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
@@ -35,6 +36,7 @@ def train(
     metrics: Sequence[str] = DEFAULT_METRICS,
     device: str = "cpu",
     histories: bool = True,
+    signals: str = BINARY,
     judge: bool = False,
     against: Bundle | None = None,
     checkpoint: Path | None = None,
@@ -44,8 +46,11 @@ def train(
 
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
     learns from everybody, and nobody is left to judge it on. What takes validation users to choose, the number of
-    epochs and the weights of a mixture, is then chosen on those of the split first. A model that trains keeps its state in the file
-    `checkpoint` and goes on from it where it is there. Without `histories` no row of a user stays in the model.
+    epochs and the weights of a mixture, is then chosen on those of the split first. A model that trains keeps its state
+    in the file `checkpoint` and goes on from it where it is there. Without `histories` no row of a user stays in the
+    model.
+
+    `signals` says what it learns from beside the ones: some of "graded,timed,features".
 
     With `judge` the recipe is judged on the test users of the split as well, before a model learns from everybody.
     With `against`, an older model, so is the older one's recipe, fitted on the same users: where it has the higher
@@ -56,18 +61,23 @@ def train(
     candidate = replace(candidate, model=replace(unfitted))
     use_device(candidate.model, device)
     plan = plan or SplitPlan()
-    protocol = Protocol.of(data, plan, tuple(metrics))
+    used = used_signals(signals, data)
+    check_read(used, [(candidate.entry.name, candidate.model.reads)])
+    protocol = Protocol.of(data, plan, tuple(metrics), used)
+    everything = whole_extra(data, used)
     kept = None
     if checkpoint is not None:
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
         kept = Checkpoint(checkpoint, json.dumps(run))
     judge = judge or against is not None
     if all_users and not judge and not candidate.model.needs_validation(Shape.of(data.matrix)):
-        fitted, _, seconds, _ = fit(candidate, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
+        fitted, _, seconds, _ = fit(
+            *(candidate, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
+        )
         return Bundle.of(
             candidate.entry, fitted, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds
         )
-    parts = split(data, plan, seed=seed)
+    parts = split(data, plan, seed=seed, used=used)
     first = None if all_users else kept  # what is kept is the fit whose model stays
     judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
     found: dict[str, Any] = {} if judged.test is None else {"test": with_intervals(judged.test)}
@@ -84,7 +94,9 @@ def train(
             metrics={"validation": with_intervals(judged.validation)} | found,
         )
     settled = replace(candidate, model=judged.model.settled())
-    fitted, _, more, _ = fit(settled, data.matrix, None, seed=seed, checkpoint=kept, on_epoch=on_epoch)
+    fitted, _, more, _ = fit(
+        *(settled, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
+    )
     return Bundle.of(
         *(candidate.entry, fitted, data, data.matrix, protocol),
         seed=seed,
@@ -142,7 +154,13 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
             f"{protocol.items:,} items, {protocol.interactions:,} interactions), got other data ({data.name}: "
             f"{data.n_users:,}, {data.n_items:,}, {data.n_interactions:,}): name the original with --data."
         )
-    parts = split(data, protocol.plan, seed=bundle.seed)
+    used = protocol.signals.used
+    if data.digest(used) != protocol.signals.digest:
+        raise InputError(
+            f"Expected the {' and '.join(used)} that the model was trained on, got other ones in '{data.name}': name "
+            "the original with --data."
+        )
+    parts = split(data, protocol.plan, seed=bundle.seed, used=used)
     return with_intervals(evaluate(bundle.model, parts.test, parts.train, protocol.metrics))
 
 

@@ -5,7 +5,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
+from recfusion.data.interactions import Signal
 from recfusion.data.split import Fold
 from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
@@ -43,8 +44,13 @@ class Recommender(ABC):
     """A model: a dataclass whose fields are its hyper-parameters and whose `learned` fields end in `_`.
 
     `fit` never changes a hyper-parameter, so that fitting again gives what a fresh model gives.
+
+    A model that reads more than ones says what in `reads`, and takes it as a keyword: `fit(train, valid, *, rng,
+    extra)` and `score(history, *, extra)`, where `extra` is an `Extra` with those signals that are used, or None.
+    Callers ask for scores by `evaluation.scoring.scores`, so that a model that reads nothing never gets the keyword.
     """
 
+    reads: ClassVar[frozenset[Signal]] = frozenset()
     trials_: int = dataclasses.field(init=False, default=0, repr=False, compare=False)  # of the last fit's own search
 
     @abstractmethod

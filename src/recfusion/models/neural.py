@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -71,6 +71,10 @@ class NeuralRecommender(Recommender):
         """
         return self.net_
 
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        """Return the parameters that weight decay leaves alone: those for which 0 is no natural value."""
+        return ()
+
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         for _ in self.epochs(train, valid, rng=rng):
             pass
@@ -85,7 +89,7 @@ class NeuralRecommender(Recommender):
         trained = self.trainee()
         state = TrainState(
             net=trained,
-            optimizer=torch.optim.AdamW(trained.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True),
+            optimizer=torch.optim.AdamW(self._groups(trained), lr=self.lr, weight_decay=self.weight_decay, fused=True),
             rng=generator,
         )
 
@@ -107,6 +111,13 @@ class NeuralRecommender(Recommender):
         ):
             self.best_epoch_ = epoch.best_epoch
             yield epoch
+
+    def _groups(self, trained: nn.Module) -> list[dict[str, Any]]:
+        """Return the parameters as the optimizer takes them: those with weight decay, and those without."""
+        free = list(self.undecayed())
+        known = {id(parameter) for parameter in free}
+        decayed = [parameter for parameter in trained.parameters() if id(parameter) not in known]
+        return [{"params": decayed}, *([{"params": free, "weight_decay": 0.0}] if free else [])]
 
     def settled(self) -> Self:
         """Return a fresh model that is trained for as many epochs as were best for this one."""

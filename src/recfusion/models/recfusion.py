@@ -1,5 +1,6 @@
 """The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,7 +31,9 @@ class RecFusion(NeuralRecommender):
     asked user stands in the middle of fixed training users, so that scores never depend on who else is asked for.
     """
 
-    process: Literal["gaussian", "paper-kernel", "bit-flips", "thinning"] = setting("gaussian", "forward process")
+    process: Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"] = setting(
+        "gaussian", "forward process"
+    )
     net: Literal["mlp", "unet1d", "unet2d"] = setting("mlp", "network")
     objective: Literal["simple", "elbo", "bce-elbo", "removed", "published"] = setting("simple", "what is minimised")
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
@@ -118,6 +121,10 @@ class RecFusion(NeuralRecommender):
             net.noise = diffusion.LearnedSchedule(self._fixed_schedule())
         return net
 
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        # Decay would pull every rate to .5, whatever the bound says.
+        return self.net_.get_submodule("noise").parameters() if self.learned_schedule else ()
+
     def _fixed_schedule(self) -> diffusion.Schedule:
         return diffusion.make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
 
@@ -131,7 +138,8 @@ class RecFusion(NeuralRecommender):
         if self.process == "gaussian":
             return diffusion.Gaussian(schedule, self.variance)
         chain = diffusion.Binomial
-        kernels = {"paper-kernel": chain.paper_kernel, "bit-flips": chain.bit_flips, "thinning": chain.thinning}
+        kernels = {"paper-kernel": chain.paper_kernel, "bit-flips": chain.bit_flips}
+        kernels |= {"drift": chain.drift, "thinning": chain.thinning}
         return kernels[self.process](schedule, means, predicts="previous" if self.objective == "bce-elbo" else "x0")
 
     def _examples(self, rows: Csr) -> Tensor:

@@ -176,7 +176,7 @@ def judged_users(valid: Fold, most: int = MOST_USERS) -> Fold:
     if n_users <= most:
         return valid
     rows = np.linspace(0, n_users - 1, most).astype(np.int64)
-    return Fold(valid.users[rows], valid.history[rows], valid.held_out[rows])
+    return valid.take(rows)
 
 
 def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
@@ -192,9 +192,7 @@ def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
     items = np.sort(np.argsort(-column_counts(train), kind="stable")[:MOST_ITEMS])
     if valid is None:
         return train[:, items], None
-    history, held_out = valid.history[:, items], valid.held_out[:, items]
-    rows = np.flatnonzero((np.diff(history.indptr) > 0) & (np.diff(held_out.indptr) > 0))
-    return train[:, items], Fold(valid.users[rows], history[rows], held_out[rows])
+    return train[:, items], valid.over(items)
 
 
 def ndcg_of(variants: Variants, fold: Fold) -> Values:
@@ -202,10 +200,11 @@ def ndcg_of(variants: Variants, fold: Fold) -> Values:
     popularity = np.zeros(fold.history.shape[1])
 
     def run(rows: slice) -> Values:
+        part = fold.take(rows)
         judged = []
         for scores in variants(rows):
-            items, _ = top_k(scores, fold.history[rows], 100)
-            judged.append(per_user(judge(items, fold.held_out[rows], popularity), (METRIC,))[METRIC])
+            items, _ = top_k(scores, part.history, 100, part.disliked)
+            judged.append(per_user(judge(items, part.held_out, popularity), (METRIC,))[METRIC])
         return np.stack(judged)  # (variants, users)
 
     return np.concatenate(map_batches(run, fold.history, threads=1), axis=1)

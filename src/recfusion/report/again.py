@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from recfusion.core.errors import InputError
 from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.data.signals import BINARY, asked_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.details import Model
@@ -39,7 +40,9 @@ def experiment_toml(comparison: Comparison) -> str | None:
         named = {} if name == label else {"model": name}
         fewer = {} if model.seeds == comparison.seeds else {"seeds": list(model.seeds)}
         tables.append((f"models.{_key(label)}", {**named, **fewer, **_given(values)}))
-    lines = [f"name = {_toml('again')}", *(line for name, values in tables for line in _table(name, values))]
+    asked = asked_signals(card.signals.used)
+    signals = [] if asked == BINARY else [f"signals = {_toml(asked)}"]
+    lines = [f"name = {_toml('again')}", *signals, *(line for name, values in tables for line in _table(name, values))]
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,7 @@ import importlib.metadata
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, IntArray, column_counts
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
+from recfusion.core.mapped import mapped_arrays
 from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.models.base import Recommender
@@ -92,10 +93,25 @@ class Bundle:
         record = (seed, all_users, train.shape[0], fit_seconds)
         return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched))
 
+    def with_columns(self, columns: Iterable[pl.Series]) -> "Bundle":
+        """Return the bundle with other values in some columns of its item table; what they leave alone is kept."""
+        new = list(columns)
+        changed = {series.name for series in new}
+        other = replace(self, items=self.items.with_columns(new))
+        kept = {"counts", "popularity", "similarity", "_columns"} | (set() if changed & set(NAMES) else {"names"})
+        vars(other).update({name: value for name, value in vars(self).items() if name in kept})
+        return other
+
     @cached_property
     def counts(self) -> IntArray:
         """How many training users have each item, (items,)."""
         return self.items[COUNT].to_numpy()
+
+    @cached_property
+    def popularity(self) -> FloatArray:
+        """The counts as scores, the most popular item's being 1, (items,)."""
+        counts = self.counts.astype(np.float32)
+        return counts / np.float32(max(1.0, float(counts.max(initial=0))))
 
     @cached_property
     def names(self) -> list[tuple[str, str]]:
@@ -157,8 +173,8 @@ class Bundle:
         return path
 
     @classmethod
-    def load(cls, path: str | Path, *, trust: Iterable[type[Recommender]] = ()) -> "Bundle":
-        """Read a model folder.
+    def load(cls, path: str | Path, *, trust: Iterable[type[Recommender]] = (), mapped: bool = False) -> "Bundle":
+        """Read a model folder; `mapped`, its arrays stay in the file, and processes share their memory.
 
         A model that is neither ours nor an installed package's needs its class in `trust`: no code is ever imported
         because a folder names it.
@@ -177,7 +193,7 @@ class Bundle:
         model = entry.make(config.settings)
         try:
             items = pl.read_parquet(path / ITEMS, glob=False)
-            state = load_file(path / WEIGHTS)
+            state = mapped_arrays(path / WEIGHTS) if mapped else load_file(path / WEIGHTS)
             _check_items(items)
             _check_finite(state)
             model.load_state(state, config.chosen, len(items))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from recfusion.core.arrays import FloatArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.evaluation.metrics import Values
 from recfusion.serving.bundle import COUNT, Bundle
@@ -33,30 +33,40 @@ def complete(
     the rest of S, by exchanging one item at a time until no exchange helps. `together` = 0 gives the n best. Each
     further alternative does without the items of the earlier ones.
     """
+    known = histories_of(bundle, basket)
+    shown, found = bundle.items.drop(COUNT), []
+    sets = completing_sets(bundle, known.matrix, n, alternatives=alternatives, together=together, rules=rules)
+    for number, (columns, scores) in enumerate(sets, 1):
+        places = {"alternative": np.full(len(columns), number), "rank": np.arange(1, len(columns) + 1)}
+        rows = places | {"item": shown["item"][columns], "score": scores}
+        found.append(pl.DataFrame(rows).hstack(shown.drop("item")[columns].get_columns()))
+    return pl.concat(found)
+
+
+def completing_sets(
+    bundle: Bundle, basket: Csr, n: int, *, alternatives: int, together: float, rules: Rules | None
+) -> list[tuple[IntArray, FloatArray]]:
+    """Return the items and scores of each alternative for one basket (1, items); see `complete`."""
     if n < 1 or alternatives < 1:
         raise InputError(f"Expected at least one item and one alternative, got n = {n} and {alternatives}.")
     if not 0 <= together <= 1:
         raise InputError(f"Expected together between 0 and 1, got {together!r}.")
     if rules is not None and rules.at_most:
         raise InputError("Expected rules without at_most for a completion: leave it out.")
-    known = histories_of(bundle, basket)
-    if known.n_empty:
+    if not basket.nnz:
         raise InputError("Expected at least one item that the model knows in the basket, got none.")
     wanted = max(_FEWEST, _PER_PLACE * n) + n * (alternatives - 1)
-    lists = ListMaker.of(bundle, rules).lists(known.matrix, min(wanted, len(bundle.items)))
+    lists = ListMaker.of(bundle, rules).lists(basket, min(wanted, len(bundle.items)))
     candidates, scores = lists.items[0], lists.scores[0].astype(np.float64)
     candidates, scores = candidates[candidates >= 0], scores[candidates >= 0]
     near = bundle.similarity.among(candidates) if together else np.zeros((len(candidates),) * 2, np.float32)
-    shown, found = bundle.items.drop(COUNT), []
+    found = []
     left = np.arange(len(candidates))
-    for number in range(1, alternatives + 1):
+    for _ in range(alternatives):
         chosen = left[_best_set(scores[left], near[np.ix_(left, left)], n, together)]
-        columns = candidates[chosen]
-        rows = {"alternative": np.full(len(chosen), number), "rank": np.arange(1, len(chosen) + 1)}
-        rows |= {"item": shown["item"][columns], "score": scores[chosen].astype(np.float32)}
-        found.append(pl.DataFrame(rows).hstack(shown.drop("item")[columns].get_columns()))
+        found.append((candidates[chosen], scores[chosen].astype(np.float32)))
         left = np.setdiff1d(left, chosen)
-    return pl.concat(found)
+    return found
 
 
 def _best_set(scores: Values, near: FloatArray, n: int, together: float) -> list[int]:

@@ -3,23 +3,27 @@
 Ids that the model does not know are left out and counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, binary_csr
+from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import to_columns
+from recfusion.data.interactions import Signal, to_columns
+from recfusion.data.protocol import Protocol
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Source
+from recfusion.data.signals import Extra, valued
 from recfusion.data.tables import ArrowStream, as_frame
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.ids import id_texts
 
 YOU = "you"  # the user of a history that comes without one
+_ENTRY = {"item", "rating", "time"}  # what a history may say of an item
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Histories:
     matrix: Csr  # (users, items)
     unknown_rows: int  # rows whose item the model does not know
     unknown_ids: tuple[str, ...]  # some of those ids, for a message
+    extra: Extra | None = None  # grades, times and dislikes, for a model that was trained with them
+    disliked: int = 0  # rows rated below what counts as liked
 
     @property
     def n_empty(self) -> int:
@@ -38,12 +44,20 @@ class Histories:
 
 
 def histories_of(bundle: Bundle, given: Any) -> Histories:
-    """Return histories of any form: users with their ids, one sequence of ids, or a frame of users and items."""
-    return read_histories(bundle, _rows(given))
+    """Return histories of any form: users with their items, one sequence of items, or a frame of users and items.
+
+    An item is an id, or a mapping with `item` and, for a model that was trained with them, `rating` and `time`.
+    """
+    return read_histories(bundle, _rows(given, bundle.protocol.signals.used))
 
 
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
-    """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history)."""
+    """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history).
+
+    For a model of graded signals, what a column `rating` has below the model's threshold is seen and not liked; an item
+    without a rating is liked. For one of timed signals, rows are in order, oldest first, where no column `time` says.
+    Of several rows of one user and item the last one counts.
+    """
     users = rows["user"].unique(maintain_order=True)
     places = users.to_frame().with_columns(row=pl.int_range(len(users)))
     row = rows.join(places, on="user", how="left", nulls_equal=True, maintain_order="left")["row"].to_numpy()
@@ -51,22 +65,83 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     unknown = (column < 0) & rows["item"].is_not_null().to_numpy()
     names = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(5).cast(pl.String)
     n_items = len(bundle.items)
-    pairs = np.unique(row[column >= 0] * n_items + column[column >= 0])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs // n_items, minlength=len(users)))])
-    return Histories(users, binary_csr(indptr, pairs % n_items, n_items), int(unknown.sum()), tuple(names))
+    entries = np.flatnonzero(column >= 0)
+    keys = row[entries] * n_items + column[entries]
+    used = bundle.protocol.signals.used
+    if not used:
+        matrix = _entries(np.unique(keys), len(users), n_items)
+        return Histories(users, matrix, int(unknown.sum()), tuple(names))
+    # np.unique gives the first of equal keys: turned around, that is the last row.
+    keys, last = np.unique(keys[::-1], return_index=True)
+    entries = entries[::-1][last]
+    grades, liked = _grades(rows, bundle.protocol)
+    times = _times(rows)
+    is_liked = liked[entries]
+    matrix, below = (_entries(keys[part], len(users), n_items) for part in (is_liked, ~is_liked))
+    extra = Extra(
+        grades=valued(matrix, grades[entries[is_liked]]),
+        times=valued(matrix, times[entries[is_liked]]),
+        disliked=valued(below, grades[entries[~is_liked]]),
+        disliked_times=valued(below, times[entries[~is_liked]]),
+    ).only(used)
+    return Histories(users, matrix, int(unknown.sum()), tuple(names), extra, below.nnz)
 
 
-def _rows(given: Any) -> pl.DataFrame:
-    """Return histories as rows of user and item; a user without items has a row with a null."""
+def _entries(keys: IntArray, n_users: int, n_items: int) -> Csr:
+    """Return the 0/1 matrix with ones at the sorted keys user * items + item."""
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // n_items, minlength=n_users))])
+    return binary_csr(indptr, keys % n_items, n_items)
+
+
+def _grades(rows: pl.DataFrame, protocol: Protocol) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return each row's rating, the least that is liked where there is none, and whether it is liked."""
+    threshold = protocol.preparation.min_rating
+    least = float(threshold) if isinstance(threshold, int | float) else 1.0
+    given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
+    grades = given.cast(pl.Float32).fill_null(least).to_numpy()
+    known = threshold is not None and "grades" in protocol.signals.used
+    return grades, grades >= np.float32(least) if known else np.ones(len(rows), bool)
+
+
+def _times(rows: pl.DataFrame) -> NDArray[np.int64]:
+    """Return each row's time; where rows have none, their places, which order them as well."""
+    if "time" not in rows.columns or rows["time"].null_count():
+        return np.arange(len(rows), dtype=np.int64)
+    return rows["time"].cast(pl.Int64).to_numpy()
+
+
+def _rows(given: Any, used: Collection[Signal] = ()) -> pl.DataFrame:
+    """Return histories as rows of user and item, and what else is used; a user without items has a row with a null."""
     if isinstance(given, ArrowStream) and hasattr(given, "columns"):  # a series has none
-        source = Source(data="frame", rating="none", time="none")
+        rating, time = (None if name in used else "none" for name in ("grades", "times"))
+        source = Source(data="frame", rating=rating, time=time)
         return read_table(as_frame(given), source, lone_users=True).rows
     named = given if isinstance(given, Mapping) else {YOU: given}
     if not named:
         raise InputError("Expected at least one user to recommend for, got none.")
-    users, items = [], []
+    users, items, ratings, times = [], [], [], []
     for user, own in named.items():
-        ids = id_texts(own)
+        entries = _described(own)
+        ids = id_texts([one["item"] for one in entries] if entries else own)
         users += [user] * max(1, len(ids))
         items += ids or [None]
-    return pl.DataFrame({"user": pl.Series(users, strict=False), "item": pl.Series(items, dtype=pl.String)})
+        ratings += [one.get("rating") for one in entries or [{}] * max(1, len(ids))]
+        times += [one.get("time") for one in entries or [{}] * max(1, len(ids))]
+    frame = pl.DataFrame({"user": pl.Series(users, strict=False), "item": pl.Series(items, dtype=pl.String)})
+    try:
+        more = [pl.Series("rating", ratings, dtype=pl.Float32), pl.Series("time", times, dtype=pl.Int64)]
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        raise InputError("Expected numbers as ratings, and whole seconds since 1970 as times.") from None
+    return frame.with_columns(column for column in more if column.count())
+
+
+def _described(own: Any) -> list[Mapping[str, Any]]:
+    """Return the items of a history that are mappings; none where it is a sequence of ids."""
+    if not isinstance(own, list | tuple) or not own or not isinstance(own[0], Mapping):
+        return []
+    wrong = next(
+        (one for one in own if not isinstance(one, Mapping) or not _ENTRY.issuperset(one) or "item" not in one), None
+    )
+    if wrong is not None:
+        raise InputError(f"Expected each item as {{item, rating, time}} or each as an id, got {wrong!r}.")
+    return list(own)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.serving.categories import Categories
 
@@ -64,7 +64,7 @@ def assumed_items(lengths: FloatArray, adventurousness: float) -> FloatArray:
     return np.round(lengths * (1 - a) / a)
 
 
-def knob_terms(knobs: Knobs, categories: Callable[[str], Categories], counts: FloatArray) -> dict[str, FloatArray]:
+def knob_terms(knobs: Knobs, categories: Callable[[str], Categories], counts: IntArray) -> dict[str, FloatArray]:
     """Return what each soft knob adds to the logarithm of relevance, (items,), by the name that reasons give it."""
     terms: dict[str, FloatArray] = {}
     if knobs.popularity:

@@ -7,6 +7,9 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
+from recfusion.data.signals import Extra
+from recfusion.evaluation.scoring import read_by
+from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.knobs import Knobs, assumed_items, knob_terms, log_relevance
@@ -38,23 +41,30 @@ class ListMaker:
     def of(cls, bundle: Bundle, rules: Rules | None = None, knobs: Knobs | None = None) -> "ListMaker":
         """Read rules and knobs against the item table."""
         rules, knobs = rules or Rules(), knobs or Knobs()
-        counts = bundle.counts.astype(np.float32)
         allowed = allowed_items(rules, bundle)
         return cls(
             bundle=bundle,
             allowed=allowed,
             knobs=knobs,
-            terms=knob_terms(knobs, bundle.categories, counts),
-            popularity=counts / max(1.0, float(counts.max(initial=0))),
+            terms=knob_terms(knobs, bundle.categories, bundle.counts),
+            popularity=bundle.popularity,
             reranker=Reranker.of(bundle, allowed.limits, knobs),
             include_seen=rules.include_seen,
         )
 
-    def lists(self, history: Csr, k: int) -> Lists:
-        """Return the lists of one batch of users (users, items)."""
+    def lists(self, history: Csr, k: int, extra: Extra | None = None, scores: FloatArray | None = None) -> Lists:
+        """Return the lists of one batch of users (users, items), with what else is known of them.
+
+        The model's `scores` of them, where they are at hand, are overwritten.
+        """
         if k < 1:
             raise InputError(f"Expected at least one item to recommend, got k = {k}.")
-        scores = self._plain(history)
+        if extra is not None and self.knobs.adventurousness and read_by(self.bundle.model, extra) is not None:
+            raise InputError(
+                "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "
+                "a model of binary signals."
+            )
+        scores = self._plain(history, extra, scores)
         believed = self.believed(history, scores)
         if believed is not history:
             scores = self._plain(believed)
@@ -63,6 +73,9 @@ class ListMaker:
         self._put_last(scores, believed, history)
         if self.allowed.mask is not None:
             scores += np.where(self.allowed.mask, np.float32(0), np.float32(-np.inf))
+        disliked = None if extra is None else extra.disliked
+        if disliked is not None and not self.include_seen:
+            scores[row_numbers(disliked), disliked.indices] = -np.inf
         seen = csr_array(history.shape, dtype=np.float32) if self.include_seen else history
         if self.reranker is None:
             return Lists(*top_k(scores, seen, k))
@@ -79,8 +92,8 @@ class ListMaker:
         joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
         return with_items(history, np.nonzero(joined)[0], items[joined])
 
-    def _plain(self, history: Csr) -> FloatArray:
-        scores = self.bundle.model.score(history)
+    def _plain(self, history: Csr, extra: Extra | None = None, scores: FloatArray | None = None) -> FloatArray:
+        scores = model_scores(self.bundle.model, history, extra) if scores is None else scores
         empty = np.diff(history.indptr) == 0
         if empty.any():
             scores[empty] = self.popularity

@@ -76,7 +76,8 @@ def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: in
     described = maker.bundle.items.drop(COUNT)
     for rows in batches(*histories.matrix.shape):
         history = histories.matrix[rows]
-        lists = maker.lists(history, k)
+        extra = None if histories.extra is None else histories.extra.rows(rows)
+        lists = maker.lists(history, k, extra)
         empty = np.diff(history.indptr) == 0
         user, rank = np.nonzero(lists.items >= 0)
         taken = lists.items[user, rank]

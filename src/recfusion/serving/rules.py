@@ -60,10 +60,11 @@ def allowed_items(rules: Rules, bundle: Bundle) -> Allowed:
     if rules.allow is not None:
         masks["allow"], missing = _named(bundle, rules.allow)
         unknown += missing
-    denied, missing = _named(bundle, rules.deny)
-    unknown += missing
-    if denied.any():
-        masks["deny"] = ~denied
+    if not isinstance(rules.deny, tuple | list) or rules.deny:
+        denied, missing = _named(bundle, rules.deny)
+        unknown += missing
+        if denied.any():
+            masks["deny"] = ~denied
     mask = None
     if masks:
         mask = np.logical_and.reduce(list(masks.values()))

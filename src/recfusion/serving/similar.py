@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array
 
+from recfusion.core.arrays import FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import COUNT, Bundle
@@ -15,6 +16,14 @@ from recfusion.serving.rules import Rules, allowed_items
 
 def similar(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -> pl.DataFrame:
     """Return the K items most like an item, by the model's own weights and corrected for popularity, best first."""
+    taken, values = similar_columns(bundle, item, k, rules)
+    shown = bundle.items.drop(COUNT)
+    found = pl.DataFrame({"rank": np.arange(1, len(taken) + 1), "item": shown["item"][taken], "similarity": values})
+    return found.hstack(shown.drop("item")[taken].get_columns())
+
+
+def similar_columns(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -> tuple[IntArray, FloatArray]:
+    """Return the columns of the K items most like an item, and how alike they are."""
     if k < 1:
         raise InputError(f"Expected at least one similar item, got k = {k}.")
     column = int(bundle.columns_of([text or "" for text in id_texts([item])])[0])
@@ -30,8 +39,4 @@ def similar(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -
         scores[0, ~allowed.mask] = -np.inf
     columns, values = top_k(scores, csr_array(scores.shape, dtype=np.float32), k)
     taken = columns[0][columns[0] >= 0]
-    shown = bundle.items.drop(COUNT)
-    found = pl.DataFrame(
-        {"rank": np.arange(1, len(taken) + 1), "item": shown["item"][taken], "similarity": values[0][: len(taken)]}
-    )
-    return found.hstack(shown.drop("item")[taken].get_columns())
+    return taken, values[0][: len(taken)]

@@ -12,8 +12,9 @@ from pyspark.sql import functions as sf
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, Prepared, is_prepared, write_prepared
-from recfusion.data.prepare import Scale, preparation_notes, resolve_min_rating
+from recfusion.data.prepare import ADDED, LATEST, preparation_notes, resolve_min_rating, return_notes
 from recfusion.data.readers import read_items
+from recfusion.data.scale import Scale, adds_up
 from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import input_files, read_rows
 from recfusion.spark.stages import Stages, described
@@ -66,9 +67,12 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
         raise InputError(
             f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
         )
-    unique = stages.frame("unique", lambda: _latest(rows))
-    note("one row per user and item (the latest, then the highest rating)", unique)
-    threshold, scale = _threshold(unique, preparation, source.data)
+    column = report.columns.get("rating")
+    lowest, returned = _returns(rows)
+    added = adds_up(column, lowest)
+    unique = stages.frame("unique", lambda: _added(rows) if added else _latest(rows))
+    note(ADDED if added else LATEST, unique)
+    threshold, scale = _threshold(unique, preparation, source.data, column, added=added)
     kept = unique
     if threshold is not None:
         kept = note(f"rating at least {threshold:g}", kept.where(kept["rating"] >= float(np.float32(threshold))))
@@ -86,7 +90,8 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     if items is not None:
         items.write_parquet(stages.folder / ITEMS)
     chosen = preparation.model_copy(update={"min_rating": threshold})
-    report = replace(report, notes=(*report.notes, *preparation_notes(preparation, threshold, scale, steps)))
+    told_of = (*preparation_notes(preparation, threshold, scale, steps), *return_notes(returned if added else 0))
+    report = replace(report, notes=(*report.notes, *told_of))
     about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=report)
     write_prepared(stages.folder, about)
     stages.clear()
@@ -107,7 +112,28 @@ def _latest(rows: DataFrame) -> DataFrame:
     return kept.select("user", "item", *(sf.col("kept")[name].alias(name) for name in deciding))
 
 
-def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> tuple[float | None, Scale | None]:
+def _returns(rows: DataFrame) -> tuple[float, int]:
+    """Return the lowest rating, 0 where there are none, and how many are below 0."""
+    if "rating" not in rows.columns:
+        return 0.0, 0
+    rating = sf.col("rating")
+    found = rows.agg(sf.min(rating), sf.sum((rating < 0).cast("int"))).first()
+    assert found is not None
+    return float(found[0]), int(found[1])
+
+
+def _added(rows: DataFrame) -> DataFrame:
+    """Keep one row per user and item: the sum of its numbers, and the time of the last that is no return."""
+    rating = sf.col("rating")
+    columns = [sf.sum(rating.cast("double")).cast("float").alias("rating")]
+    if "time" in rows.columns:
+        columns.append(sf.max(sf.struct((rating > 0).alias("kept"), sf.col("time")))["time"].alias("time"))
+    return rows.groupBy("user", "item").agg(*columns)
+
+
+def _threshold(
+    unique: DataFrame, preparation: Preparation, where: str, column: str | None, *, added: bool
+) -> tuple[float | None, Scale | None]:
     """Return the rating from which on a row counts, and the scale."""
     if "rating" not in unique.columns:
         threshold = resolve_min_rating(preparation.min_rating, None)
@@ -116,9 +142,10 @@ def _threshold(unique: DataFrame, preparation: Preparation, where: str) -> tuple
         return None, None
     rating = sf.col("rating")
     whole, one = sf.min((rating == sf.floor(rating)).cast("int")), sf.avg((rating == 1).cast("int"))
-    found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating)), whole * one).first()
+    five = sf.avg((rating <= 5).cast("int"))
+    found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating)), whole * one, five).first()
     assert found is not None
-    scale = Scale(*found)
+    scale = Scale(*found, column, added)
     return resolve_min_rating(preparation.min_rating, scale), scale
 
 

@@ -15,6 +15,7 @@ from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan
+from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
 from recfusion.experiments.candidate import Candidate
@@ -49,6 +50,7 @@ class Request:
     seed: int = 0
     seconds: float = float("inf")  # for the trials of this run
     stop_early: bool = True
+    signals: str = BINARY
 
     def __post_init__(self) -> None:
         parse_metric(self.metric)
@@ -65,7 +67,9 @@ class Request:
 
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol: its metrics are the usual ones and the one that is searched for."""
-        return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))))
+        used = used_signals(self.signals, data)
+        check_read(used, [(self.entry.name, self.entry.load().reads)])
+        return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def tune(
     metric: str = METRIC,
     plan: SplitPlan | None = None,
     seed: int = 0,
+    signals: str = BINARY,
     folder: Path | str | None = None,
     workers: int = 0,
     on_progress: OnProgress | None = None,
@@ -118,7 +123,10 @@ def tune(
     by side; 0 runs trials in this one.
     """
     entry, given = find(model), dict(settings or {})
-    request = Request(entry, tuning_space(entry, given, space), given, trials, metric, "tpe", plan or SplitPlan(), seed)
+    request = Request(
+        *(entry, tuning_space(entry, given, space), given, trials, metric, "tpe", plan or SplitPlan(), seed),
+        signals=signals,
+    )
     place = None if folder is None else Path(folder)
     ended = run_trials(data, request, local_engine(workers), place, on_progress=on_progress)
     return known_best(data, request, ended, place) or refit_best(data, request, ended, place)
@@ -158,7 +166,7 @@ def run_trials(
             tell(ledger.progress((asked.number, message)))
 
     if ledger.pending:
-        parts = without_test(split(data, request.plan, seed=request.seed))
+        parts = without_test(split(data, request.plan, seed=request.seed, used=protocol.signals.used))
         job = TrialJob(entry, request.given, request.metric, protocol, parts)
         engine(job, ledger.next_trial, hear, request.seconds)
     return ledger.ended
@@ -240,7 +248,7 @@ def refit_best(
     """Refit the best settings, judge them on the test users, and write both down."""
     best, document = _best_document(data, request, trials)
     entry, protocol = request.entry, request.protocol(data)
-    parts = split(data, request.plan, seed=request.seed)
+    parts = split(data, request.plan, seed=request.seed, used=protocol.signals.used)
     candidate = Candidate("best", entry, entry.make(document["settings"]))
     judged = fit_and_judge(candidate, data, protocol, parts, on_epoch=on_epoch)
     assert judged.test is not None

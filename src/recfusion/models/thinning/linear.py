@@ -33,7 +33,7 @@ _RIDGE = ("l2", "nu", "kappa")
 _PAIR_USERS = 100  # that a pair has at the least: with fewer, a penalty of thousands would leave nothing of it
 _PAIRS_UP_TO = 12_000  # items beyond which pairs would multiply the cost of the inverse for little
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
-_L2, _L2_POWER = 20.0, 0.7  # l2 begins at 20 (mean number of users of an item)^.7, which fits five data sets
+_L2, _L2_POWER = 20.0, 0.7
 
 
 @dataclass
@@ -92,7 +92,7 @@ class ThinningLinear(Recommender):
 
         self.pairs_ = most_frequent(gram(train) if self.pairs else _NOTHING, self.pairs, _PAIR_USERS)
         self.trials_, self.pair_l2_ = 0, self.pair_l2
-        starts = self._starts(mean)
+        starts = self._starts(train)
         probes = self._probes(starts)
         jury = selftune.jury(small, seen, generator) if selftune.searches(self, unused=("pair_l2",)) else None
         selftune.settle(
@@ -166,9 +166,9 @@ class ThinningLinear(Recommender):
         found = kept.get(self.pair_l2_)
         return exclude_own(solved(g, self.pair_l2_), self.pairs_, n_items) if found is None else found
 
-    def _starts(self, mean: float) -> dict[str, float]:
-        """Return the starts that depend on the data: `l2` follows the mean number of users that an item has."""
-        return {"l2": float(np.clip(_L2 * mean**_L2_POWER, 1, 1e4))}
+    def _starts(self, train: Csr) -> dict[str, float]:
+        """Return the starts that depend on the data."""
+        return {"l2": start_l2(train)}
 
     def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
         """Return the settings, beside the starts, that say whether a search is worth its time."""
@@ -205,7 +205,7 @@ class HigherOrderEASE(ThinningLinear):
     pair_l2: float | None = self_tuned(4e4, "penalty of a pair", at_least=1e-6, search=(100, 1e6), log=True)
 
 
-    def _starts(self, mean: float) -> dict[str, float]:
+    def _starts(self, train: Csr) -> dict[str, float]:
         return {}
 
     def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
@@ -213,6 +213,14 @@ class HigherOrderEASE(ThinningLinear):
 
     def _probed(self, count: int) -> int:
         return 0
+
+
+def start_l2(train: Csr) -> float:
+    """Return the penalty that a search begins with, 20 (mean number of users of an item)^.7: more data, more penalty.
+
+    The rule fits the best penalties of five data sets, from 16 to 150 users an item.
+    """
+    return float(np.clip(_L2 * (train.nnz / max(1, train.shape[1])) ** _L2_POWER, 1, 1e4))
 
 
 def penalty(n: FloatArray, *, l2: float, nu: float, mean: float | None = None) -> FloatArray:

@@ -1,0 +1,110 @@
+"""Hostile requests: `python scripts/fuzz_service.py --cases 10000` sends what the service's own OpenAPI document
+allows, and what it forbids, to a service that runs here, and looks at every answer.
+
+No answer may be a 5xx but the 503 of a full queue, every 4xx is JSON with the name of a field, and a request that the
+document forbids is refused. It needs schemathesis (the extra `fuzz`).
+"""
+
+import argparse
+import collections
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.generation import GenerationMode
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import recfusion as rf
+from running import Client, running, settings_for
+
+KINDS = ("Tea", "Coffee|Gift", "Cups", "Books|Gift")
+
+
+def small_shop(folder: Path) -> Path:
+    """Train a model of forty things in four kinds."""
+    rng = np.random.default_rng(0)
+    rows = [(f"u{n}", f"i{item}") for n in range(80) for item in rng.permutation(10)[:7] + 10 * (n % 4)]
+    items = pl.DataFrame(
+        {
+            "item": [f"i{n}" for n in range(40)],
+            "title": [f"Thing {n}" for n in range(40)],
+            "kind": [KINDS[n // 10] for n in range(40)],
+            "price": [n / 2 for n in range(40)],
+            "stock": list(range(40)),
+        }
+    )
+    data = rf.load(pl.DataFrame(rows, schema=["user", "item"], orient="row"), items=items, name="shop")
+    return rf.train(rf.EASE(l2=10.0), data, all_users=True).save(folder / "shop")
+
+
+def fault_of(reply: Any) -> str | None:
+    """Return what is wrong with an answer."""
+    if reply.status_code >= 500 and reply.status_code != 503:
+        return f"status {reply.status_code}"
+    if 400 <= reply.status_code < 500:
+        try:
+            told = json.loads(reply.content)
+        except ValueError:
+            return f"status {reply.status_code} without JSON"
+        if not isinstance(told.get("field"), str) or not told["field"] or not isinstance(told.get("error"), str):
+            return f"status {reply.status_code} without a field"
+    return None
+
+
+def fuzz(client: Client, cases: int) -> tuple[collections.Counter[str], list[str]]:
+    """Send `cases` requests, divided among the operations; return the answers by status, and what was wrong."""
+    base = f"http://127.0.0.1:{client.port}"
+    document = client.get("/openapi.json").json
+    answers: collections.Counter[str] = collections.Counter()
+    wrong: list[str] = []
+    modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    schema = schemathesis.openapi.from_dict(document)
+    operations = [found.ok() for found in schema.get_all_operations()]
+    each = -(-cases // (len(operations) * len(modes)))
+    for operation in operations:
+        for mode in modes:
+
+            @seed(0)
+            @settings(
+                max_examples=each,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def send(case: Any) -> None:
+                reply = case.call(base_url=base)
+                answers[f"{reply.status_code}"] += 1
+                if fault := fault_of(reply):
+                    wrong.append(f"{fault}: {case.as_curl_command()[:400]} -> {reply.text[:200]}")
+
+            try:
+                send()
+            except Exception as error:  # an operation without parameters has nothing to negate
+                if "negative" not in str(error).lower() and "unsatisfiable" not in type(error).__name__.lower():
+                    raise
+    return answers, wrong
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--cases", type=int, default=10_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, running(settings_for(small_shop(Path(folder)))) as client:
+        answers, wrong = fuzz(client, arguments.cases)
+    print(f"{sum(answers.values()):,} requests: {dict(sorted(answers.items()))}; wrong answers: {len(wrong)}")
+    for line in wrong[:20]:
+        print(line)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

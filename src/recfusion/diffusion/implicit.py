@@ -1,0 +1,62 @@
+"""Shorter ways back: a chain seen at a few of its steps, and reverse steps without randomness (DDIM)."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from recfusion.core.errors import InputError
+from recfusion.diffusion.process import Denoiser, HasJumps, Process, Rng, same_step
+from recfusion.diffusion.sampling import ReverseState
+
+
+def strided(process: Process, denoiser: Denoiser, steps: int | Sequence[int]) -> tuple[Process, Denoiser]:
+    """Return the process seen at some of its steps only, and the denoiser as it is asked there.
+
+    steps: which, rising to T; or how many, spread evenly. The posterior over several steps at once is closed form, so
+    the shorter chain is exact: with the bound, with every sampler, it is a process like any other.
+    """
+    jumping = _jumping(process)
+    if isinstance(steps, int):
+        if not 1 <= steps <= process.T:
+            raise InputError(f"Expected 1 to {process.T} steps, got {steps}: choose as many as there are at the most.")
+        steps = [-(-process.T * k // steps) for k in range(1, steps + 1)]
+    original = torch.tensor([0, *steps])
+
+    def asked(xt: Tensor, t: Tensor) -> Tensor:
+        return denoiser(xt, original.to(t.device)[t])
+
+    return jumping.at_steps(steps), asked
+
+
+def implicit_steps(
+    process: Process, denoiser: Denoiser, start: Tensor | Sequence[int], rng: Rng
+) -> Iterator[ReverseState]:
+    """Yield x^T, ..., x^0, each the one that x^t's own noise leads to: nothing is drawn after the first step.
+
+    start: x^T, or the shape of one that comes from the prior. `mean` of a state is its x.
+    """
+    jumping = _jumping(process)
+    x = start if isinstance(start, Tensor) else process.prior(start, device=rng.device if rng else None).draw(rng)
+    noise = None
+    yield ReverseState(process.T, x, x)
+    for t in range(process.T, 0, -1):
+        steps = same_step(t, x)
+        with torch.no_grad():
+            x, noise = jumping.implicit(denoiser(x, steps), x, steps, noise, rng)
+        yield ReverseState(t - 1, x, x)
+
+
+def implicit(process: Process, denoiser: Denoiser, start: Tensor | Sequence[int], rng: Rng) -> Tensor:
+    """Sample x^0 by deterministic reverse steps: the end of `implicit_steps`."""
+    return deque(implicit_steps(process, denoiser, start, rng), maxlen=1)[0].x
+
+
+def _jumping(process: Process) -> HasJumps:
+    if not isinstance(process, HasJumps):
+        raise InputError(
+            f"Expected a process with at_steps and implicit, got {type(process).__name__} without them: write them, or "
+            "take every step."
+        )
+    return process

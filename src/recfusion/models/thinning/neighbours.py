@@ -1,0 +1,79 @@
+"""Neighbourhoods of items and their small Gram matrices; the items-by-items matrix is never held whole."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+
+_PRODUCTS_PER_BLOCK = 1 << 25  # multiply-adds of a block of Gram rows, and so the most entries that it can have
+GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data
+
+
+def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
+    """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first one.
+
+    `by_item` is the transpose of `rows`. Blocks are of about equal work, however popular their items are.
+    """
+    lengths = np.diff(rows.indptr).astype(np.int64)
+    work = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
+    done = np.cumsum(work)
+    start, n_items = 0, by_item.shape[0]
+    while start < n_items:
+        upto = (done[start - 1] if start else 0) + _PRODUCTS_PER_BLOCK
+        stop = max(start + 1, int(np.searchsorted(done, upto, side="right")))
+        yield start, csr_array(by_item[start:stop] @ rows)
+        start = stop
+
+
+def nearest(rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: int) -> IntArray:
+    """Return the `count` items that say most about each item, (items, count), in ascending order.
+
+    Item i alone, in a ridge regression of item j, takes G_ij^2 / (n_i + ridge_i) off the squared error. What popular
+    items come to by chance, n_i n_j / sum of the users' weights, is taken off G_ij first. An item with fewer others
+    beside it has itself in the places left over.
+    """
+    n_items = by_item.shape[0]
+    if count >= n_items - 1:  # all of them, also those that no user has together with the item
+        others = np.arange(n_items)
+        return np.stack([np.delete(others, j) for j in others]).reshape(n_items, n_items - 1)
+    found = np.repeat(np.arange(n_items)[:, None], count, axis=1)
+    weight = 1 / (n + ridge)
+    share = n / max(float((rows.data.astype(np.float64) ** 2).sum() / max(1.0, float(n.mean()))), 1.0)
+    for start, block in gram_rows(rows, by_item):
+        for row in range(block.shape[0]):
+            j, part = start + row, slice(block.indptr[row], block.indptr[row + 1])
+            others = block.indices[part]
+            excess = block.data[part] - n[j] * share[others]
+            gain = excess * np.abs(excess) * weight[others]
+            gain[others == j] = -np.inf
+            best = np.argpartition(-gain, count)[:count] if len(others) > count else others != j
+            others = others[best]
+            found[j, : len(others)] = np.sort(others)
+    return found
+
+
+def small_grams(rows: Csr, by_item: Csr, neighbours: IntArray, targets: slice) -> tuple[FloatArray, FloatArray]:
+    """Return, for each item j of `targets`, G_NN (targets, count, count) and G_Nj (targets, count) on its neighbours N.
+
+    One pass over the rows of G fills all of them: row i goes to every target that has i as a neighbour.
+    """
+    chosen = neighbours[targets]
+    n_targets, count = chosen.shape
+    order = np.argsort(chosen, axis=None, kind="stable")
+    cuts = np.searchsorted(chosen.ravel()[order], np.arange(rows.shape[1] + 1))
+    among, towards = np.zeros((n_targets, count, count), np.float32), np.zeros((n_targets, count), np.float32)
+    whole = np.zeros(rows.shape[1], np.float32)
+    for start, block in gram_rows(rows, by_item):
+        for row in range(block.shape[0]):
+            wanted = order[cuts[start + row] : cuts[start + row + 1]]
+            if not len(wanted):
+                continue
+            part = slice(block.indptr[row], block.indptr[row + 1])
+            whole[block.indices[part]] = block.data[part]
+            target, place = np.divmod(wanted, count)
+            among[target, place] = whole[chosen[target]]
+            towards[target, place] = whole[target + targets.start]
+            whole[block.indices[part]] = 0
+    return among, towards

@@ -1,0 +1,67 @@
+"""Starting a service: one process, or several that share the port, the weights and the file of events."""
+
+import logging
+import os
+import sys
+import tempfile
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from recfusion.serve.app import SETTINGS, make_app
+from recfusion.serve.settings import Settings
+
+_DRAIN = 30  # seconds that requests have to end after SIGTERM
+_SWITCH = 0.001  # seconds after which the scoring thread lets the event loop go on
+
+
+def run(settings: Settings) -> None:
+    """Serve until the process is told to end."""
+    sys.setswitchinterval(_SWITCH)
+    options: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "http": PatientProtocol,
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "date_header": False,
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": _DRAIN,
+        "proxy_headers": False,
+        "h11_max_incomplete_event_size": 16384,
+    }
+    if settings.workers == 1:
+        uvicorn.run(make_app(settings), **options)
+        return
+    with tempfile.TemporaryDirectory(prefix="recfusion-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        os.environ[SETTINGS] = settings.model_dump_json()
+        uvicorn.run("recfusion.serve.app:from_environment", factory=True, workers=settings.workers, **options)
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """HTTP that waits so long for a request's head and no longer."""
+
+    seconds = 15.0
+
+    def connection_made(self, transport: Any) -> None:
+        """Close a connection on which no request begins in time."""
+        super().connection_made(transport)
+        self.waiting = self.loop.call_later(self.seconds, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self.waiting.cancel()
+        super().connection_lost(exc)
+
+    def on_headers_complete(self) -> None:
+        """Wait no longer."""
+        self.waiting.cancel()
+        super().on_headers_complete()
+
+    def _too_slow(self) -> None:
+        logging.getLogger(__name__).info('{"event": "a client sent no request in time"}')
+        self.transport.close()

@@ -1,0 +1,208 @@
+"""What one process of a service holds and does: models, known users, the scoring thread and the file of events."""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from recfusion.core.errors import InputError
+from recfusion.serve import workers
+from recfusion.serve.batcher import Batcher, Busy
+from recfusion.serve.faults import Fault
+from recfusion.serve.known import KnownUsers
+from recfusion.serve.metrics import Metrics
+from recfusion.serve.settings import Settings
+from recfusion.serve.shelf import Served, Shelf, load_shelf, updated
+from recfusion.serve.store import Store
+from recfusion.serving.bundle import CONFIG
+from recfusion.serving.one import Answer, Ask, answer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+BUCKETS = 256  # of users, over which click-through is compared
+_BATCH = 64  # users scored at once
+_WRITES = 256  # acknowledged by one commit
+_FOLLOWED = 20.0  # seconds that a reload waits for the other processes
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A list to be made by one of the models."""
+
+    served: Served
+    ask: Ask
+
+
+class Service:
+    """One process of a service."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.settings, self.metrics = settings, metrics
+        self.reading = Store(settings.events)
+        self._writing = Store(settings.events)
+        self._generation = workers.generation(self.reading)
+        self.shelf = self._loaded()
+        with self._writing.writing():
+            workers.announce(self._writing, self._generation)
+        self.known = KnownUsers.read(settings.histories)
+        self.trouble: str | None = None  # why the last reload failed
+        self._shown: Counter[tuple[int, str, int]] = Counter()
+        self._scoring = Batcher[Scored | Callable[[], Any], Any](
+            self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring"
+        )
+        self._storing = Batcher[Callable[[Store], Any], Any](
+            self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing"
+        )
+
+    async def score(self, job: Scored | Callable[[], T]) -> Any:
+        """Return a list, or what a function of the models finds, from the scoring thread."""
+        return await self._in_time(self._scoring.ask(job))
+
+    async def write(self, job: Callable[[Store], T]) -> T:
+        """Do something to the file of events; when it returns, it is on disk."""
+        found: T = await self._in_time(self._storing.ask(job))
+        return found
+
+    async def current(self) -> Shelf:
+        """Return the models with the latest changes of item columns, whichever process recorded them."""
+        if self.reading.last_change() != self.shelf.main.change:
+            await self.score(self._update)
+        return self.shelf
+
+    async def reload(self) -> tuple[int, int]:
+        """Read the model folders again beside the ones in use and exchange them; other processes follow.
+
+        Returns how many processes have the new models, of how many.
+        """
+        await self._load()
+        self._generation = new = secrets.token_hex(8)
+        await self.write(lambda store: workers.begin(store, new))
+        until = time.monotonic() + _FOLLOWED
+        while (told := workers.followed(self.reading, new))[0] < told[1] and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return told
+
+    async def follow(self) -> None:
+        """Load again where another process did."""
+        new = workers.generation(self.reading)
+        if new != self._generation:
+            self._generation = new
+            await self._load()
+            await self.write(lambda store: workers.announce(store, new))
+
+    def histories(self, user: str | None, given: Sequence[str] | None) -> list[str]:
+        """Return the ids that a user has: those of the file of histories, of the events, and given with the request."""
+        if user is None:
+            return list(given or ())
+        have, returned = self.reading.taken(user)
+        known = [] if self.reading.is_forgotten(user) else self.known.of(user)
+        return list(dict.fromkeys([*(item for item in known if item not in returned), *have, *(given or ())]))
+
+    def place(self, user: str) -> float:
+        """Return where a user stands among all, 0 to 1: always in the same place, and in no order of the ids."""
+        return int.from_bytes(hashlib.blake2b(user.encode(), digest_size=7).digest()) / 2**56
+
+    def note_shown(self, served: Served, user: str | None) -> str:
+        """Count a list, and return the id by which events can refer to it: model, bucket of the user, chance."""
+        chance = secrets.token_hex(12)
+        bucket = int(self.place(f"bucket {user or chance}") * BUCKETS)
+        self._shown[int(time.time() // 86400), served.label, bucket] += 1
+        return f"{served.tag}{bucket:02x}{chance}"
+
+    def folder_state(self) -> list[tuple[int, int]]:
+        """Return what changes when another model takes the place of a folder's."""
+        folders = [folder for folder in (self.settings.folder, self.settings.also) if folder is not None]
+        found = []
+        for folder in folders:
+            try:
+                told = (folder / CONFIG).stat()
+            except OSError:  # between an old folder and a new one
+                found.append((0, 0))
+            else:
+                found.append((told.st_mtime_ns, told.st_ino))
+        return found
+
+    async def shrink(self) -> None:
+        """Take what was deleted out of the log beside the file."""
+        await asyncio.to_thread(self.reading.shrink)
+
+    async def flush(self) -> None:
+        """Write down how many lists were shown."""
+        counts, self._shown = self._shown, Counter()
+        if counts:
+            await self.write(lambda store: store.add_shown(counts))
+
+    async def expire(self) -> None:
+        """Delete events that are older than they may be kept."""
+        days = self.settings.keep_days
+        if days is not None:
+            await self.write(lambda store: store.expire(days))
+
+    def close(self) -> None:
+        """Finish what is waiting, write down what was counted and end the threads."""
+        self._scoring.close()
+        self._storing.close()
+        with self._writing.writing():
+            self._writing.add_shown(self._shown)
+            workers.leave(self._writing)
+        self._writing.close()
+        self.reading.close()
+
+    async def _load(self) -> None:
+        settings = self.settings
+        try:
+            self.shelf = await asyncio.to_thread(self._loaded)
+        except (InputError, OSError) as error:
+            self.trouble = str(error)
+            self.metrics.reloads.labels("failed").inc()
+            log.warning("The new model is not served, the old one goes on: %s", type(error).__name__)
+            raise
+        self.trouble = None
+        self.metrics.reloads.labels("loaded").inc()
+        self.known = await asyncio.to_thread(KnownUsers.read, settings.histories)
+
+    def _loaded(self) -> Shelf:
+        store = Store(self.settings.events)  # of this thread
+        try:
+            told = self.settings
+            return load_shelf(told.folder, told.also, told.share, store, mapped=told.workers > 1)
+        finally:
+            store.close()
+
+    def _update(self) -> None:
+        self.shelf = updated(self.shelf, self.reading)
+
+    def _score(self, jobs: list[Scored | Callable[[], Any]]) -> list[Any]:
+        """Answer a batch: the lists of each model together, other jobs one by one."""
+        found: list[Any] = [None] * len(jobs)
+        groups: dict[int, list[int]] = {}
+        for place, job in enumerate(jobs):
+            if isinstance(job, Scored):
+                groups.setdefault(id(job.served), []).append(place)
+                continue
+            try:
+                found[place] = job()
+            except Exception as error:
+                found[place] = error
+        for places in groups.values():
+            batch = [job for job in (jobs[place] for place in places) if isinstance(job, Scored)]
+            given: Sequence[Answer | InputError] = answer(batch[0].served.bundle, [job.ask for job in batch])
+            for place, one in zip(places, given, strict=True):
+                found[place] = one
+        return found
+
+    def _write(self, jobs: list[Callable[[Store], Any]]) -> list[Any]:
+        with self._writing.writing():
+            return [job(self._writing) for job in jobs]
+
+    async def _in_time(self, waiting: Any) -> Any:
+        try:
+            async with asyncio.timeout(self.settings.seconds):
+                return await waiting
+        except (Busy, TimeoutError):
+            raise Fault(503, "", "The service is busy: try again in a second.", {"Retry-After": "1"}) from None

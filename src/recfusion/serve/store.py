@@ -1,0 +1,198 @@
+"""What a service learns while it runs, in an SQLite file beside the model: events, changed item columns, lists shown.
+
+The file is readable by its owner alone. What was acknowledged has been written to disk: a process may be killed at any
+time. Several processes may use one file.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from recfusion.core.errors import InputError, WriteError
+
+Kind = Literal["have", "click", "return"]
+_VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, user TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL,
+    time REAL NOT NULL, received REAL NOT NULL, recommendation TEXT
+);
+CREATE INDEX IF NOT EXISTS events_of_user ON events (user, id);
+CREATE INDEX IF NOT EXISTS events_by_age ON events (received);
+CREATE TABLE IF NOT EXISTS changes (
+    item TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (item, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS changes_by_number ON changes (number);
+CREATE TABLE IF NOT EXISTS shown (
+    day INTEGER NOT NULL, model TEXT NOT NULL, bucket INTEGER NOT NULL, lists INTEGER NOT NULL,
+    PRIMARY KEY (day, model, bucket)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgotten (user BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Somebody did something with an item."""
+
+    user: str
+    item: str
+    kind: Kind = "have"
+    time: float | None = None  # seconds since 1970; now where it is not given
+    recommendation: str | None = None  # the list that it came from
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its owner may read, before SQLite would make one for everybody.
+
+    A file that is there is not opened: closing it would end the locks that this process has on it for SQLite.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+
+
+class Store:
+    """One connection to the file: a thread has its own."""
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self.path = path
+        if not create and not path.is_file():
+            raise InputError(f"Expected a file of events at '{path}', got nothing: name the one that serve wrote.")
+        try:
+            if create:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _make_private(path)
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "busy_timeout = 10000"):
+                self._db.execute(f"PRAGMA {pragma}")
+            with self.writing():
+                for statement in _TABLES.split(";"):
+                    self._db.execute(statement)
+                self._db.execute("INSERT OR IGNORE INTO state VALUES ('version', ?)", (str(_VERSION),))
+                self._db.execute("INSERT OR IGNORE INTO state VALUES ('salt', ?)", (secrets.token_hex(16),))
+            self._salt = bytes.fromhex(str(self.state("salt")))
+        except (OSError, sqlite3.Error) as error:
+            raise WriteError(
+                f"Cannot keep events in '{path}' ({error}): name a file that one may write with --events."
+            ) from None
+        if self.state("version") != str(_VERSION):
+            raise InputError(f"The file '{path}' was written by another version: name a new one with --events.")
+
+    def close(self) -> None:
+        """End the connection."""
+        self._db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Do all of the block or nothing; at its end it is on disk."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Record events, in their order."""
+        now = time.time()
+        rows = [
+            (one.user, one.item, one.kind, now if one.time is None else one.time, now, one.recommendation)
+            for one in events
+        ]
+        told = "INSERT INTO events (user, item, kind, time, received, recommendation) VALUES (?, ?, ?, ?, ?, ?)"
+        self._db.executemany(told, rows)
+
+    def taken(self, user: str) -> tuple[list[str], set[str]]:
+        """Return the items that a user has come to have, and those given back, by the recorded events."""
+        have: dict[str, None] = {}
+        returned: set[str] = set()
+        for item, kind in self._db.execute("SELECT item, kind FROM events WHERE user = ? ORDER BY id", (user,)):
+            if kind == "have":
+                have[item] = None
+                returned.discard(item)
+            elif kind == "return":
+                have.pop(item, None)
+                returned.add(item)
+        return list(have), returned
+
+    def forget(self, user: str) -> int:
+        """Delete a user's events, and remember by a digest that nothing else known of the user may be used."""
+        found = self._db.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+        self._db.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (self.digest(user),))
+        return int(found)
+
+    def is_forgotten(self, user: str) -> bool:
+        """Whether a user asked to be forgotten."""
+        found = self._db.execute("SELECT 1 FROM forgotten WHERE user = ?", (self.digest(user),)).fetchone()
+        return found is not None
+
+    def shrink(self) -> None:
+        """Take what was deleted out of the log beside the file, too."""
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def expire(self, days: float) -> int:
+        """Delete events that were received longer ago, and the counts of lists of those days."""
+        oldest = time.time() - 86400 * days
+        self._db.execute("DELETE FROM shown WHERE day < ?", (oldest // 86400,))
+        return int(self._db.execute("DELETE FROM events WHERE received < ?", (oldest,)).rowcount)
+
+    def digest(self, user: str) -> bytes:
+        """Return what stands for a user where the id must not be kept."""
+        return hashlib.blake2b(user.encode(), digest_size=16, key=self._salt).digest()
+
+    def change(self, items: Mapping[str, Mapping[str, Any]]) -> int:
+        """Record changed columns of items; return the number of the change."""
+        number = self.last_change() + 1
+        rows = [(item, name, json.dumps(value), number) for item, own in items.items() for name, value in own.items()]
+        self._db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
+        return number
+
+    def last_change(self) -> int:
+        """Return the number of the last change of item columns, 0 where there is none."""
+        return int(self._db.execute("SELECT coalesce(max(number), 0) FROM changes").fetchone()[0])
+
+    def changes(self, after: int = 0) -> list[tuple[str, str, Any]]:
+        """Return (item, column, value) of the changes since one."""
+        found = self._db.execute("SELECT item, name, value FROM changes WHERE number > ? ORDER BY number", (after,))
+        return [(item, name, json.loads(value)) for item, name, value in found]
+
+    def add_shown(self, counts: Mapping[tuple[int, str, int], int]) -> None:
+        """Add to the numbers of lists shown by (day, model, bucket of users)."""
+        rows = [(*key, lists) for key, lists in counts.items()]
+        told = "INSERT INTO shown VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
+        self._db.executemany(told, rows)
+
+    def state(self, name: str) -> str | None:
+        """Return a value that all processes share."""
+        found = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def set_state(self, name: str, value: str) -> None:
+        """Set a value that all processes share."""
+        self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
+
+    def states(self, prefix: str) -> dict[str, str]:
+        """Return the values that processes share whose names begin so."""
+        found = self._db.execute("SELECT name, value FROM state WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+        return {str(name): str(value) for name, value in found}
+
+    def drop_state(self, name: str) -> None:
+        """Delete a value that processes share."""
+        self._db.execute("DELETE FROM state WHERE name = ?", (name,))
+
+    def rows(self, told: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return what a query of ours finds."""
+        return self._db.execute(told, values).fetchall()

@@ -1,0 +1,84 @@
+"""The denoiser on neighbourhoods against the whole one, and its candidates against numbers by brute force."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import csr, random_csr, raw
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError
+from recfusion.data.prepare import prepare
+from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.data.split import split
+from recfusion.models.gram import gram, user_weighted
+from recfusion.models.thinning import local, neighbours
+from recfusion.models.thinning.linear import ThinningLinear, penalty
+from recfusion.models.thinning.local import ThinningLocal
+
+GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
+
+
+@pytest.fixture
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let both loops over blocks have many of them."""
+    monkeypatch.setattr(neighbours, "_PRODUCTS_PER_BLOCK", 200)
+    monkeypatch.setattr(local, "GRAM_BYTES", 4 * 7**2 * 5)
+
+
+@pytest.mark.usefixtures("_small_blocks")
+def test_with_all_items_as_neighbours_it_is_the_whole_model() -> None:
+    train = random_csr(60, 25, 0.2, seed=0)
+    whole = ThinningLinear(**GIVEN).fit(train)
+    part = ThinningLocal(**GIVEN, neighbours=25).fit(train)
+    assert part.weights_.toarray() == pytest.approx(whole.weights_, abs=2e-5)
+
+
+def test_settings_are_chosen_as_the_whole_model_chooses_them() -> None:
+    users, items = random_csr(150, 30, 0.2, seed=4).nonzero()
+    rows = {"user": users.tolist(), "item": items.tolist()}
+    parts = split(prepare(raw(rows), Preparation(min_items_per_user=2)), SplitPlan(valid=0.2, test=0.2), seed=0)
+    whole, part = (
+        model.fit(parts.train, parts.valid, rng=1)
+        for model in (ThinningLinear(tune_trials=3), ThinningLocal(tune_trials=3, neighbours=1000))
+    )
+    pair_free = {name: value for name, value in whole.chosen().items() if name != "pair_l2"}
+    assert part.chosen() == pair_free
+    assert part.trials_ == whole.trials_ > 0
+    assert part.score(parts.test.history) == pytest.approx(whole.score(parts.test.history), abs=1e-4)
+
+
+@pytest.mark.usefixtures("_small_blocks")
+def test_each_column_is_the_ridge_regression_on_its_neighbours() -> None:
+    train = random_csr(80, 30, 0.15, seed=1)
+    model = ThinningLocal(**GIVEN, neighbours=7).fit(train)
+    g = gram(user_weighted(train, 0.5)).astype(np.float64)
+    n = np.diag(g).astype(np.float32)
+    ridge = penalty(n, l2=2.0, nu=0.3) + 0.5 * n
+    excess = g - np.outer(n, n) / (n.mean() and (g.trace() / n.mean()))
+    popularity = np.maximum(np.bincount(train.indices, minlength=30) / (train.nnz / 30), 1e-3) ** -0.2
+    for j in range(30):
+        gain = excess[:, j] * np.abs(excess[:, j]) / (n + ridge)
+        gain[g[:, j] == 0] = -np.inf
+        gain[j] = -np.inf
+        own = np.sort(np.argsort(-gain)[: min(7, int(np.isfinite(gain).sum()))])
+        expected = np.zeros(30)
+        expected[own] = np.linalg.solve(g[np.ix_(own, own)] + np.diag(ridge[own]), g[own, j])
+        assert model.weights_[:, [j]].toarray()[:, 0] == pytest.approx(popularity[j] * expected, abs=1e-5)
+
+
+def test_items_that_stand_alone_or_were_never_seen_have_no_weights() -> None:
+    train = csr([[0, 1], [0, 1, 2], [3], [1, 2]], 5)
+    weights = ThinningLocal(**GIVEN, neighbours=3).fit(train).weights_.toarray()
+    assert not weights[:, [3, 4]].any()
+    assert not weights[[3, 4]].any()
+    assert not np.diag(weights).any()
+    assert (weights[[0, 1], [1, 0]] > 0).all()
+
+
+def test_weights_stay_sparse_and_memory_is_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    train: Csr = random_csr(200, 100, 0.1, seed=2)
+    assert ThinningLocal(**GIVEN, neighbours=5).fit(train).weights_.nnz <= 500
+    monkeypatch.setattr("recfusion.core.memory.available_bytes", lambda: 1000)
+    with pytest.raises(InputError, match="fewer neighbours"):
+        ThinningLocal(**GIVEN, neighbours=5).fit(train)
