@@ -31,6 +31,13 @@ def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> Fl
     return (weights * np.repeat(lengths / np.maximum(sums, 1e-12), lengths)).astype(np.float32)
 
 
+def fades(times: Csr, days: float) -> FloatArray:
+    """Return the root of 1 / (1 + age / days) of each stored entry, rescaled so that their squares are 1 on average."""
+    age = (times.data.max(initial=0) - times.data) / (days * DAY)
+    weights = 1 / (1 + age)
+    return np.sqrt(weights / max(float(weights.mean()) if len(weights) else 1.0, 1e-12)).astype(np.float32)
+
+
 def newer(times: Csr) -> IntArray:
     """Return of each stored entry how many of its row have a later time."""
     rows = row_numbers(times)

@@ -1,9 +1,9 @@
 """The linear denoiser of thinned rows that reads more than ones: dislikes, grades or counts, and the order of time."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -14,18 +14,19 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import Grams, gram, invert_in_place, require_gram_memory
+from recfusion.models.gram import gram, invert_in_place, require_gram_memory
+from recfusion.models.leave_out import nobody
 from recfusion.models.reasons import Reasons, exact
-from recfusion.models.recency import recency, recent_counts
+from recfusion.models.recency import fades, recency, recent_counts
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.blocks import own_excluded, side_by_side
 from recfusion.models.thinning.grades import Transform, graded
-from recfusion.models.thinning.linear import penalty, solve
+from recfusion.models.thinning.linear import ThinningLinear, penalty
 
 log = logging.getLogger(__name__)
-_RIDGE = ("l2", "nu", "kappa")
+_CHOSEN = ("l2", "nu", "kappa", "b")  # on likes alone: an inverse of one block takes an eighth of that of two
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: they need no fit of their own
-_TRENDS = (0.0, 0.25, 0.5)
+_TRENDS = (0.0, 0.5, 1.0)
 _FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
 
 
@@ -40,7 +41,8 @@ class ThinningSignals(Recommender):
     and at scoring the like that is r-th from the newest weighs (1 + r)^-recency: score_j = (z B)_j n_j^-c t_j^trend,
     with t_j the recent popularity of item j over its whole one. Lambda is that of `ThinningLinear`, with each block's
     own counts; where grades are units, its noise is that of units that survive. The derivations are in
-    docs/signals.md. The ridge is chosen on likes alone, all that needs no fit of its own on the final weights.
+    docs/signals.md. The ridge is what `ThinningLinear` chooses on likes alone; c, recency and trend, which need no fit
+    of their own, are chosen on the validation users, by the final weights.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades", "times"})
@@ -62,6 +64,9 @@ class ThinningSignals(Recommender):
         "rank", "r: how many entries of the history are newer, or weeks from its newest one"
     )
     trend: float | None = self_tuned(0.0, "power of recent over whole popularity, where times are known", search=(0, 1))
+    fading: float = setting(
+        0.0, "days before the last that a like counts half in the fit, where times are known; 0: all alike", at_least=0
+    )
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     nu_: float = learned()
@@ -76,21 +81,24 @@ class ThinningSignals(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         known, generator = extra or Extra(), make_rng(rng)
         n_items, n_blocks = train.shape[1], 1 + (self.dislikes == "features" and known.disliked is not None)
-        self._require_memory(n_items, n_blocks, valid)
-        self.trials_ = 0
-        self.typical_ = np.array([np.median(known.grades.data) if known.grades is not None else 1.0, 1.0], np.float32)
+        require_gram_memory(n_items * n_blocks, "A thinning model with signals", 2.1)
+        log.info("The fit takes about %.0f s.", self.seconds(Shape.of(train)))
+        likes = ThinningLinear(**{name: getattr(self, name) for name in (*_CHOSEN, "c", "tune_trials")})
+        likes.fit(train, valid, rng=generator)
+        self.trials_ = likes.trials_
+        for name in _CHOSEN:
+            setattr(self, f"{name}_", getattr(likes, f"{name}_"))
+        self.typical_ = np.array([1.0 if known.grades is None else np.median(known.grades.data), 1.0], np.float32)
         self.typical_[1] = np.sqrt(np.mean(graded(known.grades, self.values, *self.typical_) ** 2))
-        self.recency_ = self.trend_ = 0.0
-        self._choose_ridge(train, valid, generator)
-        weights = self._solve(train, known, n_blocks)
-        judged = None if valid is None else selftune.judged_users(valid)
-        trends = _trends(train, known.times)
-
-        def free(_: Mapping[str, Any], judged: Fold) -> list[selftune.Judged]:
-            return self._variants(weights, train, trends, judged)
-
+        weights, trends = self._solve(train, known, n_blocks), _trends(train, known.times)
+        judges = selftune.Jury(nobody(train), nobody(train) if valid is None else selftune.judged_users(valid))
         selftune.settle(
-            self, free, judged, generator, searched=(), free=("c", "recency", "trend"), trials=self.tune_trials and 1
+            *(self, lambda _, jury: self._variants(weights, train, trends, jury.valid)),
+            *(judges if judges.n_users else None, generator),
+            searched=(),
+            free=("c", "recency", "trend"),
+            trials=self.tune_trials,
+            starts={"c": likes.c_},
         )
         if known.times is None:
             self.recency_ = self.trend_ = 0.0
@@ -109,31 +117,18 @@ class ThinningSignals(Recommender):
     def seconds(self, shape: Shape) -> float:
         """Return about how long the fit takes: n^3 for each trial, and 8 n^3 for the inverse with dislikes."""
         blocks = 8 if self.dislikes == "features" else 1
-        return (self.tune_trials + blocks) * float(min(shape.items, selftune.MOST_ITEMS)) ** 3 / _FLOPS
-
-    def _choose_ridge(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
-        """Search l2, nu, kappa and b with likes alone: an inverse of one block takes an eighth of that of two."""
-        small, seen = selftune.searched_items(train, valid)
-        grams, mean = Grams(small), train.nnz / max(1, train.shape[1])
-        if seen is not None and seen.extra is not None and seen.extra.times is not None:
-            start = 0.5 if self.recency is None else self.recency
-            seen = replace(seen, history=valued(seen.history, recency(seen.extra.times, start, self.recency_by)))
-
-        def first_order(values: Mapping[str, Any], seen: Fold) -> list[selftune.Judged]:
-            ridge = {name: values[name] for name in _RIDGE}
-            weights = solve(grams.copy(values["b"]), **ridge, mean=mean)
-            scale = selftune.scalings(small, (0.2 if self.c is None else self.c,))
-            return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, seen, scale)[0])]
-
-        plain = {"nu": 0.0, "kappa": 0.0, "b": 0.0}
-        selftune.settle(self, first_order, seen, rng, searched=(*_RIDGE, "b"), first=[plain], trials=self.tune_trials)
+        trials = self.tune_trials * float(min(shape.items, selftune.MOST_ITEMS)) ** 3
+        return (trials + blocks * float(shape.items) ** 3) / _FLOPS
 
     def _solve(self, train: Csr, known: Extra, n_blocks: int) -> FloatArray:
         """Return the weights (features, items) from the blocks of features to the likes."""
         n_items = train.shape[1]
         roots = _roots(train, self.b_)
-        z = _rows_times(self._blocks(train, known, n_blocks), roots)
-        y = _rows_times(train, roots)
+        left = np.ones(train.nnz, np.float32)
+        if self.fading and known.times is not None:
+            left = fades(known.times, self.fading)
+        z = _rows_times(self._blocks(train, known, n_blocks, left), roots)
+        y = _rows_times(valued(train, left), roots)
         g = gram(z)
         likes = np.bincount(y.indices, y.data**2, n_items).astype(np.float32)
         power = 1 if self.values == "units" else 2  # units survive one by one: their noise grows with their number
@@ -147,14 +142,9 @@ class ThinningSignals(Recommender):
         p = invert_in_place(g)
         return own_excluded(p, None if a is None else p @ a, n_items, n_blocks)
 
-    def _blocks(self, history: Csr, known: Extra, n_blocks: int, power: float = 0.0) -> Csr:
-        """Return rows of features: likes with their values and recency, and dislikes."""
-        values = graded(known.grades, self.values, *self.typical_)
-        if not values.shape:
-            values = np.full(history.nnz, values, np.float32)
-        if power and known.times is not None:
-            values = values * recency(known.times, power, self.recency_by)
-        blocks = [valued(history, values)]
+    def _blocks(self, history: Csr, known: Extra, n_blocks: int, left: FloatArray) -> Csr:
+        """Return rows of features: likes with their values, times what is left of each, and dislikes."""
+        blocks = [valued(history, graded(known.grades, self.values, *self.typical_) * left)]
         if n_blocks > 1:
             disliked = known.disliked
             empty = np.zeros(history.shape[0] + 1, np.int32)
@@ -163,7 +153,15 @@ class ThinningSignals(Recommender):
         return side_by_side(blocks)
 
     def _features(self, history: Csr, extra: Extra | None, power: float) -> Csr:
-        return self._blocks(history, extra or Extra(), len(self.weights_) // self.weights_.shape[1], power)
+        known = extra or Extra()
+        n_blocks = len(self.weights_) // self.weights_.shape[1]
+        return self._blocks(history, known, n_blocks, self._left(history, known, power))
+
+    def _left(self, history: Csr, known: Extra, power: float) -> FloatArray:
+        """Return what is left of each like at scoring, by its recency."""
+        if not power or known.times is None:
+            return np.ones(history.nnz, np.float32)
+        return recency(known.times, power, self.recency_by)
 
     def _variants(self, weights: FloatArray, train: Csr, trends: FloatArray, judged: Fold) -> list[selftune.Judged]:
         """Judge what needs no fit of its own: powers of popularity, of recency and of the trend."""
@@ -175,22 +173,22 @@ class ThinningSignals(Recommender):
         }
         scales = selftune.scalings(train, grid["c"])
         pairs = [(c, trend) for trend in grid["trend"] for c in grid["c"]]
-        every = np.concatenate([scales * trends ** np.float32(trend) for trend in grid["trend"]])
+        every = np.concatenate([scales * trends ** np.float32(trend) for trend in grid["trend"]])  # (pairs, items)
         n_blocks = len(weights) // weights.shape[1]
         found = []
         for power in grid["recency"]:
 
-            def score(part: Fold, power: float = power) -> FloatArray:
-                return np.asarray(self._blocks(part.history, part.extra or Extra(), n_blocks, power) @ weights)
+            def scored(rows: slice, power: float = power) -> Iterator[FloatArray]:
+                part = judged.take(rows)
+                known = part.extra or Extra()
+                left = self._left(part.history, known, power)
+                scores = np.asarray(self._blocks(part.history, known, n_blocks, left) @ weights)
+                return (scores * row for row in every)
 
-            for (c, trend), values in zip(pairs, selftune.ndcg_read(score, judged, every), strict=True):
+            for (c, trend), values in zip(pairs, selftune.ndcg_of(scored, judged), strict=True):
                 tried = {"c": c, "recency": power, "trend": trend}
                 found.append(selftune.Judged({k: v for k, v in tried.items() if getattr(self, k) is None}, values))
         return found
-
-    def _require_memory(self, n_items: int, n_blocks: int, valid: Fold | None) -> None:
-        copies = n_items <= selftune.MOST_ITEMS and selftune.searches(self, valid)
-        require_gram_memory(n_items * n_blocks, "A thinning model with signals", 2.1 + copies)
 
 
 def _roots(train: Csr, b: float) -> FloatArray:
@@ -201,9 +199,7 @@ def _roots(train: Csr, b: float) -> FloatArray:
 
 
 def _rows_times(rows: Csr, scale: FloatArray) -> Csr:
-    found = valued(rows, rows.data * np.repeat(scale, np.diff(rows.indptr)))
-    assert found is not None
-    return found
+    return valued(rows, rows.data * np.repeat(scale, np.diff(rows.indptr)))
 
 
 def _trends(train: Csr, times: Csr | None) -> FloatArray:
