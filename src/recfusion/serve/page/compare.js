@@ -1,62 +1,58 @@
 // Two lists side by side: two settings or two models, with lines between what both have.
 import { count, tags } from "./dom.js";
 import { inWords } from "./settings.js";
-import { add, change, state } from "./store.js";
+import { change, state } from "./store.js";
+import { plain, plus, trouble } from "./parts.js";
 
-const { article, b, button, div, h2, h3, label, li, ol, option, p, path, section, select, span, svg } = tags;
+const { article, b, div, h2, h3, label, li, ol, option, p, path, section, select, span, svg } = tags;
+const TITLES = { kept: "Kept", now: "Now" };
 
-const SIDES = { kept: "Kept", now: "Now" };
+export const models = (settings, set) =>
+  state.model.models.length > 1 && label(null, span({ class: "hidden" }, "Model "), select(
+    { value: settings.model, onchange: ({ target }) => set(target.value) },
+    state.model.models.map(({ name }, n) => option({ key: name, value: n ? name : "" }, name))));
 
-function side(name, items, other, error) {
-  const settings = state[name], place = new Map(other.map(({ item, rank }) => [item, rank])), models = state.model.models;
-  return section(
-    { class: "side", "aria-label": SIDES[name] },
-    h3(null, SIDES[name]),
-    models.length > 1 && label(null, span({ class: "hidden" }, "Model "), select(
-      { value: settings.model, onChange: (event) => change({ [name]: { ...settings, model: event.target.value } }, { history: true }) },
-      models.map((model, n) => option({ key: model.name, value: n ? model.name : "" }, model.name)))),
-    p({ class: "note" }, inWords(settings) || "everything at rest"),
-    error && p({ class: "error", role: "alert" }, error),
-    ol(null, items.map((one) => {
-      const there = place.get(one.item), moved = there === undefined ? 0 : there - one.rank;
-      const mark = there === undefined ? "only here" : moved > 0 ? `↑ ${moved}` : moved < 0 ? `↓ ${-moved}` : "";
-      return li(
-        { key: one.item, class: there === undefined ? "alone" : moved ? "moved" : "", title: one.name },
-        span({ class: "rank", "aria-hidden": "true" }, one.rank),
-        span({ class: "name" }, one.name),
-        mark && span({ class: "mark" }, span({ class: "hidden" }, there === undefined ? "" : moved > 0 ? "higher by " : "lower by "), mark),
-        button({ class: "act", "aria-label": `Put ${one.name} on the shelf`, title: "Put it on the shelf", onClick: () => add(one.item, one.name) }, "+"),
-      );
-    })),
-  );
+function place(one, there) {
+  const moved = there === undefined ? 0 : there - one.rank;
+  return li({ key: one.item, class: there ? "" : "alone", title: one.name },
+    span({ class: "rank", "aria-hidden": "true" }, one.rank),
+    span({ class: "name" }, one.name),
+    !there && span({ class: "mark" }, "only here"),
+    moved !== 0 && span({ class: "mark" }, span({ class: "hidden" }, moved > 0 ? "higher by " : "lower by "), `${moved > 0 ? "↑" : "↓"} ${Math.abs(moved)}`),
+    plus(one));
+}
+
+function side(name, items, other) {
+  const there = new Map(other.map(({ item, rank }) => [item, rank]));
+  return section({ class: "side", "aria-label": TITLES[name] },
+    div({ class: "head" }, h3(null, TITLES[name]), models(state[name], (model) => change({ [name]: { ...state[name], model } }, true))),
+    p({ class: "note" }, inWords(state[name]) || "everything at rest"),
+    ol(null, items.map((one) => place(one, there.get(one.item)))));
 }
 
 // The lines are decoration: each place says in words what they show.
 function lines(left, right) {
-  const place = new Map(right.map(({ item, rank }) => [item, rank])), n = Math.max(left.length, right.length, 1);
-  return svg(
-    { class: "lines", viewBox: `0 0 10 ${n}`, preserveAspectRatio: "none", "aria-hidden": "true", style: { "--n": n } },
-    left.filter(({ item }) => place.has(item)).map(({ item, rank }) => {
-      const from = rank - 0.5, to = place.get(item) - 0.5;
-      return path({ key: item, class: from === to ? "" : to < from ? "up" : "down", d: `M0 ${from}C5 ${from} 5 ${to} 10 ${to}` });
-    }),
-  );
+  const there = new Map(right.map(({ item, rank }) => [item, rank])), n = Math.max(left.length, right.length, 1);
+  return svg({ class: "lines", viewBox: `0 0 10 ${n}`, preserveAspectRatio: "none", "aria-hidden": "true", style: { "--n": n } },
+    left.filter(({ item }) => there.has(item)).map(({ item, rank }) => {
+      const from = rank - 0.5, to = there.get(item) - 0.5;
+      return path({ key: item, class: to < from ? "up" : to > from && "down", d: `M0 ${from}C5 ${from} 5 ${to} 10 ${to}` });
+    }));
 }
 
 export function compare() {
   const { kept, now } = state.answers, left = kept?.data?.items ?? [], right = now?.data?.items ?? [];
-  const both = left.filter(({ item }) => right.some((one) => one.item === item)).length;
-  const same = both === right.length && left.every(({ item }, n) => right[n]?.item === item);
-  const told = !left.length || !right.length ? "" : same ? "The two lists are the same. Turn a knob or choose another model to see what changes."
-    : `${both} of ${count(right.length, "item")} are in both lists; ${right.length - both ? `${right.length - both} are new` : "only their order differs"}.`;
-  return article(
-    { class: "compare", "aria-labelledby": "compare-title" },
-    h2({ id: "compare-title" }, "Side by side"),
-    p({ class: "lead" }, told),
+  const both = left.filter(({ item }) => right.some((one) => one.item === item)).length, only = right.length - both;
+  const told = right.every(({ item }, n) => left[n]?.item === item)
+    ? "The two lists are the same. Turn a knob or choose another model to see what changes."
+    : `${both} of ${count(right.length, "item")} ${both === 1 ? "is" : "are"} in both lists; ${only ? `${only} ${only === 1 ? "is" : "are"} new` : "only the order differs"}.`;
+  return article({ class: "compare", "aria-label": "Side by side" },
+    h2(null, "Side by side"),
+    p({ class: "lead" }, left.length && right.length ? told : "Making the lists …"),
+    trouble(kept?.error || now?.error),
     div({ class: "below" },
-      button({ class: "plain", onClick: () => change({ kept: structuredClone(state.now) }, { history: true }) }, "Keep what is now"),
-      button({ class: "plain", onClick: () => change({ kept: state.now, now: state.kept }, { history: true }) }, "Swap")),
-    div({ class: "sides" }, side("kept", left, right, kept?.error), lines(left, right), side("now", right, left, now?.error)),
-    p({ class: "note" }, b(null, "Kept"), " stays as it is while you turn the knobs of ", b(null, "now"), ". Lines join what both lists have."),
-  );
+      plain("Keep what is now", () => change({ kept: structuredClone(state.now) }, true)),
+      plain("Swap", () => change({ kept: state.now, now: state.kept }, true))),
+    div({ class: "sides" }, side("kept", left, right), lines(left, right), side("now", right, left)),
+    p({ class: "note" }, b(null, "Kept"), " stays as it is while you turn the knobs of ", b(null, "now"), ". Lines join what both lists have."));
 }

@@ -7,7 +7,7 @@ const make = (tag) => (props, ...children) => ({
 });
 export const tags = new Proxy({}, { get: (_, tag) => make(tag) });
 
-const SVG = new Set(["svg", "path", "circle"]);
+const SVG = new Set(["svg", "path", "circle", "title"]);
 const LIVE = new Set(["value", "checked", "open", "disabled", "hidden"]); // properties: people change them too
 const records = new WeakMap(); // node -> the record that it shows
 
@@ -17,7 +17,7 @@ function node(record) {
 }
 
 function set(at, name, value) {
-  if (name.startsWith("on")) at[name.toLowerCase()] = value ?? null;
+  if (name.startsWith("on")) at[name] = value ?? null;
   else if (name === "style") for (const [key, text] of Object.entries(value)) at.style.setProperty(key, text);
   else if (LIVE.has(name)) {
     const typing = at.type === "number" && at === document.activeElement; // "1.0" is on its way to "1.05"

@@ -1,114 +1,99 @@
 // Where the page begins: it asks the service who it is, draws the state, and asks again for what a change makes stale.
 import { count, render, tags } from "./dom.js";
 import { ask, latest, takeToken } from "./api.js";
-import { VIEWS, change, fragment, onChange, read, state, turn } from "./store.js";
+import { VIEWS, change, fragment, name, onChange, read, state, turn } from "./store.js";
 import { condition, request } from "./settings.js";
 import { controls } from "./controls.js";
 import { shelf } from "./search.js";
 import { list } from "./list.js";
-import { compare } from "./compare.js";
-import { ALTERNATIVES, complete } from "./complete.js";
-import { STEPS, begin, steps } from "./steps.js";
+import { compare, models } from "./compare.js";
+import { WAYS, complete } from "./complete.js";
+import { begin, nSteps, steps } from "./steps.js";
 import { model } from "./model.js";
 
-const { a, button, div, footer, h1, header, label, main, nav, option, p, select, span, strong } = tags;
-
-const TITLES = { list: "List", compare: "Side by side", complete: "Complete", steps: "How it comes about", model: "About the model" };
+const { a, button, div, footer, h1, header, main, nav, p, strong } = tags;
 const MAKERS = { list, compare, complete, steps, model };
-const WHY = 3;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 // What the view needs, as questions: purpose -> [path, body].
 function needs() {
-  const { shelf, hidden, k, columns = state.model.columns } = state, plain = { shelf, hidden, k };
-  const own = state.now.model ? { model: state.now.model } : {};
-  const asked = {};
-  if (state.view === "list") asked.list = ["recommend", request(state.now, columns, { ...plain, why: WHY })];
-  if (state.view === "compare") {
-    for (const side of ["kept", "now"]) asked[side] = ["recommend", request(state[side], columns, { ...plain, why: 0 })];
+  const { shelf, hidden, view, k, model: service } = state, asked = {}, own = { model: state.now.model || service.models[0].name };
+  const rest = { history: shelf, deny: hidden, k }, where = condition(state.now, service.columns);
+  if (view === "list") asked.list = ["recommend", request(state.now, service, { ...rest, why: 3 })];
+  if (view === "compare") for (const side of ["kept", "now"]) asked[side] = ["recommend", request(state[side], service, rest)];
+  if (view === "complete" && shelf.length) {
+    asked.complete = ["complete", { ...own, history: shelf, deny: hidden, n: state.n, alternatives: WAYS.length, together: state.together, ...(where && { where }) }];
   }
-  if (state.view === "complete" && shelf.length) {
-    const where = condition(state.now, columns);
-    asked.complete = ["complete", { history: shelf, n: state.n, alternatives: ALTERNATIVES, together: state.together, ...(where && { where }), ...(hidden.length && { deny: hidden }), ...own }];
-  }
-  if (state.view === "steps" && shelf.length) asked.steps = ["steps", { history: shelf, steps: STEPS, ...own }];
-  if (state.similar) asked.similar = ["similar", { item: state.similar, k: 8, ...own }];
-  const query = state.query.trim();
-  if (query) asked.search = ["items?" + new URLSearchParams({ query, limit: 8 }), undefined];
-  const nameless = shelf.filter((item) => !(item in state.names));
+  if (view === "steps" && shelf.length) asked.steps = ["steps", { ...own, history: shelf, steps: nSteps(), seed: state.seed }];
+  if (state.similar) asked.similar = ["similar", { ...own, item: state.similar, k: 8 }];
+  if (state.query.trim()) asked.search = ["items?" + new URLSearchParams({ query: state.query.trim().slice(0, 200), limit: 8 })];
+  const nameless = [...shelf, state.similar].filter((item) => item && !(item in state.names));
   if (nameless.length) asked.names = ["recommend", { history: nameless, allow: nameless, include_seen: true, k: nameless.length }];
   return asked;
 }
 
 const askers = {};
 function refresh() {
-  const asked = needs();
-  for (const purpose of ["complete", "steps"]) if (!asked[purpose] && state.view === purpose) delete state.answers[purpose];
-  for (const [purpose, [path, body]] of Object.entries(asked)) {
-    const key = path + JSON.stringify(body ?? "");
-    if (state.answers[purpose]?.key === key || state.answers[purpose]?.asked === key) continue;
-    state.answers[purpose] = { ...state.answers[purpose], asked: key };
+  for (const [purpose, [path, body]] of Object.entries(needs())) {
+    const asked = path + JSON.stringify(body), last = state.answers[purpose];
+    if (last?.asked === asked) continue;
+    state.answers[purpose] = { ...last, asked };
     askers[purpose] ??= latest(answer);
-    askers[purpose](purpose, path, body, key);
+    askers[purpose](purpose, path, body);
   }
 }
 
-async function answer(purpose, path, body, key) {
-  const begun = performance.now();
-  let found;
+async function answer(purpose, path, body) {
+  const begun = performance.now(), query = state.query.trim(), found = { query };
   try {
-    found = { data: await ask(path, body), error: "" };
+    found.data = await ask(path, body);
   } catch (error) {
-    found = { data: purpose === "similar" ? null : state.answers[purpose]?.data, error: error.message };
+    found.error = error.message;
+    if (purpose === "list") found.data = state.answers.list.data; // the last good list stays in sight
   }
-  const asked = state.answers[purpose]?.asked;
-  state.answers[purpose] = { ...found, key, asked, ms: performance.now() - begun, query: state.query.trim() };
-  if (purpose === "names") named(body.history, found);
-  draw();
-  if (purpose === "steps" && !found.error) begin();
-  say(purpose);
-}
-
-function named(ids, { data }) {
-  for (const item of ids) state.names[item] = item;
-  for (const { item, name } of data?.items ?? []) state.names[item] = name;
+  state.answers[purpose] = { ...found, asked: state.answers[purpose].asked, ms: performance.now() - begun };
+  if (purpose === "names") {
+    for (const item of body.history) state.names[item] = item;
+    name(found.data?.items ?? []);
+  }
+  if (purpose === "steps" && found.data) begin();
+  else draw();
+  say(purpose, found);
 }
 
 // Said once things have come to rest, so that a moving slider is not a flood of words.
 let saying;
-function say(purpose) {
-  const { data, error } = state.answers[purpose], items = data?.items ?? [];
-  const words = {
+function say(purpose, { data, error }) {
+  const items = data?.items ?? [];
+  const words = error || {
     list: () => `${count(items.length, "item")}; first ${items.slice(0, 3).map(({ name }) => name).join(", ")}.`,
     now: () => document.querySelector(".compare .lead")?.textContent,
     complete: () => `${count(data.alternatives.length, "way")} to complete the shelf.`,
-    steps: () => `${data.steps.length - 1} steps.`,
     similar: () => `${count(items.length, "similar item")}.`,
-    search: () => (state.open ? `${count(items.length, "title")} found.` : ""),
-  }[purpose];
+    search: () => state.open && `${count(items.length, "title")} found.`,
+  }[purpose]?.();
   if (!words) return;
   clearTimeout(saying);
-  saying = setTimeout(() => (document.getElementById("said").textContent = error || words()), 400);
+  saying = setTimeout(() => (document.getElementById("said").textContent = words), 400);
 }
 
 function app() {
-  if (!state.model) return [main({ class: "waiting" }, p({ class: "lead", role: state.failed ? "alert" : undefined }, state.failed || "Loading …"))];
-  const { models } = state.model, shown = models.find(({ name }) => name === state.now.model) ?? models[0];
+  if (!state.model) return [main({ class: "waiting" }, p({ class: "lead", role: state.failed && "alert" }, state.failed || "Loading …"))];
+  const shown = state.model.models.find(({ name }) => name === state.now.model) ?? state.model.models[0], { items, users } = shown.trained_on;
   return [
-    a({ class: "skip", href: "#results", onClick: (event) => { event.preventDefault(); document.getElementById("results").focus(); } }, "To the list"),
+    a({ class: "skip", href: "#results", onclick: (event) => { event.preventDefault(); document.getElementById("results").focus(); } }, "To the list"),
     header(null,
       p({ class: "kicker" }, "recfusion"),
       h1(null, "What next?"),
-      p({ class: "who" }, strong(null, shown.name), ` knows ${count(shown.items ?? state.model.items, "item")}`, shown.users ? ` from what ${count(shown.users, "person", "people")} had.` : ".",
-        models.length > 1 && label(null, " Model ", select({ value: state.now.model, onChange: (event) => turn({ model: event.target.value }, { history: true }) }, models.map(({ name }, n) => option({ key: name, value: n ? name : "" }, name))))),
-    ),
+      div({ class: "who" }, p(null, strong(null, shown.name), ` knows ${count(items, "item")}`, users ? ` from what ${count(users, "person", "people")} had.` : "."), models(state.now, (model) => turn({ model }, true)))),
     div({ class: "desk" },
       div({ class: "left" }, shelf(), controls()),
-      main({ id: "results", tabIndex: -1 },
-        nav({ "aria-label": "Views" }, VIEWS.map((view) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view ? "page" : undefined }, TITLES[view])),
-          button({ class: "quiet share", onClick: share }, state.told || "Copy link")),
-        MAKERS[state.view]()),
-    ),
-    footer(null, p(null, "Your shelf stays in this page and its address. The service sees it to make the list and keeps no record of it.")),
+      main({ id: "results", tabindex: -1 },
+        nav({ "aria-label": "Views" },
+          div(null, Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
+          button({ class: "quiet", onclick: share }, state.told || "Copy link")),
+        MAKERS[state.view]())),
+    footer(null, p(null, "Your shelf is in this page and in its address. The service sees it to make the list and keeps no record of it.")),
   ];
 }
 
@@ -118,23 +103,22 @@ async function share() {
     await navigator.clipboard.writeText(location.href);
     change({ told: "Copied" });
   } catch {
-    change({ told: "Copy it from the address bar" });
+    change({ told: "Copy it from the address bar" }); // some browsers keep the clipboard for pages with https
   }
   setTimeout(() => change({ told: "" }), 2500);
 }
 
-// Draws the state; items of the list that moved glide to their new places, and the focus stays where it was.
+// Draws the state. Items of the list that moved glide to their new places, and the focus stays where it was.
 function draw() {
-  const before = new Map([...document.querySelectorAll("[data-flip]")].map((row) => [row.dataset.flip, row.getBoundingClientRect().top]));
-  const spot = document.activeElement?.dataset?.spot;
+  const rows = () => [...document.querySelectorAll("[data-flip]")].map((row) => [row, row.dataset.flip, row.getBoundingClientRect().top]);
+  const before = new Map(rows().map(([, item, top]) => [item, top])), spot = document.activeElement?.dataset.spot;
   render(app(), document.getElementById("app"));
-  if (spot && document.activeElement?.dataset?.spot !== spot) document.querySelector(`[data-spot="${spot}"]`)?.focus();
-  document.getElementById("found-" + state.active)?.scrollIntoView({ block: "nearest" });
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  for (const row of document.querySelectorAll("[data-flip]")) {
-    const from = before.get(row.dataset.flip), by = from - row.getBoundingClientRect().top;
-    if (from === undefined && before.size) row.animate([{ opacity: 0 }, { opacity: 1 }], 250);
-    else if (by) row.animate([{ transform: `translateY(${by}px)` }, { transform: "none" }], { duration: 250, easing: "ease-out" });
+  if (spot && document.activeElement.dataset.spot !== spot) document.querySelector(`[data-spot="${spot}"]`)?.focus();
+  document.getElementById(`found-${state.active}`)?.scrollIntoView({ block: "nearest" });
+  if (still.matches || !before.size) return;
+  for (const [row, item, top] of rows()) {
+    const by = before.get(item) - top;
+    if (by !== 0) row.animate([Number.isNaN(by) ? { opacity: 0 } : { transform: `translateY(${by}px)` }, {}], { duration: 250, easing: "ease-out" });
   }
 }
 
@@ -157,12 +141,14 @@ async function start() {
 }
 
 addEventListener("hashchange", () => {
+  const told = new URLSearchParams(location.hash.slice(1)).has("token");
   takeToken();
   read();
-  if (state.model) change({});
+  if (state.model && !told) change({});
+  else start();
 });
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || /^(input|select|textarea)$/i.test(event.target.tagName)) return;
+  if (event.key !== "/" || /^(input|select)$/i.test(event.target.tagName)) return;
   event.preventDefault();
   document.getElementById("query")?.focus();
 });

@@ -2,65 +2,40 @@
 import { count, number, tags } from "./dom.js";
 import { state } from "./store.js";
 
-const { article, b, circle, dd, div, dl, dt, h2, h3, p, section, svg } = tags;
-
-const percent = (value) => `${number(100 * value)} %`;
+const { article, circle, dd, details, div, dl, dt, h2, h3, li, p, section, summary, svg, ul } = tags;
+const sentence = (text) => text && `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 // A hundred dots, as many of them filled as hundredths were reached.
-function waffle(share) {
-  const full = Math.round(100 * share);
-  return svg({ class: "waffle", viewBox: "0 0 200 50", "aria-hidden": "true" },
-    Array.from({ length: 100 }, (_, n) => circle({ key: n, class: n < full ? "full" : "", cx: (n % 20) * 10 + 5, cy: Math.floor(n / 20) * 10 + 5, r: 3.6 })));
-}
+const waffle = (share) =>
+  svg({ class: "waffle", viewBox: "0 0 200 50", "aria-hidden": "true" }, Array.from({ length: 100 }, (_, n) =>
+    circle({ class: n < Math.round(100 * share) && "full", cx: (n % 20) * 10 + 5, cy: Math.floor(n / 20) * 10 + 5, r: 3.6 })));
 
-const KINDS = {
-  calibrated_recall: (k, value) => `The first ${k} suggestions held ${percent(value)} of what was hidden.`,
-  recall: (k, value) => `The first ${k} suggestions held ${percent(value)} of what was hidden.`,
-  ndcg: (k, value) => `${number(100 * value)} of 100 points for order over ${k} places: 100 would be every hidden thing at the very top.`,
-};
-
-function metric(name, { mean, ci95 }) {
-  const [kind, k] = name.split("@"), word = KINDS[kind];
-  return section({ key: name, class: "metric" },
-    waffle(mean),
-    p(null, word ? word(k, mean) : `${name}: ${number(mean, 3)}.`),
-    ci95 && p({ class: "note" }, `With other people it would probably be between ${number(100 * ci95[0])} and ${number(100 * ci95[1])}.`));
-}
-
-function gain(against) {
-  return Object.entries(against).slice(-1).map(([name, { mean, ci95 }]) =>
-    p({ key: name }, `Against the recipe before it, on the same people: ${mean >= 0 ? "better" : "worse"} by ${number(Math.abs(100 * mean), 1)} points of ${name}`,
-      ci95 && ` (${ci95[0] > 0 || ci95[1] < 0 ? "beyond chance" : "which may be chance"})`, "."));
-}
+const metric = ({ metric, mean, ci95, words }) =>
+  section({ key: metric, class: "metric" }, waffle(mean), p(null, words),
+    ci95 && p({ class: "note" }, `Asked of other people, it would probably be ${number(100 * ci95[0])} to ${number(100 * ci95[1])} in 100.`));
 
 function card(one) {
-  const [fold, values] = ["test", "valid"].map((name) => [name, one.metrics?.[name]]).find(([, found]) => found) ?? [];
-  const users = Object.values(values ?? {})[0]?.users;
-  return section(
-    { key: one.name, class: "card" },
+  const { data, users, items, interactions, preparation } = one.trained_on;
+  const judged = ["test", "valid"].map((who) => one.metrics.filter(({ users }) => users === who)).find((found) => found.length);
+  const facts = { "Learned from": users && count(users, "person", "people"), "who had": interactions && count(interactions, "thing"), Knows: count(items, "item"), Data: data, "Kind of model": one.model };
+  return section({ key: one.name, class: "card" },
     h3(null, one.name),
-    p(null, one.title && one.title[0].toUpperCase() + one.title.slice(1) + "."),
-    dl({ class: "facts" }, [
-      ["Learned from", one.users && count(one.users, "person", "people")],
-      ["Knows", count(one.items ?? state.model.items, "item")],
-      ["Data", one.data],
-    ].filter(([, value]) => value).map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value)))),
+    p(null, sentence(one.title)),
+    dl({ class: "facts" }, Object.entries(facts).filter(([, value]) => value).map(([name, value]) => div({ key: name }, dt(null, name), dd(null, value)))),
     h3(null, "How good is it?"),
-    values
+    judged
       ? [
-          p(null, `Of ${users ? count(users, "person", "people") : "people"} whom it had not learned from, a part of what they like was hidden. The model saw the rest and made a list for each.`),
-          div({ class: "metrics" }, Object.entries(values).map(([name, value]) => metric(name, value))),
-          one.metrics.against && gain(one.metrics.against),
-          fold === "valid" && p({ class: "note" }, "Its settings may have been chosen on these people: on others it will do a little worse."),
+          p(null, "Some people were kept aside while it learned. Of each of them it saw a part of what they had, and made a list. Was the rest in it?"),
+          div({ class: "metrics" }, judged.map(metric)),
+          judged[0].users === "valid" && p({ class: "note" }, "Its settings may have been chosen on these people: with others it will do a little worse."),
         ]
-      : p(null, "Nobody has judged it yet: it learned from everybody, and no one was left to ask. Training with --judge does both."),
+      : p(null, "Nobody has judged it yet: it learned from everybody, and no one was left to ask. `recfusion train --all-users --judge` does both."),
+    one.metrics.filter(({ users }) => users === "against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
     h3(null, "What it does not know"),
-    p(null, "It knows which things people had, not why. It repeats the habits of its data, and it leans to what is popular there. Nothing in it keeps an unsuitable item from a list: filters do that."),
-  );
+    p(null, "It knows which things people had, not why. It repeats the habits of its data and leans to what is popular there. Nothing in it keeps an unsuitable item from a list: filters do that."),
+    one.holds_histories && p({ class: "note" }, "It holds rows of its training data, without the ids of the people: treat its folder as you treat the data."),
+    details(null, summary(null, "How the data was prepared"), ul(null, preparation.map((line) => li({ key: line }, line)))),
+    one.licence && p({ class: "note" }, `Licence of the data: ${one.licence}`));
 }
 
-export function model() {
-  return article({ class: "about-model", "aria-labelledby": "model-title" },
-    h2({ id: "model-title" }, "About the model"),
-    state.model.models.map(card));
-}
+export const model = () => article({ class: "about-model", "aria-label": "About the model" }, h2(null, "About the model"), state.model.models.map(card));
