@@ -12,13 +12,13 @@ export const models = (settings, set) =>
     { value: settings.model, onchange: ({ target }) => set(target.value) },
     state.model.models.map(({ name }, n) => option({ key: name, value: n ? name : "" }, name))));
 
-function place(one, there) {
-  const moved = there === undefined ? 0 : there - one.rank;
-  return li({ key: one.item, class: there ? "" : "alone", title: one.name },
+function place(side, one, there) {
+  const up = there && side === "now" ? there - one.rank : 0;
+  return li({ key: one.item, class: !there && "alone", title: one.name },
     span({ class: "rank", "aria-hidden": "true" }, one.rank),
     span({ class: "name" }, one.name),
-    !there && span({ class: "mark" }, "only here"),
-    moved !== 0 && span({ class: "mark" }, span({ class: "hidden" }, moved > 0 ? "higher by " : "lower by "), `${moved > 0 ? "↑" : "↓"} ${Math.abs(moved)}`),
+    !there && span({ class: "mark" }, side === "now" ? "new" : "gone"),
+    up !== 0 && span({ class: "mark" }, up > 0 ? "↑" : "↓", span({ class: "hidden" }, up > 0 ? "up by" : "down by"), ` ${Math.abs(up)}`),
     plus(one));
 }
 
@@ -27,7 +27,7 @@ function side(name, items, other) {
   return section({ class: "side", "aria-label": TITLES[name] },
     div({ class: "head" }, h3(null, TITLES[name]), models(state[name], (model) => change({ [name]: { ...state[name], model } }, true))),
     p({ class: "note" }, inWords(state[name]) || "everything at rest"),
-    ol(null, items.map((one) => place(one, there.get(one.item)))));
+    ol(null, items.map((one) => place(name, one, there.get(one.item)))));
 }
 
 // The lines are decoration: each place says in words what they show.

@@ -85,7 +85,8 @@ const MAKERS = { categories, number: numbers, text, boolean: flag };
 
 // Beside the list on a desk; on a phone a sheet at the lower edge, so that the list is in sight while a knob turns.
 export function controls() {
-  const n = nTurned(state.now), columns = state.model.columns.filter(({ kind, name }) => kind in MAKERS && !name.includes("`"));
+  const n = nTurned(state.now), order = Object.keys(MAKERS);
+  const columns = state.model.columns.filter(({ name }) => !name.includes("`")).sort((one, other) => order.indexOf(one.kind) - order.indexOf(other.kind));
   return details({ class: "controls", open: state.sheet, ontoggle: ({ target }) => target.open !== state.sheet && change({ sheet: target.open }) },
     summary(null, b(null, "Knobs and filters"), n > 0 && span({ class: "n" }, `${n} set`)),
     div({ class: "inner" },

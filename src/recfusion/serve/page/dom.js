@@ -21,7 +21,8 @@ function set(at, name, value) {
   else if (name === "style") for (const [key, text] of Object.entries(value)) at.style.setProperty(key, text);
   else if (LIVE.has(name)) {
     const typing = at.type === "number" && at === document.activeElement; // "1.0" is on its way to "1.05"
-    if (!typing && String(at[name]) !== String(value)) at[name] = value;
+    const wanted = value ?? (name === "value" ? "" : false);
+    if (!typing && String(at[name]) !== String(wanted)) at[name] = wanted;
   } else if (value === undefined || value === false) at.removeAttribute(name);
   else if (at.getAttribute(name) !== String(value)) at.setAttribute(name, value);
 }

@@ -17,7 +17,7 @@ const length = ({ because }) => because.filter(inBar).reduce((sum, { weight }) =
 
 function knob(text) {
   const [column, value] = text.split(": ");
-  return text === "popularity" ? "fame" : state.now.wish[column]?.[value] < 0 ? `not ${value}` : value;
+  return text === "popularity" ? "+ fame" : `${state.now.wish[column]?.[value] < 0 ? "−" : "+"} ${value}`;
 }
 
 function reasons({ because, reasons }, longest) {
@@ -28,7 +28,7 @@ function reasons({ because, reasons }, longest) {
     p(null, words || [
       parts.length > 0 && span({ class: "hidden" }, "because of "),
       parts.map(({ text }, place) => span({ class: `part p${place}` }, text, " ")),
-      knobs.map(({ text }) => span({ class: "part wish" }, knob(text), " "))]));
+      knobs.map(({ text }) => span({ class: "wish" }, knob(text), " "))]));
 }
 
 function row(one, longest) {

@@ -39,11 +39,11 @@ function refresh() {
     if (last?.asked === asked) continue;
     state.answers[purpose] = { ...last, asked };
     askers[purpose] ??= latest(answer);
-    askers[purpose](purpose, path, body);
+    askers[purpose](purpose, path, body, asked);
   }
 }
 
-async function answer(purpose, path, body) {
+async function answer(purpose, path, body, key) {
   const begun = performance.now(), query = state.query.trim(), found = { query };
   try {
     found.data = await ask(path, body);
@@ -51,7 +51,7 @@ async function answer(purpose, path, body) {
     found.error = error.message;
     if (purpose === "list") found.data = state.answers.list.data; // the last good list stays in sight
   }
-  state.answers[purpose] = { ...found, asked: state.answers[purpose].asked, ms: performance.now() - begun };
+  state.answers[purpose] = { ...found, key, asked: state.answers[purpose].asked, ms: performance.now() - begun };
   if (purpose === "names") {
     for (const item of body.history) state.names[item] = item;
     name(found.data?.items ?? []);
@@ -83,15 +83,14 @@ function app() {
   return [
     a({ class: "skip", href: "#results", onclick: (event) => { event.preventDefault(); document.getElementById("results").focus(); } }, "To the list"),
     header(null,
-      p({ class: "kicker" }, "recfusion"),
+      div({ class: "head kicker" }, p(null, "recfusion"), button({ class: "quiet", onclick: share }, state.told || "Copy link to this view")),
       h1(null, "What next?"),
       div({ class: "who" }, p(null, strong(null, shown.name), ` knows ${count(items, "item")}`, users ? ` from what ${count(users, "person", "people")} had.` : "."), models(state.now, (model) => turn({ model }, true)))),
     div({ class: "desk" },
       div({ class: "left" }, shelf(), controls()),
-      main({ id: "results", tabindex: -1 },
+      main({ id: "results", tabindex: -1, "aria-busy": String(Object.values(state.answers).some(({ key, asked }) => key !== asked)) },
         nav({ "aria-label": "Views" },
-          div(null, Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
-          button({ class: "quiet", onclick: share }, state.told || "Copy link")),
+          Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
         MAKERS[state.view]())),
     footer(null, p(null, "Your shelf is in this page and in its address. The service sees it to make the list and keeps no record of it.")),
   ];
@@ -134,8 +133,8 @@ async function start() {
   }
   state.sheet = matchMedia("(min-width: 60rem)").matches;
   onChange(() => {
-    draw();
     refresh();
+    draw();
   });
   change({});
 }

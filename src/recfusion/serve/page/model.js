@@ -17,7 +17,7 @@ const metric = ({ metric, mean, ci95, words }) =>
 function card(one) {
   const { data, users, items, interactions, preparation } = one.trained_on;
   const judged = ["test", "valid"].map((who) => one.metrics.filter(({ users }) => users === who)).find((found) => found.length);
-  const facts = { "Learned from": users && count(users, "person", "people"), "who had": interactions && count(interactions, "thing"), Knows: count(items, "item"), Data: data, "Kind of model": one.model };
+  const facts = { "Learned from": users && count(users, "person", "people"), "Things they had": interactions && number(interactions), Knows: count(items, "item"), Data: data, "Kind of model": one.model };
   return section({ key: one.name, class: "card" },
     h3(null, one.name),
     p(null, sentence(one.title)),

@@ -51,7 +51,7 @@ function stage(n, states) {
   return li({ key: n, class: n === state.step && "last" },
     p({ class: "when" }, words[0], span(null, words[1])),
     div(null, dots(here, before, states.at(-1).items),
-      n > 1 && p({ class: "fresh" }, fresh.length ? [span({ class: "hidden" }, "Came back: "), fresh.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : chip(one)))] : "nobody yet: the next step brings more")));
+      n > 1 && p({ class: "fresh" }, fresh.length ? [span({ class: "hidden" }, "Came back: "), fresh.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : chip(one)))] : span({ class: "note" }, "nothing yet"))));
 }
 
 function verdict(states) {

@@ -1,7 +1,7 @@
 // The state of the page and its form in the URL fragment, which reaches no server and can be sent to a colleague.
 import { atRest, sane, turned } from "./settings.js";
 
-export const VIEWS = { list: "List", compare: "Side by side", complete: "Complete", steps: "How it comes about", model: "About the model" };
+export const VIEWS = { list: "List", compare: "Compare", complete: "Complete", steps: "Steps", model: "Model" };
 const LIMITS = { k: [1, 100], n: [1, 12], together: [0, 1], seed: [0, 1e6] };
 const fresh = () => ({ view: "list", shelf: [], hidden: [], now: atRest(), kept: atRest(), similar: "", k: 20, n: 4, together: 0.25, seed: 0 });
 
@@ -10,7 +10,7 @@ export const state = {
   names: {}, // what people call the items, by id
   model: null, // what the service says of itself
   failed: "", // or why it does not
-  answers: {}, // by purpose: { key, data, error, ms }
+  answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` is ahead of `key` while a question is open
   query: "", open: false, active: -1, // the search field
   brush: "more", sheet: false, wide: {}, told: "", step: 0,
 };
