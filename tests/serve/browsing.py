@@ -81,7 +81,7 @@ def settled(page: Page) -> None:
 def go(page: Page, fragment: str) -> None:
     """Follow a link within the page."""
     page.evaluate("fragment => { location.hash = fragment }", fragment)
-    expect(page.locator("nav [aria-current]")).to_have_attribute("href", page.evaluate("location.hash"))
+    expect(page.locator("nav [aria-current]")).to_have_attribute("href", page.evaluate("location.hash || '#'"))
     settled(page)
 
 
