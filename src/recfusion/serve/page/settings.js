@@ -1,0 +1,105 @@
+// What a list is made with: knobs and filters, what they ask of the service, and how they read in words.
+import { listed, number } from "./dom.js";
+
+export const KNOBS = [
+  { name: "adventurousness", title: "Adventure", least: 0, low: "the obvious", high: "the unexpected" },
+  { name: "popularity", title: "Fame", least: -1, low: "hidden gems", high: "big names" },
+  { name: "diversity", title: "Variety", least: 0, low: "of a kind", high: "all different" },
+];
+
+const weights = (least) => (map) => of(map) && Object.values(map).every((weight) => weight >= least && weight <= 1);
+const of = (map) => typeof map === "object" && map !== null;
+// By column of the item table; the tests say what a link may set.
+const MAPS = {
+  wish: weights(-1),
+  shares: weights(0),
+  only: of,
+  never: of,
+  range: (ends) => Array.isArray(ends) && ends.length === 2 && ends.every((end) => end === null || Number.isFinite(end)),
+  contains: (text) => typeof text === "string",
+  is: (flag) => typeof flag === "boolean",
+  at_most: (most) => Number.isInteger(most) && most > 0,
+};
+
+export const atRest = () => ({
+  model: "", adventurousness: 0, popularity: 0, diversity: 0, ...Object.fromEntries(Object.keys(MAPS).map((map) => [map, {}])),
+});
+
+// Only what differs from rest.
+export function turned(settings) {
+  const rest = atRest();
+  return Object.fromEntries(Object.entries(settings).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(rest[name])));
+}
+export const nTurned = (settings) => Object.keys(turned({ ...settings, model: "" })).length;
+
+// Settings out of a link may be anything: what is not of the expected kind stays at rest.
+export function sane(given) {
+  const settings = atRest();
+  if (!of(given)) return settings;
+  if (typeof given.model === "string") settings.model = given.model;
+  for (const { name, least } of KNOBS) if (given[name] >= least && given[name] <= 1) settings[name] = Number(given[name]);
+  for (const [map, test] of Object.entries(MAPS)) {
+    for (const [column, value] of Object.entries(given[map] ?? {})) if (test(value)) settings[map][column] = value;
+  }
+  return settings;
+}
+
+// A copy of a map in which one column is set, or gone where the value says nothing.
+export function put(map, column, value) {
+  const { [column]: _, ...rest } = map;
+  const nothing = value === undefined || value === "" || (of(value) && !Object.values(value).some((one) => one !== null));
+  return nothing ? rest : { ...rest, [column]: value };
+}
+
+const quoted = (text) => `'${String(text).replaceAll("'", "''")}'`;
+
+// An item belongs to each of the values between bars. Where another value holds this one as a part, the bars count too.
+function belongs({ name, values }, value) {
+  const has = (text) => `\`${name}\` contains ${quoted(text)}`, low = value.toLowerCase();
+  if (!values.some((other) => other !== value && other.toLowerCase().includes(low))) return has(value);
+  return `(\`${name}\` == ${quoted(value)} or ${has(value + "|")} or ${has("|" + value)})`;
+}
+
+export function condition(settings, columns) {
+  const parts = [];
+  for (const column of columns) {
+    const name = `\`${column.name}\``, of = (map) => settings[map][column.name], [least, most] = of("range") ?? [null, null];
+    if (least !== null) parts.push(`${name} >= ${least}`);
+    if (most !== null) parts.push(`${name} <= ${most}`);
+    if (of("contains")) parts.push(`${name} contains ${quoted(of("contains"))}`);
+    if (of("is") !== undefined) parts.push(`${name} == ${of("is")}`);
+    if (of("only")) parts.push(`(${Object.keys(of("only")).map((value) => belongs(column, value)).join(" or ")})`);
+    for (const value of Object.keys(of("never") ?? {})) parts.push(`not ${belongs(column, value)}`);
+  }
+  return parts.join(" and ");
+}
+
+// The body of a request for a list.
+export function request(settings, { models, columns }, rest) {
+  const set = turned(settings), where = condition(settings, columns), knobs = {};
+  for (const name of [...KNOBS.map(({ name }) => name), "wish", "shares"]) if (name in set) knobs[name] = set[name];
+  return { ...rest, model: settings.model || models[0].name, knobs, at_most: settings.at_most, ...(where && { where }) };
+}
+
+const degree = (value) => (Math.abs(value) < 0.34 ? "a little " : Math.abs(value) > 0.67 ? "strongly " : "");
+const all = (map, word) => Object.values(map).flatMap((values) => Object.entries(values).map(([value, weight]) => word(value, weight))).filter(Boolean);
+
+// Settings as half a sentence: what a list leans to and what it keeps out.
+export function inWords(settings) {
+  const words = [], told = (parts, before, join = listed) => parts.length && words.push(before + join(parts));
+  told(KNOBS.filter(({ name }) => settings[name]).map(({ name, low, high }) => `${degree(settings[name])}towards ${settings[name] > 0 ? high : low}`), "leaning ");
+  for (const [word, sign] of [["more", 1], ["less", -1]]) {
+    told(all(settings.wish, (value, weight) => weight * sign > 0 && weight * sign <= 0.7 && value), word + " ");
+    told(all(settings.wish, (value, weight) => weight * sign > 0.7 && value), `much ${word} `);
+  }
+  told(all(settings.shares, (value, share) => `${number(100 * share)} % ${value}`), "about ");
+  told(all(settings.only, (value) => value), "only ", (parts) => parts.join(" or "));
+  told(all(settings.never, (value) => value), "no ", (parts) => parts.join(", no "));
+  for (const [column, [least, most]] of Object.entries(settings.range)) {
+    words.push(least === null ? `${column} up to ${most}` : most === null ? `${column} from ${least}` : `${column} ${least} to ${most}`);
+  }
+  for (const [column, text] of Object.entries(settings.contains)) words.push(`${column} with “${text}”`);
+  for (const [column, flag] of Object.entries(settings.is)) words.push(flag ? column : `not ${column}`);
+  for (const [column, most] of Object.entries(settings.at_most)) words.push(`at most ${most} of a ${column}`);
+  return words.join("; ");
+}
