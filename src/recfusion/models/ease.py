@@ -136,9 +136,7 @@ class LinearAutoencoder(Recommender):
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         return exact(history, self.weights_, items)
 
-    def _judged(
-        self, solved: "Solved", train: Csr, weights: FloatArray, jury: selftune.Jury
-    ) -> list[selftune.Judged]:
+    def _judged(self, solved: "Solved", train: Csr, weights: FloatArray, jury: selftune.Jury) -> list[selftune.Judged]:
         """Judge every bound and every power that is open: they scale items and need no inverse of their own."""
         bounds = _TENTHS if self.xi is None else (self.xi,)
         powers = _TENTHS if self.a is None else (self.a,)

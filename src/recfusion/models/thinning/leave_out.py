@@ -48,9 +48,7 @@ class PairsLeftOut:
         return without_user(scores, residual, *fixed)
 
 
-def block_products(
-    p: FloatArray, own: list[IntArray], x: FloatArray, z: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def block_products(p: FloatArray, own: list[IntArray], x: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return x_S' (P_SS)^-1 x_S and z_S' (P_SS)^-1 x_S for the features S_j of each target, (users, items).
 
     `own` lists S_j, target j first; `x` and `z` are users' rows times P, (users, features).

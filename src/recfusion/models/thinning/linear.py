@@ -204,7 +204,6 @@ class HigherOrderEASE(ThinningLinear):
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
     pair_l2: float | None = self_tuned(4e4, "penalty of a pair", at_least=1e-6, search=(100, 1e6), log=True)
 
-
     def _starts(self, train: Csr) -> dict[str, float]:
         return {}
 

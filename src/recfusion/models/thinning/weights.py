@@ -72,9 +72,7 @@ class Ballot:
         return np.asarray((hits @ _gains(depth)) / self.ideal)
 
 
-def _candidates(
-    parts: Mapping[str, Recommender], history: Csr, held_out: Csr
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+def _candidates(parts: Mapping[str, Recommender], history: Csr, held_out: Csr) -> tuple[FloatArray, NDArray[np.bool_]]:
     scores = np.stack([standardised(part.score(history), history) for part in parts.values()])  # (parts, users, items)
     esteem = scores.max(axis=0)
     esteem[row_numbers(history), history.indices] = -np.inf
