@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
-from recfusion.core.arrays import Csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
 
 SEPARATOR = "|"
@@ -43,6 +43,17 @@ class Categories:
         total = np.maximum(np.diff(self.matrix.indptr), 1)
         data = np.repeat(1 / total, np.diff(self.matrix.indptr)).astype(np.float32)
         return csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
+
+    def chance(self, number: int) -> FloatArray:
+        """Return p(category | item) of one category, (items,)."""
+        table, found = self._by_category, np.zeros(self.matrix.shape[0], np.float32)
+        own = slice(table.indptr[number], table.indptr[number + 1])
+        found[table.indices[own]] = table.data[own]
+        return found
+
+    @cached_property
+    def _by_category(self) -> csc_array:
+        return self.chances.tocsc()
 
     def number(self, name: str) -> int:
         """Return the number of a category."""

@@ -74,7 +74,7 @@ def knob_terms(knobs: Knobs, categories: Callable[[str], Categories], counts: In
         table = categories(column)
         for value, weight in wished.items():
             number = table.number(value)
-            own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * table.chances[:, [number]].toarray()[:, 0]
+            own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * table.chance(number)
             terms[f"{column}: {value}"] = _GUIDANCE * weight * (np.log(own) - np.log(own.mean()))
     return {name: term.astype(np.float32) for name, term in terms.items() if np.any(term)}
 
@@ -88,13 +88,22 @@ def log_relevance(scores: FloatArray, seen: Csr) -> FloatArray:
     unseen = scores.copy()
     unseen[row_numbers(seen), seen.indices] = -np.inf
     best = unseen.max(1, keepdims=True)
-    middle = np.median(scores, axis=1, keepdims=True)
+    middle = _median(scores)
     lowest = np.min(scores, axis=1, keepdims=True, where=np.isfinite(scores), initial=np.inf)
     middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lowest), lowest, 0))
     t = (scores - middle) / np.maximum(np.where(np.isfinite(best), best - middle, 1), 1e-12)
     far = np.abs(t) + np.hypot(t, _DELTA)
     with np.errstate(divide="ignore"):
         return np.log(np.where(t > 0, far, _DELTA**2 / far) / 2).astype(np.float32)
+
+
+def _median(scores: FloatArray) -> FloatArray:
+    """Return the median of each row, (users, 1), by one selection: numpy's own takes ten times as long."""
+    half = scores.shape[1] // 2
+    parted = np.partition(scores, half, axis=1)
+    upper = parted[:, half : half + 1]
+    lower = parted[:, :half].max(axis=1, keepdims=True) if scores.shape[1] % 2 == 0 else upper
+    return (upper + lower) / 2
 
 
 def _check(name: str, value: object, least: float) -> None:
