@@ -119,7 +119,7 @@ def test_numbers_and_whole_floats_are_ids_in_rules(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, True])
 def test_a_limit_is_a_whole_number_of_at_least_one(most: Any) -> None:
-    with pytest.raises(InputError, match="Expected at least 1 item per value of kind"):
+    with pytest.raises(InputError, match="Expected at least one item per value of kind"):
         Rules(at_most={"kind": most})
 
 

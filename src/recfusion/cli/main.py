@@ -117,7 +117,9 @@ def main() -> None:
         code = _fail(str(error))
     except typer.TyperException as error:
         message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
-        code = _fail(message) if message else BAD_INPUT  # without a message it has printed the help
+        code = (
+            _fail(f"{message.removesuffix('.')}.") if message else BAD_INPUT
+        )  # without a message it has printed the help
     except MemoryError:
         code = _fail("There is not enough memory for this: use fewer items or users, or a larger machine.")
     except OSError as error:

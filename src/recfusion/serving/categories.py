@@ -1,4 +1,4 @@
-"""Categories of items: a column of the item table, whose texts may name several, separated by `|`."""
+"""Categories of items: a column of the item table, whose texts may name several with `|` between, or lists of texts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,13 @@ class Categories:
         """Return the categories that a column names, in the order of the alphabet; a missing value names none."""
         if column not in items.columns:
             raise choices("column of the item table", column, items.columns)
-        values = items[column].cast(pl.String).str.split(SEPARATOR)
+        values = items[column]
+        if values.dtype != pl.List(pl.String):
+            if values.dtype.is_nested() or values.dtype.base_type() in (pl.Binary, pl.Object, pl.Duration):
+                raise InputError(
+                    f"The column {column} holds {values.dtype}, which names no categories: choose another."
+                )
+            values = values.cast(pl.String).str.split(SEPARATOR)
         rows = pl.DataFrame({"row": np.arange(len(items)), "name": values}).explode("name")
         rows = rows.with_columns(pl.col("name").str.strip_chars()).filter(pl.col("name").str.len_chars() > 0).unique()
         names = rows["name"].unique().sort()

@@ -10,8 +10,9 @@ from recfusion.core.errors import InputError
 from recfusion.evaluation.metrics import Values
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.histories import histories_of
+from recfusion.serving.knobs import check_share
 from recfusion.serving.lists import ListMaker
-from recfusion.serving.rules import Rules
+from recfusion.serving.rules import Rules, check_count
 
 _FEWEST, _PER_PLACE = 200, 5  # candidates: so many, or so many per item that is wanted
 _SWEEPS = 20  # over the set, at the most; it seldom takes more than four
@@ -47,10 +48,9 @@ def completing_sets(
     bundle: Bundle, basket: Csr, n: int, *, alternatives: int, together: float, rules: Rules | None
 ) -> list[tuple[IntArray, FloatArray]]:
     """Return the items and scores of each alternative for one basket (1, items); see `complete`."""
-    if n < 1 or alternatives < 1:
-        raise InputError(f"Expected at least one item and one alternative, got n = {n} and {alternatives}.")
-    if not 0 <= together <= 1:
-        raise InputError(f"Expected together between 0 and 1, got {together!r}.")
+    check_count("item to add", n)
+    check_count("alternative", alternatives)
+    check_share("together", together)
     if rules is not None and rules.at_most:
         raise InputError("Expected rules without at_most for a completion: leave it out.")
     if not basket.nnz:
@@ -63,6 +63,8 @@ def completing_sets(
     found = []
     left = np.arange(len(candidates))
     for _ in range(alternatives):
+        if not len(left):
+            break
         chosen = left[_best_set(scores[left], near[np.ix_(left, left)], n, together)]
         found.append((candidates[chosen], scores[chosen].astype(np.float32)))
         left = np.setdiff1d(left, chosen)

@@ -45,13 +45,16 @@ class Knobs:
     def __post_init__(self) -> None:
         limits = {"adventurousness": 0, "popularity": -1, "calibration": 0, "diversity": 0}
         for name, least in limits.items():
-            _check(name, getattr(self, name), least)
+            check_share(name, getattr(self, name), least)
+        for name, wishes in {"wish": self.wish, "shares": self.shares}.items():
+            if not isinstance(wishes, Mapping) or not all(isinstance(inner, Mapping) for inner in wishes.values()):
+                raise InputError(f"Expected {name} as {{column: {{value: number}}}}, got {wishes!r}.")
         for column, wished in self.wish.items():
             for value, weight in wished.items():
-                _check(f"wish of {column} {value}", weight, -1)
+                check_share(f"wish of {column} {value}", weight, -1)
         for column, wanted in self.shares.items():
             for value, share in wanted.items():
-                _check(f"share of {column} {value}", share, 0)
+                check_share(f"share of {column} {value}", share, 0)
             if not 0 < sum(wanted.values()) <= 1 + 1e-6:
                 raise InputError(f"Expected shares of {column} that add up to at most 1, got {sum(wanted.values()):g}.")
         if len(self.shares) > 1:
@@ -103,9 +106,10 @@ def _median(scores: FloatArray) -> FloatArray:
     parted = np.partition(scores, half, axis=1)
     upper = parted[:, half : half + 1]
     lower = parted[:, :half].max(axis=1, keepdims=True) if scores.shape[1] % 2 == 0 else upper
-    return (upper + lower) / 2
+    return ((upper + lower) / 2).astype(np.float32)
 
 
-def _check(name: str, value: object, least: float) -> None:
+def check_share(name: str, value: object, least: float = 0) -> None:
+    """Raise unless a value lies between `least` and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
         raise InputError(f"Expected {name} between {least:g} and 1, got {value!r}.")
