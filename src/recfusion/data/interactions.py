@@ -18,7 +18,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.parsing import parse_ids
 from recfusion.data.settings import Preparation, Source
 
-_NAMES = ("title", "name")
+NAMES = ("title", "name")
 Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
 
 
@@ -165,7 +165,7 @@ def name_column(items: pl.DataFrame) -> str | None:
     """Return the column of an item table that says what people call an item, where there is one."""
     kinds = items.schema
     return next(
-        (name for name in _NAMES if name in kinds and not kinds[name].is_nested() and kinds[name] != pl.Binary), None
+        (name for name in NAMES if name in kinds and not kinds[name].is_nested() and kinds[name] != pl.Binary), None
     )
 
 

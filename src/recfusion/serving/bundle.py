@@ -19,7 +19,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
 from recfusion.core.mapped import mapped_arrays
-from recfusion.data.interactions import Interactions, name_column, to_columns
+from recfusion.data.interactions import NAMES, Interactions, name_column, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
