@@ -20,7 +20,7 @@ from recfusion.serve.metrics import Metrics
 from recfusion.serve.settings import Settings
 from recfusion.serve.shelf import Served, Shelf, load_shelf, updated
 from recfusion.serve.store import Store
-from recfusion.serving.bundle import CONFIG
+from recfusion.serving.config import CONFIG
 from recfusion.serving.one import Answer, Ask, answer
 
 log = logging.getLogger(__name__)
