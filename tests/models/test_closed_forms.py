@@ -249,3 +249,17 @@ def test_the_saved_arrays_of_the_infinite_autoencoder_give_its_scores(max_users:
     again.load_state(model.state(), model.chosen(), 12)
     assert len(model.solution_) == max_users
     assert (again.score(x) == model.score(x)).all()
+
+
+@pytest.mark.parametrize(("n_users", "n_items"), [(60, 20), (20, 60)])
+def test_folding_the_solution_into_the_targets_changes_no_score_and_takes_no_more_room(
+    n_users: int, n_items: int
+) -> None:
+    train = random_csr(n_users, n_items, 0.3, seed=1)
+    inputs = kernel.weighted(train, kernel.input_weights(train, 0.25), 0.5)
+    whole = kernel.fit_exact(inputs, train, np.full(n_users, 0.5, np.float32), 0.01)
+    used = kernel.folded(whole)
+    np.testing.assert_allclose(
+        kernel.predict(used, inputs[:7], 0.01), kernel.predict(whole, inputs[:7], 0.01), atol=1e-5
+    )
+    assert used.solution.shape == (n_users, min(n_users, n_items))

@@ -1,7 +1,7 @@
 """iALS: matrix factorisation of all entries by alternating least squares (Hu et al., 2008; Rendle et al., 2022)."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -45,6 +45,7 @@ class IALS(Recommender):
     init: float = setting(0.1, "standard deviation of the first factors, times sqrt(factors)", at_least=0)
     items_: FloatArray = learned()  # (items, factors)
     l2_: FloatArray = learned()  # (1,): c * l2
+    _product: tuple[FloatArray, FloatArray] | None = field(init=False, default=None, repr=False, compare=False)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_users, n_items = train.shape
@@ -81,7 +82,9 @@ class IALS(Recommender):
 
     def fold_in(self, history: Csr) -> FloatArray:
         """Return the factors (users, factors) that are best for these histories, given the items' factors."""
-        return half_step(history, self.items_, self.alpha0, self._penalties(history))
+        if self._product is None or self._product[0] is not self.items_:
+            self._product = self.items_, square(self.items_, self.alpha0)
+        return half_step(history, self.items_, self.alpha0, self._penalties(history), self._product[1])
 
     def _penalties(self, rows: Csr) -> FloatArray:
         return (float(self.l2_[0]) * frequencies(rows, self.alpha0) ** self.nu).astype(np.float32)
@@ -92,17 +95,26 @@ def frequencies(rows: Csr, alpha0: float) -> NDArray[np.float64]:
     return np.diff(rows.indptr) + alpha0 * rows.shape[1]
 
 
-def half_step(rows: Csr, fixed: FloatArray, alpha0: float, l2: FloatArray) -> FloatArray:
+def square(fixed: FloatArray, alpha0: float) -> FloatArray:
+    """Return alpha0 V'V, (d, d), of which the lower triangle is all that is read."""
+    with blas_threads(fixed.shape[1]):
+        return np.asarray(ssyrk(np.float32(alpha0), fixed.T, lower=True))
+
+
+def half_step(
+    rows: Csr, fixed: FloatArray, alpha0: float, l2: FloatArray, product: FloatArray | None = None
+) -> FloatArray:
     """Return the factors (rows, d) that minimise the loss while the columns' factors (columns, d) are fixed.
 
     Row r solves (alpha0 V'V + sum over its ones of v v' + l2_r I) w = sum over its ones of v. The loop is plain: for
     factors of useful length a row's products and its Cholesky solution cost more than the calls around them.
+    `product` is alpha0 V'V, where it is at hand.
     """
     d = fixed.shape[1]
     solved = np.zeros((rows.shape[0], d), np.float32)
     diagonal = np.diag_indices(d)
+    base = square(fixed, alpha0) if product is None else product
     with blas_threads(d):
-        base = ssyrk(np.float32(alpha0), fixed.T, lower=True)  # (d, d): the lower triangle is all that is read
         for row in range(rows.shape[0]):
             own = fixed[rows.indices[rows.indptr[row] : rows.indptr[row + 1]]]  # (n, d)
             if not len(own):
