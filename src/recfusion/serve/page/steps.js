@@ -1,9 +1,9 @@
 // The reverse process as a picture: the shelf as a row of dots, most of it rubbed out, and what comes back step by step.
 import { count, listed, tags } from "./dom.js";
 import { change, nameOf, state } from "./store.js";
-import { chip, plain, track, trouble } from "./parts.js";
+import { chip, heard, plain, track, trouble, view } from "./parts.js";
 
-const { article, circle, div, h2, input, li, ol, p, span, svg, title } = tags;
+const { circle, div, input, li, ol, p, span, svg, title } = tags;
 const PACE = 1100; // milliseconds from one step to the next
 let playing = 0;
 
@@ -51,7 +51,7 @@ function stage(n, states) {
   return li({ key: n, class: n === state.step && "last" },
     p({ class: "when" }, words[0], span(null, words[1])),
     div(null, dots(here, before, states.at(-1).items),
-      n > 1 && p({ class: "fresh" }, fresh.length ? [span({ class: "hidden" }, "Came back: "), fresh.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : chip(one)))] : span({ class: "note" }, "nothing yet"))));
+      n > 1 && p({ class: "fresh" }, fresh.length ? [heard("Came back: "), fresh.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : chip(one)))] : span({ class: "note" }, "nothing yet"))));
 }
 
 function verdict(states) {
@@ -65,18 +65,16 @@ export function steps() {
   const { error } = state.answers.steps ?? {}, found = all(), last = found.length;
   const own = state.shelf.map((item) => ({ item, known: true, in_history: true }));
   const states = [{ items: own }, ...found], at = Math.min(state.step, last);
-  return article({ class: "steps", "aria-label": "How it comes about" },
-    h2(null, "How it comes about"),
-    p({ class: "lead" }, state.shelf.length
-      ? "The model learned by rubbing out most of people’s shelves and putting things back, the likeliest first. Here it does so with yours: it sees only what is left."
-      : "Put a few things on the shelf first: here they are rubbed out and come back, step by step."),
-    trouble(error),
-    last > 0 && div({ class: "player" },
+  const lead = state.shelf.length
+    ? "The model learned by rubbing out most of people’s shelves and putting things back, the likeliest first. Here it does so with yours: it sees only what is left."
+    : "Put a few things on the shelf first: here they are rubbed out and come back, step by step.";
+  return view("steps", "How it comes about", lead, trouble(error), last > 0 && [
+    div({ class: "player" },
       plain(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? to(at) : at < last ? (play(), change({})) : begin())),
       input({ type: "range", min: 0, max: last, step: 1, value: at, "aria-label": "Step", "aria-valuetext": `${at} of ${last}`, style: track(0, at / last), oninput: ({ target }) => to(Number(target.value)) }),
       plain("Rub out others", () => change({ seed: state.seed + 1 }))),
-    last > 0 && ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),
-    last > 0 && at === last && p({ class: "lead" }, verdict(states)),
-    last > 0 && p({ class: "key note" }, [["known", "on your shelf"], ["gap", "rubbed out"], ["back", "came back"], ["other", "came instead"]].map(([kind, words]) =>
-      span(null, svg({ viewBox: "0 0 10 10", class: "dot", "aria-hidden": "true" }, circle({ class: kind, cx: 5, cy: 5, r: 3.4 })), words))));
+    ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),
+    at === last && p({ class: "lead" }, verdict(states)),
+    p({ class: "key note" }, [["known", "on your shelf"], ["gap", "rubbed out"], ["back", "came back"], ["other", "came instead"]].map(([kind, words]) =>
+      span(null, svg({ viewBox: "0 0 10 10", class: "dot", "aria-hidden": "true" }, circle({ class: kind, cx: 5, cy: 5, r: 3.4 })), words)))]);
 }
