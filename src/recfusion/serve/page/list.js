@@ -22,7 +22,7 @@ function knob(text) {
 
 function reasons({ because, reasons }, longest) {
   const parts = because.filter(inBar), knobs = because.filter((reason) => !inBar(reason));
-  const words = reasons === "popularity" ? "popular with everybody" : !because.length && "nothing on the shelf speaks for it by itself";
+  const words = reasons === "popularity" ? "popular with everybody" : !because.length && "nothing on the shelf by itself";
   return div({ class: "reasons" },
     div({ class: "bar", "aria-hidden": "true" }, parts.map(({ weight }, place) => span({ class: `p${place}`, style: { width: `${(100 * weight) / longest}%` } }))),
     p(null, words || [
@@ -53,8 +53,8 @@ export function similar() {
 }
 
 function lead(popular) {
-  if (popular && state.shelf.length) return "Nothing on the shelf is known to the model, so these are the most popular.";
-  if (popular) return "The shelf is empty, so these are simply the most popular. Pick one with + and the list becomes yours.";
+  if (popular && state.shelf.length) return "The model knows nothing on the shelf, so these are the most popular.";
+  if (popular) return "The shelf is empty, so these are the most popular. Pick one with + and the list becomes yours.";
   const words = inWords(state.now);
   return nTurned(state.now) ? `${words[0].toUpperCase()}${words.slice(1)}.` : "Everything at rest: the model’s own order.";
 }

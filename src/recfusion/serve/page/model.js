@@ -26,11 +26,11 @@ function card(one) {
     h3(null, "How good is it?"),
     judged
       ? [
-          p(null, "Some people were kept aside while it learned. Of each of them it saw a part of what they had, and made a list. Was the rest in it?"),
+          p(null, "Some people were kept aside while it learned. It saw a part of what each of them had, and made a list. Was the rest in it?"),
           div({ class: "metrics" }, judged.map(metric)),
-          judged[0].users === "valid" && p({ class: "note" }, "Its settings may have been chosen on these people: with others it will do a little worse."),
+          judged[0].users === "valid" && p({ class: "note" }, "Its settings may be chosen for these people: with others it will do a little worse."),
         ]
-      : p(null, "Nobody has judged it yet: it learned from everybody, and no one was left to ask. `recfusion train --all-users --judge` does both."),
+      : p(null, "Nobody has judged it: it learned from everybody. `recfusion train --all-users --judge` does both."),
     one.metrics.filter(({ users }) => users === "against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
     h3(null, "What it does not know"),
     p(null, "It knows what people had, not why, and repeats the habits of its data. Nothing in it keeps an unsuitable item from a list: filters do that."),

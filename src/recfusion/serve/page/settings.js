@@ -53,7 +53,7 @@ export function put(map, column, value) {
 
 const quoted = (text) => `'${String(text).replaceAll("'", "''")}'`;
 
-// An item belongs to each of the values between bars. Where another value holds this one as a part, the bars count too.
+// An item belongs to each value between bars. Where another value holds this one as a part, the bars count too.
 function belongs({ name, values }, value) {
   const has = (text) => `\`${name}\` contains ${quoted(text)}`, low = value.toLowerCase();
   if (!values.some((other) => other !== value && other.toLowerCase().includes(low))) return has(value);
@@ -63,13 +63,14 @@ function belongs({ name, values }, value) {
 export function condition(settings, columns) {
   const parts = [];
   for (const column of columns) {
-    const name = `\`${column.name}\``, of = (map) => settings[map][column.name], [least, most] = of("range") ?? [null, null];
-    if (least !== null) parts.push(`${name} >= ${least}`);
-    if (most !== null) parts.push(`${name} <= ${most}`);
-    if (of("contains")) parts.push(`${name} contains ${quoted(of("contains"))}`);
-    if (of("is") !== undefined) parts.push(`${name} == ${of("is")}`);
-    if (of("only")) parts.push(`(${Object.keys(of("only")).map((value) => belongs(column, value)).join(" or ")})`);
-    for (const value of Object.keys(of("never") ?? {})) parts.push(`not ${belongs(column, value)}`);
+    const own = (map) => settings[map][column.name], [least, most] = own("range") ?? [null, null];
+    const test = (text, wanted) => wanted && parts.push(`\`${column.name}\` ${text}`);
+    test(`>= ${least}`, least !== null);
+    test(`<= ${most}`, most !== null);
+    test(`contains ${quoted(own("contains"))}`, own("contains"));
+    test(`== ${own("is")}`, own("is") !== undefined);
+    if (own("only")) parts.push(`(${Object.keys(own("only")).map((value) => belongs(column, value)).join(" or ")})`);
+    for (const value of Object.keys(own("never") ?? {})) parts.push(`not ${belongs(column, value)}`);
   }
   return parts.join(" and ");
 }
@@ -89,7 +90,7 @@ export function inWords(settings) {
   const words = [], told = (parts, before, join = listed) => parts.length && words.push(before + join(parts));
   told(KNOBS.filter(({ name }) => settings[name]).map(({ name, low, high }) => `${degree(settings[name])}towards ${settings[name] > 0 ? high : low}`), "leaning ");
   for (const [word, weight] of [["more", 0.5], ["much more", 1], ["less", -0.5], ["much less", -1]]) {
-    told(all(settings.wish, (value, own) => own === weight && value), word + " ");
+    told(all(settings.wish, (value, own) => own * weight > 0 && Math.abs(own) > 0.7 === Math.abs(weight) > 0.7 && value), word + " ");
   }
   told(all(settings.shares, (value, share) => `${number(100 * share)} % ${value}`), "about ");
   told(all(settings.only, (value) => value), "only ", (parts) => parts.join(" or "));

@@ -47,7 +47,7 @@ const byItem = (items) => new Map(items.map((one) => [one.item, one]));
 function stage(n, states) {
   const items = states[n].items, here = byItem(items), before = n ? byItem(states[n - 1].items) : here;
   const fresh = items.filter(({ item }) => !before.has(item));
-  const words = n === 0 ? ["Your shelf", "whole"] : n === 1 ? ["Rubbed out", `${count(items.length, "thing")} left`] : [`Step ${n - 1}`, `back to ${Math.round(100 * states[n].share)} %`];
+  const words = [["Your shelf", "whole"], ["Rubbed out", `${items.length} left`]][n] ?? [`Step ${n - 1}`, `back to ${Math.round(100 * states[n].share)} %`];
   return li({ key: n, class: n === state.step && "last" },
     p({ class: "when" }, words[0], span(null, words[1])),
     div(null, dots(here, before, states.at(-1).items),
@@ -57,8 +57,8 @@ function stage(n, states) {
 function verdict(states) {
   const last = states.at(-1).items, right = last.filter(({ known, in_history: own }) => own && !known).length;
   const gone = state.shelf.length - states[1].items.length, other = last.filter(({ in_history: own }) => !own).map(({ name }) => name);
-  if (gone < 1) return "With one thing on the shelf there is nothing to rub out: add a few more.";
-  return `Of ${count(gone, "thing")} rubbed out, ${right} came back. ${other.length ? `Instead of the rest the model would have put ${listed(other)} there.` : ""}`;
+  if (gone < 1) return "One thing cannot be rubbed out: add a few more.";
+  return `Of ${count(gone, "thing")} rubbed out, ${right} came back.` + (other.length ? ` Instead of the rest came ${listed(other)}.` : "");
 }
 
 export function steps() {
@@ -66,8 +66,8 @@ export function steps() {
   const own = state.shelf.map((item) => ({ item, known: true, in_history: true }));
   const states = [{ items: own }, ...found], at = Math.min(state.step, last);
   const lead = state.shelf.length
-    ? "The model learned by rubbing out most of people’s shelves and putting things back, the likeliest first. Here it does so with yours: it sees only what is left."
-    : "Put a few things on the shelf first: here they are rubbed out and come back, step by step.";
+    ? "The model learned by rubbing out shelves and putting things back, the likeliest first. Here it does so with yours: it sees only what is left."
+    : "Put a few things on the shelf: here they are rubbed out and come back, step by step.";
   return view("steps", "How it comes about", lead, trouble(error), last > 0 && [
     div({ class: "player" },
       plain(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? to(at) : at < last ? (play(), change({})) : begin())),
