@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from browsing import EVIL, Visit, go, ids_shown, launched, link, settled, shop_models
 from playwright.sync_api import Page, expect, sync_playwright
 from running import running
@@ -320,3 +321,13 @@ def test_a_service_with_a_key_opens_by_its_token_which_is_in_no_link(
         with keyed.at("#token=wrong") as page:
             expect(page.get_by_role("alert")).to_contain_text("needs a token")
     visit.problems[:] = [told for told in visit.problems if "401" not in told]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_against_the_page(visit: Visit, scheme: Any) -> None:
+    now = settings(wish={"kind": {"Tea": 0.5, "Gift": -1}}, only={"kind": {"Books": True}}, never={"kind": {"Cups": True}})
+    with visit.at(color_scheme=scheme, reduced_motion="reduce") as page:
+        for view in VIEWS:
+            go(page, link(SHELF, now=now, view=view, similar="i00"))
+            found = Axe().run(page).response["violations"]
+            assert [(view, one["id"], one["nodes"][0]["html"]) for one in found] == []

@@ -4,11 +4,12 @@ let token = sessionStorage.getItem(KEPT);
 
 export function takeToken() {
   const params = new URLSearchParams(location.hash.slice(1));
-  if (!params.has("token")) return;
+  if (!params.has("token")) return false;
   token = params.get("token");
   sessionStorage.setItem(KEPT, token);
   params.delete("token");
   history.replaceState(null, "", "#" + params);
+  return true;
 }
 
 export async function ask(path, body) {
@@ -22,7 +23,7 @@ export async function ask(path, body) {
   try {
     data = await answer.json();
   } catch {} // an answer of something in between, a proxy perhaps
-  if (answer.status === 401) throw new Error("This page needs a token: open it by the address that the service printed when it started.");
+  if (answer.status === 401) throw new Error("This page needs a token: open the address that the service printed at its start.");
   if (!answer.ok || !data) throw new Error(data?.error ?? `The service answered ${answer.status}.`);
   return data;
 }

@@ -2,13 +2,13 @@
 import { count, tags } from "./dom.js";
 import { inWords } from "./settings.js";
 import { change, state } from "./store.js";
-import { plain, plus, trouble } from "./parts.js";
+import { heard, plain, plus, trouble, view } from "./parts.js";
 
-const { article, b, div, h2, h3, label, li, ol, option, p, path, section, select, span, svg } = tags;
+const { b, div, h3, label, li, ol, option, p, path, section, select, span, svg } = tags;
 const TITLES = { kept: "Kept", now: "Now" };
 
 export const models = (settings, set) =>
-  state.model.models.length > 1 && label(null, span({ class: "hidden" }, "Model "), select(
+  state.model.models.length > 1 && label(null, heard("Model "), select(
     { value: settings.model, onchange: ({ target }) => set(target.value) },
     state.model.models.map(({ name }, n) => option({ key: name, value: n ? name : "" }, name))));
 
@@ -18,7 +18,7 @@ function place(side, one, there) {
     span({ class: "rank", "aria-hidden": "true" }, one.rank),
     span({ class: "name" }, one.name),
     !there && span({ class: "mark" }, side === "now" ? "new" : "gone"),
-    up !== 0 && span({ class: "mark" }, up > 0 ? "↑" : "↓", span({ class: "hidden" }, up > 0 ? "up by" : "down by"), ` ${Math.abs(up)}`),
+    up !== 0 && span({ class: "mark" }, up > 0 ? "↑" : "↓", heard(up > 0 ? "up by" : "down by"), ` ${Math.abs(up)}`),
     plus(one));
 }
 
@@ -45,10 +45,8 @@ export function compare() {
   const both = left.filter(({ item }) => right.some((one) => one.item === item)).length, only = right.length - both;
   const told = right.every(({ item }, n) => left[n]?.item === item)
     ? "The two lists are the same. Turn a knob or choose another model to see what changes."
-    : `${both} of ${count(right.length, "item")} ${both === 1 ? "is" : "are"} in both lists; ${only ? `${only} ${only === 1 ? "is" : "are"} new` : "only the order differs"}.`;
-  return article({ class: "compare", "aria-label": "Side by side" },
-    h2(null, "Side by side"),
-    p({ class: "lead" }, left.length && right.length ? told : "Making the lists …"),
+    : `${count(both, "item")} of ${right.length} in both lists; ${only ? `${only} new` : "only the order differs"}.`;
+  return view("compare", "Side by side", left.length && right.length ? told : "Making the lists …",
     trouble(kept?.error || now?.error),
     div({ class: "below" },
       plain("Keep what is now", () => change({ kept: structuredClone(state.now) }, true)),

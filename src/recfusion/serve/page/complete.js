@@ -1,18 +1,16 @@
 // Completing the shelf: sets of items that go together, with alternatives.
 import { count, tags } from "./dom.js";
 import { add, change, state } from "./store.js";
-import { about, plain, plus, slider, trouble } from "./parts.js";
+import { about, plain, plus, slider, trouble, view } from "./parts.js";
 
-const { article, div, h2, h3, li, ol, p, section, strong } = tags;
+const { div, h3, li, ol, p, section, strong } = tags;
 export const WAYS = ["One way", "Another way", "A third way"];
 
 export function complete() {
   const { data, error } = state.answers.complete ?? {}, ways = (state.shelf.length && data?.alternatives) || [];
-  return article({ class: "complete", "aria-label": "Complete the shelf" },
-    h2(null, "Complete the shelf"),
-    p({ class: "lead" }, state.shelf.length
-      ? `${count(state.n, "thing")} more, chosen as a set that goes with your shelf and with itself.`
-      : "Put something on the shelf first: a completion needs something to complete."),
+  return view("complete", "Complete the shelf", state.shelf.length
+    ? `${count(state.n, "thing")} more, chosen as a set that goes with your shelf and with itself.`
+    : "Put something on the shelf first: a completion needs something to complete.",
     div({ class: "pair" },
       slider({ id: "n", title: `How many: ${state.n}`, low: "one", high: "a dozen", least: 1, most: 12, step: 1, value: state.n, set: (n) => change({ n }) }),
       slider({ id: "together", title: "As a set", low: "each the best by itself", high: "belonging together", value: state.together, set: (together) => change({ together }) })),

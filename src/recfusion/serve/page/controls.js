@@ -4,8 +4,7 @@ import { KNOBS, atRest, nTurned, put } from "./settings.js";
 import { change, state, turn } from "./store.js";
 import { slider } from "./parts.js";
 
-const { b, button, details, div, fieldset, h2, input, label, legend, option, p, select, span, summary } = tags;
-const SHOWN = 24; // values of a column before "all"
+const { b, button, details, div, fieldset, h2, input, label, legend, option, select, span, summary } = tags;
 const BRUSHES = { more: "more of", less: "less of", only: "only", never: "none of", shares: "a share" };
 const percent = (share) => `${Math.round(100 * share)} %`;
 
@@ -19,7 +18,7 @@ function mark(column, value) {
   return ["", "", ""];
 }
 
-// A click gives a value the brush's meaning, a second one more of it where there is more, the next one takes it away.
+// A click gives a value the brush's meaning, a second one more of it where there is more, the last takes it away.
 function paint(column, value) {
   const now = state.now, brush = state.brush, [was, sign] = mark(column, value), patch = {};
   for (const map of ["wish", "shares", "only", "never"]) patch[map] = put(now[map], column, without(now[map][column], value));
@@ -43,17 +42,16 @@ function share(column, value, wanted) {
 }
 
 function categories({ name, values }) {
-  const { shares, at_most: most } = state.now, wide = state.wide[name];
+  const { shares, at_most: most } = state.now;
   return [
     div({ class: "brushes", role: "radiogroup", "aria-label": `A click on a value of ${name} means` }, Object.entries(BRUSHES).map(([brush, word]) =>
       label({ key: brush }, input({ type: "radio", class: "hidden", name: `brush-${name}`, checked: state.brush === brush, onchange: () => change({ brush }) }), span(null, word)))),
     div({ class: "chips" },
-      values.filter((value, place) => wide || place < SHOWN || mark(name, value)[0]).map((value) => {
+      values.map((value) => {
         const [kind, sign, word] = mark(name, value);
         return button({ key: value, class: `chip ${kind}`, "aria-pressed": String(kind !== ""), "aria-label": word ? `${value}: ${word}` : value, onclick: () => paint(name, value) },
           sign && span({ class: "sign" }, sign), value);
-      }),
-      values.length > SHOWN && button({ class: "quiet", onclick: () => change({ wide: { ...state.wide, [name]: !wide } }) }, wide ? "fewer" : `all ${values.length}`)),
+      })),
     Object.entries(shares[name] ?? {}).map(([value, own]) =>
       slider({ id: `share-${name}-${value}`, title: `${value}: ${percent(own)} of the list`, low: "none", high: "all", value: own, set: (wanted) => share(name, value, wanted) })),
     label({ class: "most" }, "At most ", select({ value: most[name] ?? "", onchange: (event) => turn({ at_most: put(most, name, Number(event.target.value) || undefined) }) },
@@ -93,6 +91,5 @@ export function controls() {
       div({ class: "head" }, h2(null, "Knobs"), button({ class: "quiet", disabled: !n, onclick: () => turn({ ...atRest(), model: state.now.model }, true) }, "Reset all")),
       KNOBS.map((knob) => slider({ ...knob, id: knob.name, value: state.now[knob.name], set: (value) => turn({ [knob.name]: value }) })),
       columns.length > 0 && h2({ class: "second" }, "Filters and wishes"),
-      columns.map((column) => fieldset({ key: column.name, class: `column ${column.kind}` }, legend(null, column.name), MAKERS[column.kind](column))),
-      p({ class: "note" }, "A double click brings a slider back to rest.")));
+      columns.map((column) => fieldset({ key: column.name, class: `column ${column.kind}` }, legend(null, column.name), MAKERS[column.kind](column)))));
 }

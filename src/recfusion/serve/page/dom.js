@@ -3,7 +3,7 @@
 const make = (tag) => (props, ...children) => ({
   tag,
   props: props ?? {},
-  children: children.flat(3).filter((child) => child !== undefined && child !== null && child !== false && child !== ""),
+  children: children.flat(4).filter((child) => child !== undefined && child !== null && child !== false && child !== ""),
 });
 export const tags = new Proxy({}, { get: (_, tag) => make(tag) });
 

@@ -2,13 +2,13 @@
 import { count, tags } from "./dom.js";
 import { inWords, nTurned } from "./settings.js";
 import { change, name, nameOf, state } from "./store.js";
-import { about, act, chip, plain, plus, trouble } from "./parts.js";
+import { about, act, chip, heard, plain, plus, trouble, view } from "./parts.js";
 
-const { article, b, button, div, h2, li, ol, p, section, span, strong, ul } = tags;
+const { b, button, div, li, ol, p, section, span, strong, ul } = tags;
 const KINDS = {
-  exact: "They are exact: what everything on the shelf contributes adds up to the model’s score.",
-  "left out": "They are estimated: how far the score falls when that thing is left out.",
-  "partly exact": "They are exact for a part of the model, and estimated for the rest by leaving things out.",
+  exact: "They are exact: all of them add up to the score.",
+  "left out": "They are estimates: how far the score falls without that thing.",
+  "partly exact": "They are exact for a part of the model, and estimates for the rest.",
 };
 
 // Reasons in units of the score make the bar; what a knob adds is in other units, and only named.
@@ -22,11 +22,11 @@ function knob(text) {
 
 function reasons({ because, reasons }, longest) {
   const parts = because.filter(inBar), knobs = because.filter((reason) => !inBar(reason));
-  const words = reasons === "popularity" ? "popular with everybody" : !because.length && "nothing on the shelf speaks for it by itself";
+  const words = reasons === "popularity" ? "popular with everybody" : !because.length && "nothing on the shelf by itself";
   return div({ class: "reasons" },
     div({ class: "bar", "aria-hidden": "true" }, parts.map(({ weight }, place) => span({ class: `p${place}`, style: { width: `${(100 * weight) / longest}%` } }))),
     p(null, words || [
-      parts.length > 0 && span({ class: "hidden" }, "because of "),
+      parts.length > 0 && heard("because of "),
       parts.map(({ text }, place) => span({ class: `part p${place}` }, text, " ")),
       knobs.map(({ text }) => span({ class: "wish" }, knob(text), " "))]));
 }
@@ -53,8 +53,8 @@ export function similar() {
 }
 
 function lead(popular) {
-  if (popular && state.shelf.length) return "Nothing on the shelf is known to the model, so these are the most popular.";
-  if (popular) return "The shelf is empty, so these are simply the most popular. Pick one with + and the list becomes yours.";
+  if (popular && state.shelf.length) return "The model knows nothing on the shelf, so these are the most popular.";
+  if (popular) return "The shelf is empty, so these are the most popular. Pick one with + and the list becomes yours.";
   const words = inWords(state.now);
   return nTurned(state.now) ? `${words[0].toUpperCase()}${words.slice(1)}.` : "Everything at rest: the model’s own order.";
 }
@@ -63,9 +63,7 @@ export function list() {
   const { data, error, ms } = state.answers.list ?? {}, items = data?.items ?? [], popular = data?.basis === "popularity";
   const longest = Math.max(...items.map(length), 1e-12);
   name(items);
-  return article({ class: "list", "aria-label": "List" },
-    h2(null, popular ? "What everybody likes" : `After ${count(state.shelf.length, "thing")}, these`),
-    p({ class: "lead" }, data ? lead(popular) : "Making the list …"),
+  return view("list", popular ? "What everybody likes" : `After ${count(state.shelf.length, "thing")}, these`, data ? lead(popular) : "Making the list …",
     trouble(error),
     ol({ class: error ? "rows stale" : "rows" }, items.map((one) => row(one, longest))),
     div({ class: "below" },

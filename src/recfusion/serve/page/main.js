@@ -1,4 +1,4 @@
-// Where the page begins: it asks the service who it is, draws the state, and asks again for what a change makes stale.
+// The page: it asks the service who it is, draws the state, and asks again for what a change makes stale.
 import { count, render, tags } from "./dom.js";
 import { ask, latest, takeToken } from "./api.js";
 import { VIEWS, change, fragment, name, onChange, read, state, turn } from "./store.js";
@@ -81,18 +81,18 @@ function app() {
   if (!state.model) return [main({ class: "waiting" }, p({ class: "lead", role: state.failed && "alert" }, state.failed || "Loading …"))];
   const shown = state.model.models.find(({ name }) => name === state.now.model) ?? state.model.models[0], { items, users } = shown.trained_on;
   return [
-    a({ class: "skip", href: "#results", onclick: (event) => { event.preventDefault(); document.getElementById("results").focus(); } }, "To the list"),
+    button({ class: "skip", onclick: () => document.querySelector("main").focus() }, "To the list"),
     header(null,
       div({ class: "head kicker" }, p(null, "recfusion"), button({ class: "quiet", onclick: share }, state.told || "Copy link to this view")),
       h1(null, "What next?"),
       div({ class: "who" }, p(null, strong(null, shown.name), ` knows ${count(items, "item")}`, users ? ` from what ${count(users, "person", "people")} had.` : "."), models(state.now, (model) => turn({ model }, true)))),
     div({ class: "desk" },
       div({ class: "left" }, shelf(), controls()),
-      main({ id: "results", tabindex: -1, "aria-busy": String(Object.values(state.answers).some(({ key, asked }) => key !== asked)) },
+      main({ tabindex: -1, "aria-busy": String(Object.values(state.answers).some(({ key, asked }) => key !== asked)) },
         nav({ "aria-label": "Views" },
           Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
         MAKERS[state.view]())),
-    footer(null, p(null, "Your shelf is in this page and in its address. The service sees it to make the list and keeps no record of it.")),
+    footer(null, p(null, "Your shelf is in this page and its address; the service makes lists of it and keeps no record.")),
   ];
 }
 
@@ -102,7 +102,7 @@ async function share() {
     await navigator.clipboard.writeText(location.href);
     change({ told: "Copied" });
   } catch {
-    change({ told: "Copy it from the address bar" }); // some browsers keep the clipboard for pages with https
+    change({ told: "Copy it from the address bar" }); // without https there may be no clipboard
   }
   setTimeout(() => change({ told: "" }), 2500);
 }
@@ -122,8 +122,9 @@ function draw() {
 }
 
 async function start() {
-  takeToken();
+  const token = takeToken();
   read();
+  if (state.model && !token) return change({});
   draw();
   try {
     state.model = await ask("model");
@@ -139,13 +140,7 @@ async function start() {
   change({});
 }
 
-addEventListener("hashchange", () => {
-  const told = new URLSearchParams(location.hash.slice(1)).has("token");
-  takeToken();
-  read();
-  if (state.model && !told) change({});
-  else start();
-});
+addEventListener("hashchange", start);
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || /^(input|select)$/i.test(event.target.tagName)) return;
   event.preventDefault();

@@ -1,8 +1,9 @@
 // The model card and the last evaluation, for people who are no statisticians.
 import { count, number, tags } from "./dom.js";
 import { state } from "./store.js";
+import { view } from "./parts.js";
 
-const { article, circle, dd, details, div, dl, dt, h2, h3, li, p, section, summary, svg, ul } = tags;
+const { circle, dd, details, div, dl, dt, h3, li, p, section, summary, svg, ul } = tags;
 const sentence = (text) => text && `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 // A hundred dots, as many of them filled as hundredths were reached.
@@ -25,17 +26,17 @@ function card(one) {
     h3(null, "How good is it?"),
     judged
       ? [
-          p(null, "Some people were kept aside while it learned. Of each of them it saw a part of what they had, and made a list. Was the rest in it?"),
+          p(null, "Some people were kept aside while it learned. It saw a part of what each of them had, and made a list. Was the rest in it?"),
           div({ class: "metrics" }, judged.map(metric)),
-          judged[0].users === "valid" && p({ class: "note" }, "Its settings may have been chosen on these people: with others it will do a little worse."),
+          judged[0].users === "valid" && p({ class: "note" }, "Its settings may be chosen for these people: with others it will do a little worse."),
         ]
-      : p(null, "Nobody has judged it yet: it learned from everybody, and no one was left to ask. `recfusion train --all-users --judge` does both."),
+      : p(null, "Nobody has judged it: it learned from everybody. `recfusion train --all-users --judge` does both."),
     one.metrics.filter(({ users }) => users === "against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
     h3(null, "What it does not know"),
-    p(null, "It knows which things people had, not why. It repeats the habits of its data and leans to what is popular there. Nothing in it keeps an unsuitable item from a list: filters do that."),
-    one.holds_histories && p({ class: "note" }, "It holds rows of its training data, without the ids of the people: treat its folder as you treat the data."),
+    p(null, "It knows what people had, not why, and repeats the habits of its data. Nothing in it keeps an unsuitable item from a list: filters do that."),
+    one.holds_histories && p({ class: "note" }, "It holds rows of its training data, without people’s ids: treat its folder as you treat the data."),
     details(null, summary(null, "How the data was prepared"), ul(null, preparation.map((line) => li({ key: line }, line)))),
     one.licence && p({ class: "note" }, `Licence of the data: ${one.licence}`));
 }
 
-export const model = () => article({ class: "about-model", "aria-label": "About the model" }, h2(null, "About the model"), state.model.models.map(card));
+export const model = () => view("models", "About the model", "", state.model.models.map(card));

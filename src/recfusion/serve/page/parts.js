@@ -2,7 +2,7 @@
 import { tags } from "./dom.js";
 import { add } from "./store.js";
 
-const { button, div, input, label, p, span } = tags;
+const { article, button, div, h2, input, label, p, span } = tags;
 
 // The columns of the item table as one short line.
 export const about = ({ name, columns }) =>
@@ -16,6 +16,9 @@ export const act = (sign, words, onclick, more) =>
 export const plus = (one, more) => act("+", `Put ${one.name} on the shelf`, () => add(one), more);
 export const chip = (one, sign = "+") =>
   button({ key: one.item, class: "chip", "aria-label": `Put ${one.name} on the shelf`, onclick: () => add(one) }, span({ class: "sign" }, sign), one.name);
+// A view: its name, its title, a sentence, and what it shows.
+export const view = (name, title, lead, ...rest) => article({ class: name, "aria-label": title }, h2(null, title), lead && p({ class: "lead" }, lead), rest);
+export const heard = (words) => span({ class: "hidden" }, words); // by screen readers alone
 export const plain = (words, onclick) => button({ class: "plain", onclick }, words);
 export const trouble = (error) => error && p({ class: "error", role: "alert" }, error);
 

@@ -9,7 +9,7 @@ export const KNOBS = [
 
 const weights = (least) => (map) => of(map) && Object.values(map).every((weight) => weight >= least && weight <= 1);
 const of = (map) => typeof map === "object" && map !== null;
-// By column of the item table; the tests say what a link may set.
+// What is set by column of the item table, and what a link may set.
 const MAPS = {
   wish: weights(-1),
   shares: weights(0),
@@ -53,7 +53,7 @@ export function put(map, column, value) {
 
 const quoted = (text) => `'${String(text).replaceAll("'", "''")}'`;
 
-// An item belongs to each of the values between bars. Where another value holds this one as a part, the bars count too.
+// An item belongs to each value between bars. Where another value holds this one as a part, the bars count too.
 function belongs({ name, values }, value) {
   const has = (text) => `\`${name}\` contains ${quoted(text)}`, low = value.toLowerCase();
   if (!values.some((other) => other !== value && other.toLowerCase().includes(low))) return has(value);
@@ -63,13 +63,14 @@ function belongs({ name, values }, value) {
 export function condition(settings, columns) {
   const parts = [];
   for (const column of columns) {
-    const name = `\`${column.name}\``, of = (map) => settings[map][column.name], [least, most] = of("range") ?? [null, null];
-    if (least !== null) parts.push(`${name} >= ${least}`);
-    if (most !== null) parts.push(`${name} <= ${most}`);
-    if (of("contains")) parts.push(`${name} contains ${quoted(of("contains"))}`);
-    if (of("is") !== undefined) parts.push(`${name} == ${of("is")}`);
-    if (of("only")) parts.push(`(${Object.keys(of("only")).map((value) => belongs(column, value)).join(" or ")})`);
-    for (const value of Object.keys(of("never") ?? {})) parts.push(`not ${belongs(column, value)}`);
+    const own = (map) => settings[map][column.name], [least, most] = own("range") ?? [null, null];
+    const test = (text, wanted) => wanted && parts.push(`\`${column.name}\` ${text}`);
+    test(`>= ${least}`, least !== null);
+    test(`<= ${most}`, most !== null);
+    test(`contains ${quoted(own("contains"))}`, own("contains"));
+    test(`== ${own("is")}`, own("is") !== undefined);
+    if (own("only")) parts.push(`(${Object.keys(own("only")).map((value) => belongs(column, value)).join(" or ")})`);
+    for (const value of Object.keys(own("never") ?? {})) parts.push(`not ${belongs(column, value)}`);
   }
   return parts.join(" and ");
 }
@@ -88,18 +89,16 @@ const all = (map, word) => Object.values(map).flatMap((values) => Object.entries
 export function inWords(settings) {
   const words = [], told = (parts, before, join = listed) => parts.length && words.push(before + join(parts));
   told(KNOBS.filter(({ name }) => settings[name]).map(({ name, low, high }) => `${degree(settings[name])}towards ${settings[name] > 0 ? high : low}`), "leaning ");
-  for (const [word, sign] of [["more", 1], ["less", -1]]) {
-    told(all(settings.wish, (value, weight) => weight * sign > 0 && weight * sign <= 0.7 && value), word + " ");
-    told(all(settings.wish, (value, weight) => weight * sign > 0.7 && value), `much ${word} `);
+  for (const [word, weight] of [["more", 0.5], ["much more", 1], ["less", -0.5], ["much less", -1]]) {
+    told(all(settings.wish, (value, own) => own * weight > 0 && Math.abs(own) > 0.7 === Math.abs(weight) > 0.7 && value), word + " ");
   }
   told(all(settings.shares, (value, share) => `${number(100 * share)} % ${value}`), "about ");
   told(all(settings.only, (value) => value), "only ", (parts) => parts.join(" or "));
   told(all(settings.never, (value) => value), "no ", (parts) => parts.join(", no "));
-  for (const [column, [least, most]] of Object.entries(settings.range)) {
-    words.push(least === null ? `${column} up to ${most}` : most === null ? `${column} from ${least}` : `${column} ${least} to ${most}`);
-  }
-  for (const [column, text] of Object.entries(settings.contains)) words.push(`${column} with “${text}”`);
-  for (const [column, flag] of Object.entries(settings.is)) words.push(flag ? column : `not ${column}`);
-  for (const [column, most] of Object.entries(settings.at_most)) words.push(`at most ${most} of a ${column}`);
+  const each = (map, word) => Object.entries(settings[map]).forEach(([column, value]) => words.push(word(column, value)));
+  each("range", (column, [least, most]) => column + (least === null ? "" : ` from ${least}`) + (most === null ? "" : ` up to ${most}`));
+  each("contains", (column, text) => `${column} with “${text}”`);
+  each("is", (column, flag) => (flag ? column : `not ${column}`));
+  each("at_most", (column, most) => `at most ${most} of a ${column}`);
   return words.join("; ");
 }

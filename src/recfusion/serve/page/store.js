@@ -10,9 +10,9 @@ export const state = {
   names: {}, // what people call the items, by id
   model: null, // what the service says of itself
   failed: "", // or why it does not
-  answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` is ahead of `key` while a question is open
+  answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` is ahead while a question is open
   query: "", open: false, active: -1, // the search field
-  brush: "more", sheet: false, wide: {}, told: "", step: 0,
+  brush: "more", sheet: false, told: "", step: 0,
 };
 
 let listener = () => {};
