@@ -236,6 +236,17 @@ def test_many_items_leave_the_pairs_out_and_many_users_are_stood_for_by_landmark
     assert pairs.economical(many).pairs == 0
     assert "Pairs of items are left out: they would take long on 12001 items." in caplog.text
     assert kernel.economical(many).max_users == 5000
+
+
+def test_parts_have_the_size_that_the_data_is_worth() -> None:
+    """ML-1M's training users keep the large net; ML-100K's iALS has the penalty 5 for a mean user."""
+    large, small = Shape(4827, 3125, 460_000), Shape(750, 1008, 43_500)
+    assert ThinningDeep().economical(large) == ThinningDeep()
+    assert ThinningDeep().economical(small).width == 400
+    assert ThinningDeep(width=8).economical(small).width == 8
+    found = IALS().economical(small)
+    assert (found.factors, found.iterations) == (64, 6)
+    assert found.l2 * (43_500 / 750 + found.alpha0 * 1008) == pytest.approx(5)
     planned = Thinning(members="thinning-pairs")._planned(TRAIN)["thinning-pairs"]
     assert isinstance(planned, ThinningLinear)
     assert planned.pairs == 5000
