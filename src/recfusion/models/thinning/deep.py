@@ -24,6 +24,7 @@ _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax o
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
 _SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
 _LARGE = 300_000  # interactions from which on the large net is worth its time in a mixture
+_EPOCHS = 28  # of the large net, as one of several models
 _LEAST, _MOST = 1e-12, 1 - 1e-6
 
 
@@ -77,9 +78,9 @@ class ThinningDeep(NeuralRecommender):
         return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
 
     def economical(self, shape: Shape) -> Self:
-        """Return a smaller net for small data, where it is as good as a part, in a quarter of the time."""
+        """Return fewer epochs, or a smaller net for small data: as good as a part, in less time."""
         if shape.interactions >= _LARGE:
-            return self
+            return replace(self, max_epochs=min(self.max_epochs, _EPOCHS))
         sizes = {"width": min(self.width, 400), "layers": min(self.layers, 2), "latent": min(self.latent, 200)}
         return replace(self, **sizes, weight_decay=min(self.weight_decay, 0.5))
 
