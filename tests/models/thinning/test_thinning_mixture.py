@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,11 +232,23 @@ def test_many_items_leave_the_pairs_out_and_many_users_are_stood_for_by_landmark
 ) -> None:
     few, many = Shape(10_000, 12_000, 10**6), Shape(10_001, 12_001, 10**6)
     pairs, kernel = ThinningLinear(pairs=5000), ThinningKernel()
-    assert (pairs.economical(few), kernel.economical(few)) == (pairs, kernel)
+    assert pairs.economical(few) == replace(pairs, pairs=2500)
+    assert kernel.economical(few) == replace(kernel, tune_trials=1)
     assert not caplog.text
     assert pairs.economical(many).pairs == 0
     assert "Pairs of items are left out: they would take long on 12001 items." in caplog.text
     assert kernel.economical(many).max_users == 5000
+
+
+def test_parts_have_the_size_that_the_data_is_worth() -> None:
+    """ML-1M's training users keep the large net; ML-100K's iALS has the penalty 5 for a mean user."""
+    large, small = Shape(4827, 3125, 460_000), Shape(750, 1008, 43_500)
+    assert ThinningDeep().economical(large) == ThinningDeep(max_epochs=28)
+    assert ThinningDeep().economical(small).width == 400
+    assert ThinningDeep(width=8).economical(small).width == 8
+    found = IALS().economical(small)
+    assert (found.factors, found.iterations) == (64, 6)
+    assert found.l2 * (43_500 / 750 + found.alpha0 * 1008) == pytest.approx(5)
     planned = Thinning(members="thinning-pairs")._planned(TRAIN)["thinning-pairs"]
     assert isinstance(planned, ThinningLinear)
     assert planned.pairs == 5000

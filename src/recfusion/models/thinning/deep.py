@@ -1,7 +1,8 @@
 """The deep denoiser of thinned rows: a network trained on the ranking part of its process's bound, and that bound."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Binomial, Bound, elbo
+from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
@@ -21,6 +23,8 @@ from recfusion.training.batches import dense
 _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
 _SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
+_LARGE = 300_000  # interactions from which on the large net is worth its time in a mixture
+_EPOCHS = 28  # of the large net, as one of several models
 _LEAST, _MOST = 1e-12, 1 - 1e-6
 
 
@@ -72,6 +76,13 @@ class ThinningDeep(NeuralRecommender):
     def rate(self, epoch: int) -> float:
         risen = min(1.0, epoch / min(_WARM_UP, self.max_epochs))
         return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
+
+    def economical(self, shape: Shape) -> Self:
+        """Return fewer epochs, or a smaller net for small data: as good as a part, in less time."""
+        if shape.interactions >= _LARGE:
+            return replace(self, max_epochs=min(self.max_epochs, _EPOCHS))
+        sizes = {"width": min(self.width, 400), "layers": min(self.layers, 2), "latent": min(self.latent, 200)}
+        return replace(self, **sizes, weight_decay=min(self.weight_decay, 0.5))
 
     def scores(self, history: Csr) -> Tensor:
         return self.logits(SparseRows.of(history, self.device))

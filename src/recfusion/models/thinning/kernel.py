@@ -109,7 +109,9 @@ class ThinningKernel(Recommender):
         return shape.users > self.max_users and super().needs_validation(shape)
 
     def economical(self, shape: Shape) -> Self:
-        return replace(self, max_users=_LANDMARKS) if shape.users > self.max_users else self
+        """Return it with its defaults, which serve every data set that was tried, and landmarks for many users."""
+        few = {"max_users": _LANDMARKS} if shape.users > self.max_users else {}
+        return replace(self, **few, tune_trials=min(self.tune_trials, 1))
 
     @property
     def keeps_histories(self) -> bool:

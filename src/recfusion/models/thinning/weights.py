@@ -98,7 +98,7 @@ def find_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
     usual = _shares(usual)
     found = search_weights(ballot, [usual, *_starts(ballot, usual)])
     gain = ballot.ndcg(found) - ballot.ndcg(usual)
-    mean, error = float(gain.mean()), float(gain.std()) / np.sqrt(len(gain))
+    mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
     way = max(0.0, 1 - (error / mean) ** 2) if mean > 0 else 0.0
     pulled = {name: usual[name] + way * (found[name] - usual[name]) for name in usual}
     return _shares({name: share if share >= _LEAST else 0.0 for name, share in pulled.items()})
