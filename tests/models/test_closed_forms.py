@@ -127,6 +127,8 @@ def test_landmarks_that_would_not_fit_into_memory_are_refused_before_the_fit(mon
 
 def ials_loss(model: IALS, x: Csr, users: NDArray[np.float32], items: NDArray[np.float32]) -> float:
     """Return the objective of iALS at nu = 1, by its definition in float64."""
+    assert model.alpha0 is not None
+    assert model.l2 is not None
     dense = x.toarray().astype(np.float64)
     w, v = users.astype(np.float64), items.astype(np.float64)
     p = w @ v.T
@@ -147,10 +149,35 @@ def test_a_half_step_solves_the_normal_equations_of_each_row() -> None:
         assert solved[row] == pytest.approx(expected, abs=1e-5)
 
 
+def test_rows_with_few_ones_are_solved_as_those_with_many() -> None:
+    """With 16 factors, up to four ones are few: they are solved in the space of the ones."""
+    rng = np.random.default_rng(1)
+    x = csr([[0, 2, 5], [], [1], list(range(9)), [3, 4, 6, 8], [0, 1, 2, 3, 7], [4]], 9)
+    v = rng.normal(size=(9, 16)).astype(np.float32)
+    l2 = rng.uniform(0.1, 4, 7).astype(np.float32)
+    solved = half_step(x, v, 0.2, l2)
+    for row, ones in enumerate(x.toarray().astype(np.float64)):
+        expected = np.linalg.solve((v.T * (ones + 0.2)) @ v + l2[row] * np.eye(16), v.T @ ones)
+        assert solved[row] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_usual_penalty_does_not_grow_with_the_number_of_items() -> None:
+    """With l2 = 0.01, whatever the size, a user of 200,000 items would have a penalty of 2,000 for ten ones."""
+    rows = [list(range(10 * (u % 3), 10 * (u % 3) + 10)) for u in range(300)]
+    few, many = (csr(rows, items) for items in (30, 20_000))
+    for train in (few, many):
+        model = IALS(factors=8, iterations=5).fit(train, rng=0)
+        user_penalty = model.l2_ * (10 + model.alpha0_ * train.shape[1])
+        assert user_penalty == pytest.approx(4)
+        assert np.linalg.norm(model.items_[:30]) > 1
+
+
 def test_every_half_step_lowers_the_objective() -> None:
     x = random_csr(40, 15, 0.3, 0)
     by_item = x.T.tocsr()
-    model = IALS(factors=4)
+    model = IALS(factors=4, alpha0=0.1, l2=0.01, nu=1.0)
+    assert model.alpha0 is not None
+    assert model.l2 is not None
     rng = np.random.default_rng(0)
     users, items = (rng.normal(scale=0.05, size=(n, 4)).astype(np.float32) for n in x.shape)
     losses = [ials_loss(model, x, users, items)]
@@ -166,7 +193,7 @@ def test_every_half_step_lowers_the_objective() -> None:
 def test_fitting_is_the_alternation_and_a_training_user_folds_in_to_the_best_factor() -> None:
     """After `fit`, no nudge of a training user's folded-in factor lowers the objective."""
     x = random_csr(40, 15, 0.3, 0)
-    short, longer = (IALS(factors=4, iterations=n).fit(x, rng=0) for n in (1, 12))
+    short, longer = (IALS(factors=4, iterations=n, alpha0=0.1, l2=0.01, nu=1.0).fit(x, rng=0) for n in (1, 12))
     users = longer.fold_in(x)
     best = ials_loss(longer, x, users, longer.items_)
     assert best < ials_loss(short, x, short.fold_in(x), short.items_)
