@@ -40,10 +40,11 @@ COMMANDS = {
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
     "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
     "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
-    "figure": "Draw the paper's figures.",
+    "figure": "Draw the paper's figures, and learned schedules.",
     "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "
     "the paper's Figure 2.",
     "figure architecture": "Draw the RecFusion family and what differs between its variants: the paper's Figure 1.",
+    "figure schedule": "Draw learned noise rates over training, and the bound with them learned and fixed.",
     "spark": "Prepare data and recommend on a Spark cluster.",
     "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
     "spark recommend": "Write the K best items of every user of a table as a Spark job; "
