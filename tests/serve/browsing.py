@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect
-from shop import shop
 
 from recfusion.data.interactions import Interactions
+from shop import shop
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SWITCHES = (
