@@ -12,7 +12,7 @@ from recfusion.core.errors import InputError
 from recfusion.models import infinite_ae as kernel
 from recfusion.models.base import Recommender
 from recfusion.models.bspm import BSPM, ideal_low_pass, item_graph
-from recfusion.models.ials import IALS, frequencies, half_step
+from recfusion.models.ials import IALS, Fixed, frequencies, half_step
 from recfusion.models.infinite_ae import InfiniteAE
 
 MODELS = pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_half_step_solves_the_normal_equations_of_each_row() -> None:
     x = csr([[0, 2, 5], [], [1], [0, 1, 2, 3, 4, 5]], 6)
     v = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     l2 = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
-    solved = half_step(x, v, 0.2, l2)
+    solved = half_step(x, Fixed(v, 0.2), l2)
     for row, ones in enumerate(x.toarray().astype(np.float64)):
         weights = ones + 0.2  # of an entry's square; the observed ones also pull towards 1
         expected = np.linalg.solve((v.T * weights) @ v + l2[row] * np.eye(3), v.T @ ones)
@@ -155,7 +155,7 @@ def test_rows_with_few_ones_are_solved_as_those_with_many() -> None:
     x = csr([[0, 2, 5], [], [1], list(range(9)), [3, 4, 6, 8], [0, 1, 2, 3, 7], [4]], 9)
     v = rng.normal(size=(9, 16)).astype(np.float32)
     l2 = rng.uniform(0.1, 4, 7).astype(np.float32)
-    solved = half_step(x, v, 0.2, l2)
+    solved = half_step(x, Fixed(v, 0.2), l2)
     for row, ones in enumerate(x.toarray().astype(np.float64)):
         expected = np.linalg.solve((v.T * (ones + 0.2)) @ v + l2[row] * np.eye(16), v.T @ ones)
         assert solved[row] == pytest.approx(expected, abs=1e-5)
@@ -182,9 +182,11 @@ def test_every_half_step_lowers_the_objective() -> None:
     users, items = (rng.normal(scale=0.05, size=(n, 4)).astype(np.float32) for n in x.shape)
     losses = [ials_loss(model, x, users, items)]
     for _ in range(4):
-        users = half_step(x, items, model.alpha0, (model.l2 * frequencies(x, model.alpha0)).astype(np.float32))
+        users = half_step(x, Fixed(items, model.alpha0), (model.l2 * frequencies(x, model.alpha0)).astype(np.float32))
         losses.append(ials_loss(model, x, users, items))
-        items = half_step(by_item, users, model.alpha0, (model.l2 * frequencies(by_item, model.alpha0)).astype("f4"))
+        items = half_step(
+            by_item, Fixed(users, model.alpha0), (model.l2 * frequencies(by_item, model.alpha0)).astype("f4")
+        )
         losses.append(ials_loss(model, x, users, items))
     assert (np.diff(losses) < 0).all()
     assert losses[-1] < 0.7 * losses[0]
@@ -208,7 +210,7 @@ def test_the_penalties_of_all_nu_have_the_same_sum() -> None:
     sums = []
     for nu in (0.0, 0.5, 1.0):
         model = IALS(factors=2, iterations=1, nu=nu).fit(x, rng=0)
-        sums.append(sum((model.l2_[0] * frequencies(rows, 0.1) ** nu).sum() for rows in (x, x.T.tocsr())))
+        sums.append(sum((model.penalty_[0] * frequencies(rows, 0.1) ** nu).sum() for rows in (x, x.T.tocsr())))
     assert sums == pytest.approx([sums[0]] * 3, rel=1e-5)
 
 
