@@ -2,7 +2,7 @@
 allows, and what it forbids, to a service that runs here, and looks at every answer.
 
 No answer may be a 5xx but the 503 of a full queue, every 4xx is JSON with the name of a field, and a request that the
-document forbids is refused. It needs schemathesis (the extra `fuzz`).
+document forbids is refused. It needs schemathesis (the extra `dev`).
 """
 
 import argparse
