@@ -103,7 +103,9 @@ async def reloads(port: int, requests: Sequence[bytes], total: int, times: int) 
             loaded += await asked(connection, again) == 200
         return loaded
 
-    loaded, *_ = await asyncio.gather(reload(), *(worker() for _ in range(4)))
+    workers = [asyncio.create_task(worker()) for _ in range(4)]
+    loaded = await reload()
+    await asyncio.gather(*workers)
     return {"requests": done, "failed": failed, "reloads": loaded}
 
 

@@ -1,9 +1,11 @@
 """Mapped arrays are those of the file, and a damaged file is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from recfusion.core.mapped import mapped_arrays
@@ -11,7 +13,7 @@ from recfusion.core.mapped import mapped_arrays
 
 def test_mapped_arrays_are_the_saved_ones_and_writing_stays_in_the_process(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "a": np.arange(12, dtype=np.float32).reshape(3, 4),
         "b": np.array([[1, -2]], np.int64),
         "empty": np.zeros((0, 5), np.float32),

@@ -108,7 +108,7 @@ def test_several_processes_know_the_same_events_columns_and_models(
     folder: Path, groups: Interactions, tmp_path: Path
 ) -> None:
     with started(folder, "--events", str(tmp_path / "e.sqlite"), "--workers", "2") as (process, client):
-        seen = set()
+        seen: set[str] = set()
         until = time.monotonic() + 60
         while len(seen) < 2 and time.monotonic() < until:
             seen = {*seen, *re.findall(r"worker (\d+)", str(Store(tmp_path / "e.sqlite").states("worker ")))}
