@@ -251,7 +251,7 @@ def test_parts_have_the_size_that_the_data_is_worth() -> None:
     assert found.l2 * (43_500 / 750 + found.alpha0 * 1008) == pytest.approx(5)
     planned = Thinning(members="thinning-pairs")._planned(TRAIN)["thinning-pairs"]
     assert isinstance(planned, ThinningLinear)
-    assert planned.pairs == 5000
+    assert planned.pairs == 2500
 
 
 def test_the_trials_of_the_parts_are_limited_and_not_raised() -> None:
