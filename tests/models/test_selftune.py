@@ -167,6 +167,24 @@ def test_too_few_users_choose_nothing_and_that_is_said_once(kind: Kind, caplog: 
 
 
 @SELF_TUNED
+@pytest.mark.parametrize(
+    "train",
+    [
+        csr([[0, *sorted({1 + user % 7, 1 + user % 5})] for user in range(60)], 8),
+        csr([[0]] * 40, 1),
+        csr([[0, 1]] * 30, 2),
+    ],
+    ids=["an item that all have", "a single item", "everybody has everything"],
+)
+def test_data_that_says_little_is_fitted_all_the_same(kind: Kind, train: Csr) -> None:
+    model = make(kind, tune_trials=4).fit(train, rng=0)
+    assert np.isfinite(model.score(train)).all()
+    assert model.chosen().keys() == starts(kind).keys() - (
+        {"pair_l2"} if len(getattr(model, "pairs_", "x")) == 0 else set()
+    )
+
+
+@SELF_TUNED
 def test_the_same_seed_makes_the_same_choice(kind: Kind) -> None:
     one, two = (make(kind, tune_trials=4).fit(TRAIN, VALID, rng=7) for _ in range(2))
     assert one.chosen() == two.chosen()

@@ -40,7 +40,7 @@ def test_models_that_never_recommend_some_items_can_be_parts() -> None:
     assert np.isfinite(model.score(unknown)).all()
 
 
-def test_without_validation_users_the_usual_weights_hold() -> None:
+def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptureFixture) -> None:
     members = "thinning-pairs,thinning-kernel,ials,thinning-linear"
     for valid in (None, fold(19, 20)):
         model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
@@ -50,6 +50,7 @@ def test_without_validation_users_the_usual_weights_hold() -> None:
             "ials": round(0.2 / 0.8, 4),
             "thinning-linear": round(0.25 / 0.8, 4),
         }
+    assert caplog.text.count("19 validation users are too few to choose weights by") == 1
 
 
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
