@@ -28,6 +28,7 @@ class Case:
     again: str = ""  # what the run after an interrupted one is told besides
     keeps: tuple[str, ...] = ()  # files that an interrupted one may leave for the next
     exchanges: bool = True  # whether the system can let two folders change places
+    renews: tuple[str, ...] = ()  # what a run after a finished one makes anew: it has another past then
 
 
 _DATA = "--data data.csv --tune-trials 0"
@@ -35,6 +36,7 @@ _COMPARE = f"compare {_DATA} --models popularity,ease --workers 0 --out out/resu
 _EPOCHS = "train multvae --data data.csv --set max_epochs=2 --set width=8 --set latent=4 --out out/model"
 _TUNE = "tune ease --data data.csv --out out --trials"
 _LISTS = "recommend model --users data.csv --out out/lists"
+_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better old --out model"
 _COMPARED, _TUNED = ("out/results.jsonl", "out/page.html"), ("out/trials.jsonl", "out/best.json", "out/model")
 INPUTS = f"compare {_DATA} --models popularity,ease --workers 0 --out results.jsonl", f"train ease {_DATA} --out model"
 _OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
@@ -42,6 +44,10 @@ CASES = (
     Case("train", f"train ease {_DATA} --out out/model", ("out/model",)),
     _OVER,
     replace(_OVER, name="train in 2 renames", exchanges=False),
+    Case(
+        *("train if better", _JUDGED, ("model", "model.previous"), f"train popularity {_DATA} --out old"),
+        renews=("model.previous",),
+    ),
     Case("train epochs", _EPOCHS, ("out/model",), again="--resume", keeps=("out/model.checkpoint",)),
     Case("compare", f"{_COMPARE} --splits 2", _COMPARED),
     Case("compare over", f"{_COMPARE} --splits 2", _COMPARED, before=_COMPARE),
@@ -50,6 +56,7 @@ CASES = (
     Case("tune over", f"{_TUNE} 3", _TUNED, before=f"{_TUNE} 1"),
     Case("fetch", "data fetch ml-100k", (f"cache/{ARCHIVE}",), keeps=(f"cache/{ARCHIVE}.part",)),
     Case("recommend csv", f"{_LISTS}.csv", ("out/lists.csv",)),
+    Case("recommend why", f"{_LISTS}.csv --why 2 --deny i03 --diversity .5", ("out/lists.csv",)),
     Case("recommend jsonl", f"{_LISTS}.jsonl", ("out/lists.jsonl",)),
     Case("recommend parquet", f"{_LISTS}.parquet", ("out/lists.parquet",), before=f"{_LISTS}.parquet -k 1"),
     Case(

@@ -117,7 +117,8 @@ def try_fault(known: Known, fault: Fault, call: Call, offer: Offer, next_runs: N
         key = (case.name, frozenset((RANDOM.sub("", name), content) for name, content in after.items()))
         if key not in next_runs:  # it depends on nothing but the folder
             code = alone(program(f"{case.command} {case.again}", folder, offer, said, exchanges=case.exchanges))
-            differ = sorted({name for name, _ in tree(folder).items() ^ known.new.items()})
+            differing = {name for name, _ in tree(folder).items() ^ known.new.items()}
+            differ = sorted(name for name in differing if not _below(name, *case.renews))
             next_runs[key] = f"the next run: exit code {code}, {differ} differ, {_last(said.read_text())}"
             next_runs[key] = next_runs[key] if code or differ else ""
         wrong += filter(None, [next_runs[key]])

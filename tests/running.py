@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from recfusion.serve.app import make_app
-from recfusion.serve.run import PatientProtocol
+from recfusion.serve.run import options
 from recfusion.serve.settings import Settings
 
 
@@ -58,10 +58,7 @@ class Client:
 @contextmanager
 def running(settings: Settings) -> Iterator[Client]:
     """Serve on a free port until the block ends."""
-    config = uvicorn.Config(
-        make_app(settings), host="127.0.0.1", port=0, http=PatientProtocol, log_config=None, access_log=False
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(make_app(settings), **options(settings.model_copy(update={"port": 0}))))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -108,3 +108,8 @@ def test_broken_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{")
     with pytest.raises(InputError, match=r"Expected JSON in .*x\.json"):
         read_json(tmp_path / "x.json")
+
+
+def test_an_error_is_one_line_that_controls_no_terminal() -> None:
+    assert str(InputError("Unknown 'a\nb\x1b[31m'.")) == "Unknown 'a\\nb\\x1b[31m'."
+    assert len(str(InputError("x" * 10_000 + "."))) < 2100

@@ -1,6 +1,7 @@
 """Signals beside the ones: what is asked for, what of it a part of a split shows, and what a model may see."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -85,15 +86,15 @@ def test_a_signal_that_the_data_lacks_is_one_sentence(rated: Interactions) -> No
 
 
 def test_a_signal_that_no_model_reads_is_refused_but_for_grades_whose_mask_serves_all() -> None:
-    check_read(("grades",), [("ease", ())])
-    check_read(("times",), [("ease", ()), ("reader", ("times",))])
+    check_read(["grades"], [("ease", ())])
+    check_read(["times"], [("ease", ()), ("reader", ["times"])])
     with pytest.raises(InputError, match="Signals 'timed' are asked for, but ease, popularity reads none"):
-        check_read(("times",), [("ease", ()), ("popularity", ())])
+        check_read(["times"], [("ease", ()), ("popularity", ())])
 
 
 @pytest.mark.parametrize("kind", ["strong", "weak", "temporal", "global"])
-def test_signals_change_no_history(rated: Interactions, kind: str) -> None:
-    plan = SplitPlan(kind=kind)  # type: ignore[arg-type]
+def test_signals_change_no_history(rated: Interactions, kind: Literal["strong", "weak", "temporal", "global"]) -> None:
+    plan = SplitPlan(kind=kind)
     plain, more = split(rated, plan, seed=3), split(rated, plan, seed=3, used=("grades", "times"))
     assert plain.extra is None
     for a, b in ((plain.valid, more.valid), (plain.test, more.test)):
@@ -103,8 +104,10 @@ def test_signals_change_no_history(rated: Interactions, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["strong", "weak", "temporal", "global"])
-def test_grades_and_times_stand_at_the_ones_of_each_part(rated: Interactions, kind: str) -> None:
-    parts = split(rated, SplitPlan(kind=kind), seed=3, used=("grades", "times"))  # type: ignore[arg-type]
+def test_grades_and_times_stand_at_the_ones_of_each_part(
+    rated: Interactions, kind: Literal["strong", "weak", "temporal", "global"]
+) -> None:
+    parts = split(rated, SplitPlan(kind=kind), seed=3, used=("grades", "times"))
     whole = whole_extra(rated, ("grades", "times"))
     assert whole is not None
     train = Fold(parts.train_users, parts.train, parts.train, parts.extra)

@@ -33,7 +33,7 @@ class ScheduleAlone(RecFusion):
 
     def make_net(self, n_items: int) -> nn.Module:
         net = Frozen()
-        net.noise = diffusion.LearnedSchedule(self._fixed_schedule())
+        net.noise = diffusion.LearnedSchedule(self.fixed_schedule())
         return net
 
 
@@ -53,7 +53,7 @@ def test_a_trained_schedule_goes_where_the_exact_gradient_of_the_bound_points(we
     model = ScheduleAlone(
         **settings, objective="elbo", learned_schedule=True, weight_decay=weight_decay, lr=0.005, max_epochs=10
     )
-    start = diffusion.LearnedSchedule(model._fixed_schedule())
+    start = diffusion.LearnedSchedule(model.fixed_schedule())
     means = torch.from_numpy((ROWS.sum(0) + 0.5) / (ROWS.shape[0] + 1))
     process = diffusion.Binomial.thinning(start, means)
     bound = exact_bound(process, Frozen(), dense(ROWS[:4]).double()).mean()

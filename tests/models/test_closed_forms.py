@@ -12,7 +12,7 @@ from recfusion.core.errors import InputError
 from recfusion.models import infinite_ae as kernel
 from recfusion.models.base import Recommender
 from recfusion.models.bspm import BSPM, ideal_low_pass, item_graph
-from recfusion.models.ials import IALS, frequencies, half_step
+from recfusion.models.ials import IALS, Fixed, frequencies, half_step
 from recfusion.models.infinite_ae import InfiniteAE
 
 MODELS = pytest.mark.parametrize(
@@ -127,6 +127,8 @@ def test_landmarks_that_would_not_fit_into_memory_are_refused_before_the_fit(mon
 
 def ials_loss(model: IALS, x: Csr, users: NDArray[np.float32], items: NDArray[np.float32]) -> float:
     """Return the objective of iALS at nu = 1, by its definition in float64."""
+    assert model.alpha0 is not None
+    assert model.l2 is not None
     dense = x.toarray().astype(np.float64)
     w, v = users.astype(np.float64), items.astype(np.float64)
     p = w @ v.T
@@ -140,24 +142,51 @@ def test_a_half_step_solves_the_normal_equations_of_each_row() -> None:
     x = csr([[0, 2, 5], [], [1], [0, 1, 2, 3, 4, 5]], 6)
     v = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     l2 = np.array([0.5, 1.0, 2.0, 4.0], np.float32)
-    solved = half_step(x, v, 0.2, l2)
+    solved = half_step(x, Fixed(v, 0.2), l2)
     for row, ones in enumerate(x.toarray().astype(np.float64)):
         weights = ones + 0.2  # of an entry's square; the observed ones also pull towards 1
         expected = np.linalg.solve((v.T * weights) @ v + l2[row] * np.eye(3), v.T @ ones)
         assert solved[row] == pytest.approx(expected, abs=1e-5)
 
 
+def test_rows_with_few_ones_are_solved_as_those_with_many() -> None:
+    """With 16 factors, up to four ones are few: they are solved in the space of the ones."""
+    rng = np.random.default_rng(1)
+    x = csr([[0, 2, 5], [], [1], list(range(9)), [3, 4, 6, 8], [0, 1, 2, 3, 7], [4]], 9)
+    v = rng.normal(size=(9, 16)).astype(np.float32)
+    l2 = rng.uniform(0.1, 4, 7).astype(np.float32)
+    solved = half_step(x, Fixed(v, 0.2), l2)
+    for row, ones in enumerate(x.toarray().astype(np.float64)):
+        expected = np.linalg.solve((v.T * (ones + 0.2)) @ v + l2[row] * np.eye(16), v.T @ ones)
+        assert solved[row] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_usual_penalty_does_not_grow_with_the_number_of_items() -> None:
+    """With l2 = 0.01, whatever the size, a user of 200,000 items would have a penalty of 2,000 for ten ones."""
+    rows = [list(range(10 * (u % 3), 10 * (u % 3) + 10)) for u in range(300)]
+    few, many = (csr(rows, items) for items in (30, 20_000))
+    for train in (few, many):
+        model = IALS(factors=8, iterations=5).fit(train, rng=0)
+        user_penalty = model.l2_ * (10 + model.alpha0_ * train.shape[1])
+        assert user_penalty == pytest.approx(4)
+        assert np.linalg.norm(model.items_[:30]) > 1
+
+
 def test_every_half_step_lowers_the_objective() -> None:
     x = random_csr(40, 15, 0.3, 0)
     by_item = x.T.tocsr()
-    model = IALS(factors=4)
+    model = IALS(factors=4, alpha0=0.1, l2=0.01, nu=1.0)
+    assert model.alpha0 is not None
+    assert model.l2 is not None
     rng = np.random.default_rng(0)
     users, items = (rng.normal(scale=0.05, size=(n, 4)).astype(np.float32) for n in x.shape)
     losses = [ials_loss(model, x, users, items)]
     for _ in range(4):
-        users = half_step(x, items, model.alpha0, (model.l2 * frequencies(x, model.alpha0)).astype(np.float32))
+        users = half_step(x, Fixed(items, model.alpha0), (model.l2 * frequencies(x, model.alpha0)).astype(np.float32))
         losses.append(ials_loss(model, x, users, items))
-        items = half_step(by_item, users, model.alpha0, (model.l2 * frequencies(by_item, model.alpha0)).astype("f4"))
+        items = half_step(
+            by_item, Fixed(users, model.alpha0), (model.l2 * frequencies(by_item, model.alpha0)).astype("f4")
+        )
         losses.append(ials_loss(model, x, users, items))
     assert (np.diff(losses) < 0).all()
     assert losses[-1] < 0.7 * losses[0]
@@ -166,7 +195,7 @@ def test_every_half_step_lowers_the_objective() -> None:
 def test_fitting_is_the_alternation_and_a_training_user_folds_in_to_the_best_factor() -> None:
     """After `fit`, no nudge of a training user's folded-in factor lowers the objective."""
     x = random_csr(40, 15, 0.3, 0)
-    short, longer = (IALS(factors=4, iterations=n).fit(x, rng=0) for n in (1, 12))
+    short, longer = (IALS(factors=4, iterations=n, alpha0=0.1, l2=0.01, nu=1.0).fit(x, rng=0) for n in (1, 12))
     users = longer.fold_in(x)
     best = ials_loss(longer, x, users, longer.items_)
     assert best < ials_loss(short, x, short.fold_in(x), short.items_)
@@ -181,7 +210,7 @@ def test_the_penalties_of_all_nu_have_the_same_sum() -> None:
     sums = []
     for nu in (0.0, 0.5, 1.0):
         model = IALS(factors=2, iterations=1, nu=nu).fit(x, rng=0)
-        sums.append(sum((model.l2_[0] * frequencies(rows, 0.1) ** nu).sum() for rows in (x, x.T.tocsr())))
+        sums.append(sum((model.penalty_[0] * frequencies(rows, 0.1) ** nu).sum() for rows in (x, x.T.tocsr())))
     assert sums == pytest.approx([sums[0]] * 3, rel=1e-5)
 
 
@@ -249,3 +278,17 @@ def test_the_saved_arrays_of_the_infinite_autoencoder_give_its_scores(max_users:
     again.load_state(model.state(), model.chosen(), 12)
     assert len(model.solution_) == max_users
     assert (again.score(x) == model.score(x)).all()
+
+
+@pytest.mark.parametrize(("n_users", "n_items"), [(60, 20), (20, 60)])
+def test_folding_the_solution_into_the_targets_changes_no_score_and_takes_no_more_room(
+    n_users: int, n_items: int
+) -> None:
+    train = random_csr(n_users, n_items, 0.3, seed=1)
+    inputs = kernel.weighted(train, kernel.input_weights(train, 0.25), 0.5)
+    whole = kernel.fit_exact(inputs, train, np.full(n_users, 0.5, np.float32), 0.01)
+    used = kernel.folded(whole)
+    np.testing.assert_allclose(
+        kernel.predict(used, inputs[:7], 0.01), kernel.predict(whole, inputs[:7], 0.01), atol=1e-5
+    )
+    assert used.solution.shape == (n_users, min(n_users, n_items))

@@ -11,7 +11,8 @@ from recfusion.models.settings import search_space, settings_of
 from recfusion.testing import Check, Subject, check_recommender, checks
 
 ALL = pytest.mark.parametrize("name", MODELS)
-PERSONAL = pytest.mark.parametrize("name", [name for name in MODELS if name not in ("random", "popularity")])
+FLOORS = ("random", "popularity", "recent-popularity")
+PERSONAL = pytest.mark.parametrize("name", [name for name in MODELS if name not in FLOORS])
 IALS: dict[str, Any] = {"factors": 8, "iterations": 4}
 DEEP: dict[str, Any] = {"max_epochs": 2, "width": 16, "latent": 8, "layers": 2}
 UNET: dict[str, Any] = {"max_epochs": 1, "channels": 2, "levels": 2, "picture_users": 4}

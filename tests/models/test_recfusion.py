@@ -58,7 +58,7 @@ def test_drift_keeps_the_activity_of_every_item() -> None:
     model = make_model("recfusion", {"process": "drift", "schedule": "constant", "beta_high": 0.5, "max_epochs": 1})
     assert isinstance(model, RecFusion)
     model.fit(train, rng=0)
-    process = model.make_process(model._means)
+    process = model.make_process(model.means)
     noisy = process.q_sample(dense(train), process.T, torch.Generator().manual_seed(0))
     assert noisy.mean(0).numpy() == pytest.approx(dense(train).mean(0).numpy(), abs=0.03)
     assert (noisy != dense(train)).float().mean() > 0.3  # and yet little is left of a user
@@ -172,7 +172,7 @@ def test_a_learned_schedule_has_the_gradient_of_the_bound() -> None:
         process = model.make_process(torch.full((3,), 0.5))
         return torch.autograd.grad(loss(process), model.net_.get_submodule("noise").w)[0]  # type: ignore[arg-type]
 
-    model._means = torch.full((3,), 0.5)
+    model.means = torch.full((3,), 0.5)
     true = gradient(lambda process: diffusion.learned_elbo(process, model.net_, x0, rng).total.mean())
     plain = gradient(lambda process: diffusion.elbo(process, model.net_, x0, rng).total.mean())
     found = gradient(lambda _: model.loss(csr([[0, 2]] * 100_000, 3), model.net_, rng))

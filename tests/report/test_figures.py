@@ -11,17 +11,19 @@ from matplotlib.text import Text
 from typer import Typer
 from typer.testing import CliRunner
 
-from recfusion.cli.figure import figure_architecture, figure_diffusion
+from recfusion.cli.figure import figure_architecture, figure_diffusion, figure_schedule
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.diffusion_figure import OPTIONS, diffusion_figure
+from recfusion.experiments.schedule_figure import schedule_figure
 from recfusion.models import registry
 from recfusion.report.figure_architecture import NOT_USED, Family, Row, draw_architecture, recfusion_family
-from recfusion.report.figures import blank, check_figure_path, draw_diffusion, save_figure
+from recfusion.report.figures import blank, check_figure_path, draw_diffusion, draw_schedules, save_figure
 
 app = Typer()
 app.command("diffusion")(figure_diffusion)
 app.command("architecture")(figure_architecture)
+app.command("schedule")(figure_schedule)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -142,11 +144,12 @@ def test_a_new_row_of_the_registry_appears_in_the_architecture_figure(one_more: 
     assert {one_more, "17", "0.25"} <= set(written)
 
 
-def test_both_commands_draw_a_file(tmp_path: Path) -> None:
+def test_every_command_draws_a_file(tmp_path: Path) -> None:
     ratings = tmp_path / "ratings.csv"
     lines = [f"u{user},i{(user % 3) * 8 + (user + step) % 8}" for user in range(40) for step in range(6)]
     ratings.write_text("\n".join(["user,item", *lines]) + "\n")
-    for arguments in (["diffusion", "--data", str(ratings), "--epochs", "1"], ["architecture"]):
+    data = ["--data", str(ratings), "--epochs", "1"]
+    for arguments in (["diffusion", *data], ["schedule", *data], ["architecture"]):
         out = tmp_path / f"{arguments[0]}.png"
         result = CliRunner().invoke(app, [*arguments, "--out", str(out)], catch_exceptions=False)
         assert result.exit_code == 0
@@ -177,3 +180,12 @@ def test_the_command_is_declared_without_matplotlib_and_torch() -> None:
     assert "architecture" in loaded
     assert "recfusion.cli.main" in loaded
     assert {"matplotlib", "torch", "numpy"} & set(loaded) == set()
+
+
+def test_the_schedule_figure_shows_every_rate_of_every_process(groups: Interactions) -> None:
+    courses = schedule_figure(groups, epochs=2, processes=("drift", "thinning"))
+    said = texts(draw_schedules(courses, "a_data$set"))
+    for process in ("drift", "thinning"):
+        assert f"{process}: learned rates" in said
+    assert said.count(r"$\beta_{6}$") == 2
+    assert "epoch on a_data$set" in said

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import Client, running, settings_for
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.serve.learned import click_through, every_row, rows_for_training
 from recfusion.serve.shelf import model_tag
 from recfusion.serve.store import Event, Store
+from running import Client, running, settings_for
 from shop import shop
 
 ANN = "ann@example.org"

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import Client, running, settings_for
 
 from recfusion.data.interactions import Interactions
 from recfusion.serving.bundle import Bundle
@@ -14,6 +13,7 @@ from recfusion.serving.knobs import Knobs
 from recfusion.serving.recommend import recommend
 from recfusion.serving.rules import Rules
 from recfusion.serving.similar import similar
+from running import Client, running, settings_for
 from shop import shop
 
 HISTORY = ["i01", "i02", "i03"]
@@ -96,7 +96,7 @@ def test_items_are_found_by_name_and_the_model_describes_itself(client: Client) 
 
 
 def test_the_reverse_process_begins_with_survivors_and_ends_with_as_many_items_as_the_history(client: Client) -> None:
-    steps = client.post("/steps", {"history": HISTORY + ["i04", "i05"], "steps": 4}).json["steps"]
+    steps = client.post("/steps", {"history": [*HISTORY, "i04", "i05"], "steps": 4}).json["steps"]
     assert [step["share"] for step in steps] == [0.2, 0.4, 0.6, 0.8, 1.0]
     assert all(item["known"] and item["in_history"] for item in steps[0]["items"])
     assert len(steps[-1]["items"]) == 5

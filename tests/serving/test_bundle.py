@@ -26,7 +26,8 @@ from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.models.base import Recommender
 from recfusion.models.ease import EASE
 from recfusion.models.settings import learned, setting
-from recfusion.serving.bundle import FILES, Bundle
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.config import FILES
 
 Damage = Callable[[Path], object]
 

@@ -17,7 +17,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.categories import Categories
-from recfusion.serving.complete import _best_set, complete
+from recfusion.serving.complete import _TEMPERATURE, _best_set, _drawn_set, complete
 from recfusion.serving.knobs import Knobs, log_relevance
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend
@@ -119,7 +119,7 @@ def test_numbers_and_whole_floats_are_ids_in_rules(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, True])
 def test_a_limit_is_a_whole_number_of_at_least_one(most: Any) -> None:
-    with pytest.raises(InputError, match="Expected at least 1 item per value of kind"):
+    with pytest.raises(InputError, match="Expected at least one item per value of kind"):
         Rules(at_most={"kind": most})
 
 
@@ -352,6 +352,29 @@ def test_the_set_found_by_exchanges_is_the_best_of_all_sets() -> None:
         assert value(chosen) >= max(single) - 1e-6  # no exchange helps
         found += value(chosen) >= max(map(value, combinations(range(8), 3))) - 1e-6
     assert found >= 15  # and it is mostly the best of all
+
+
+def test_sets_are_drawn_as_often_as_their_worth_says() -> None:
+    """Against the chances of all six pairs of four candidates."""
+    scores, rng = np.array([0.3, 0.28, 0.27, 0.0]), np.random.default_rng(0)
+    near = np.array([[0, 0.1, 0, 0], [0.1, 0, 0.9, 0], [0, 0.9, 0, 0.2], [0, 0, 0.2, 0]], np.float32)
+    pairs = list(combinations(range(4), 2))
+    worth = [(scores[i] + scores[j]) / 0.3 + 0.2 * 2 * near[i, j] for i, j in pairs]
+    chances = np.exp((np.array(worth) - max(worth)) / _TEMPERATURE)
+    drawn = [tuple(_drawn_set(scores, near, [0, 1], 0.2, rng)) for _ in range(2000)]
+    shares = [drawn.count(pair) / len(drawn) for pair in pairs]
+    assert shares == pytest.approx(chances / chances.sum(), abs=0.035)
+
+
+def test_the_seed_decides_the_draws(bundle: Bundle) -> None:
+    one, again, other = (
+        complete(bundle, HISTORY, 4, alternatives=3, seed=seed)["item"].to_list() for seed in (1, 1, 2)
+    )
+    assert one == again != other
+    assert len(one) == 12
+    assert not set(one) & set(HISTORY)
+    with pytest.raises(InputError, match="whole number from 0"):
+        complete(bundle, HISTORY, 4, seed=-1)
 
 
 def test_a_completion_without_pull_is_the_top_of_the_list(bundle: Bundle) -> None:

@@ -114,3 +114,11 @@ def test_the_longest_condition_is_evaluated() -> None:
 def test_any_text_is_a_condition_or_one_sentence(condition: str) -> None:
     with contextlib.suppress(InputError):
         assert matching(TABLE, condition).dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("condition", "met"), [("price in (1, 2)", [True, False]), ("stock in (1, 2.5)", [True, False])]
+)
+def test_whole_numbers_and_others_meet_in_a_list(condition: str, met: list[bool]) -> None:
+    table = pl.DataFrame({"price": [1.0, 2.5], "stock": [1, 2]})
+    assert matching(table, condition).tolist() == met

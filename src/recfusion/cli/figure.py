@@ -1,4 +1,4 @@
-"""`recfusion figure`: the paper's two figures, drawn from real data and from the registry."""
+"""`recfusion figure`: the paper's two figures and learned schedules, drawn from real data and from the registry."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +46,32 @@ def train_and_draw(data: Interactions, plan: SplitPlan, *, epochs: int, seed: in
 
         shown = diffusion_figure(data, plan=plan, epochs=epochs, seed=seed, on_epoch=on_epoch)
     return draw_diffusion(shown, data.name, epochs)
+
+
+@data_options
+def figure_schedule(
+    choice: DataChoice,
+    path: OutOption = Path("figure.png"),
+    epochs: Annotated[int, Option(help="Passes over the training users for each network.", min=1)] = 60,
+    seed: SeedOption = 0,
+) -> None:
+    """Draw learned noise rates over training, and the bound with them learned and fixed."""
+    check_figure_path(path)
+    save(train_schedules(choice.load(), choice.plan, epochs=epochs, seed=seed), path)
+
+
+def train_schedules(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int) -> "Figure":
+    """Return the figure of learned schedules on `data`, its networks trained as a bar tells."""
+    from recfusion.experiments.schedule_figure import PROCESSES, schedule_figure
+    from recfusion.report.figures import draw_schedules
+
+    with progress("Training", 2 * epochs * len(PROCESSES)) as advance:
+
+        def on_epoch(process: str, epoch: int) -> None:
+            advance(process if epoch == epochs else "", 1)
+
+        courses = schedule_figure(data, plan=plan, epochs=epochs, seed=seed, on_epoch=on_epoch)
+    return draw_schedules(courses, data.name)
 
 
 def figure_architecture(path: OutOption = Path("figure.png")) -> None:

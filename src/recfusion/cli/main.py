@@ -40,10 +40,11 @@ COMMANDS = {
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
     "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
     "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
-    "figure": "Draw the paper's figures.",
+    "figure": "Draw the paper's figures, and learned schedules.",
     "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "
     "the paper's Figure 2.",
     "figure architecture": "Draw the RecFusion family and what differs between its variants: the paper's Figure 1.",
+    "figure schedule": "Draw learned noise rates over training, and the bound with them learned and fixed.",
     "spark": "Prepare data and recommend on a Spark cluster.",
     "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
     "spark recommend": "Write the K best items of every user of a table as a Spark job; "
@@ -117,7 +118,9 @@ def main() -> None:
         code = _fail(str(error))
     except typer.TyperException as error:
         message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
-        code = _fail(message) if message else BAD_INPUT  # without a message it has printed the help
+        code = (
+            _fail(f"{message.removesuffix('.')}.") if message else BAD_INPUT
+        )  # without a message it has printed the help
     except MemoryError:
         code = _fail("There is not enough memory for this: use fewer items or users, or a larger machine.")
     except OSError as error:

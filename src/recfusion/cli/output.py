@@ -1,6 +1,7 @@
 """What people see: notes and progress on standard error, tables and JSON on standard output."""
 
 import json
+import math
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,8 +52,16 @@ def counted(number: int, noun: str) -> str:
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document on standard output."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    """Print one JSON document on standard output; numbers that JSON lacks are null, dates and such are texts."""
+    typer.echo(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def _finite(part: object) -> object:
+    if isinstance(part, dict):
+        return {key: _finite(inner) for key, inner in part.items()}
+    if isinstance(part, list | tuple):
+        return [_finite(inner) for inner in part]
+    return None if isinstance(part, float) and not math.isfinite(part) else part
 
 
 def clock(seconds: float) -> str:

@@ -18,6 +18,7 @@ from recfusion.data.settings import Source
 from recfusion.data.writers import table_writer
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.histories import Histories, read_histories
+from recfusion.serving.ids import id_texts
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
@@ -68,7 +69,7 @@ def recommend(
 
 
 def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: bool) -> None:
-    ids = [text.strip() for text in history.split(",") if text.strip()]
+    ids = id_texts(text.strip() for text in history.split(",") if text.strip())
     rows = pl.DataFrame({"user": ["you"] * max(1, len(ids)), "item": pl.Series(ids or [None], dtype=pl.String)})
     known = read_histories(maker.bundle, rows)
     _report(known)

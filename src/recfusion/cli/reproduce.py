@@ -9,7 +9,7 @@ from rich.table import Column as Head
 from rich.table import Table as Shown
 from typer import Argument, Exit, Option
 
-from recfusion.cli.figure import save, train_and_draw
+from recfusion.cli.figure import save, train_and_draw, train_schedules
 from recfusion.cli.options import WorkersOption
 from recfusion.cli.output import note, out, print_protocol, working
 from recfusion.cli.report import SUFFIXES, write_as, write_text
@@ -30,6 +30,7 @@ from recfusion.report.tables import result_tables
 ALL = "all"
 STORE = "results.jsonl"
 _FIGURE_DATA, _FIGURE_EPOCHS = "ml-100k", 20  # the paper's
+_SCHEDULE_EPOCHS = 60
 _QUICK_EPOCHS = 2
 _DEFAULT_FOLDER = Path("reproduction")
 
@@ -69,6 +70,7 @@ def _makers(quick: bool, workers: int | None) -> Mapping[str, Callable[[Path], N
         "counts": partial(_counts, quick=quick),
         "figure-architecture": _architecture,
         "figure-diffusion": partial(_diffusion, quick=quick),
+        "figure-schedule": partial(_schedule, quick=quick),
         **{name: partial(_experiment, name, quick=quick, workers=workers) for name in paper.TABLES},
     }
 
@@ -92,7 +94,7 @@ def _reproduce_all(makers: Mapping[str, Callable[[Path], None]], folder: Path, e
 
 def _missing(name: str) -> str | None:
     """Return what a reproduction lacks; the counts are made of whatever data is here."""
-    needed = {"figure-diffusion": [_FIGURE_DATA], "counts": list(paper.COUNTS)}
+    needed = {"figure-diffusion": [_FIGURE_DATA], "figure-schedule": [_FIGURE_DATA], "counts": list(paper.COUNTS)}
     sets = [paper.TABLES[name].data] if name in paper.TABLES else needed.get(name, [])
     sentences = [sentence for data in sets if (sentence := paper.missing_data(data)) is not None]
     return " ".join(sentences) if sets and len(sentences) == len(sets) else None
@@ -166,6 +168,13 @@ def _diffusion(folder: Path, quick: bool) -> None:
         data = load(_FIGURE_DATA)
     drawn = train_and_draw(data, SplitPlan(), epochs=_QUICK_EPOCHS if quick else _FIGURE_EPOCHS, seed=0)
     save(drawn, *(folder / f"figure-diffusion{suffix}" for suffix in FIGURE_SUFFIXES))
+
+
+def _schedule(folder: Path, quick: bool) -> None:
+    with working(f"Reading {_FIGURE_DATA}"):
+        data = load(_FIGURE_DATA)
+    drawn = train_schedules(data, SplitPlan(), epochs=_QUICK_EPOCHS if quick else _SCHEDULE_EPOCHS, seed=0)
+    save(drawn, *(folder / f"figure-schedule{suffix}" for suffix in FIGURE_SUFFIXES))
 
 
 def _architecture(folder: Path) -> None:

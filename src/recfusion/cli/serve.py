@@ -12,7 +12,7 @@ from recfusion.cli.output import note, working
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.experiments.train import train
-from recfusion.serving.bundle import CONFIG
+from recfusion.serving.config import CONFIG
 
 
 def serve(

@@ -21,7 +21,8 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, replacing_folder
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
-from recfusion.serving.bundle import CONFIG, Bundle
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.config import CONFIG
 
 
 @data_options

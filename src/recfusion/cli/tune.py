@@ -14,7 +14,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable_file
 from recfusion.models.registry import find, typed_settings
 from recfusion.search.trial import Trial
-from recfusion.serving.bundle import CONFIG
+from recfusion.serving.config import CONFIG
 from recfusion.spark.engine import spark_engine
 from recfusion.spark.session import spark_session
 from recfusion.tuning import tune as job

@@ -86,6 +86,8 @@ def check_writable_file(path: Path) -> None:
     """Raise unless a file can be written at `path`; makes nothing."""
     if Path(path).is_dir():
         raise InputError(f"Expected a file name to write to, got the folder '{path}': name a file in it.")
+    if Path(path).exists() and not Path(path).is_file():
+        raise InputError(f"Expected a file name to write to, got the pipe or device '{path}': name another.")
     check_writable(path)
 
 

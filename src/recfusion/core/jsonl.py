@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_writable_file, lock_file
+from recfusion.core.files import check_regular, check_writable_file, lock_file
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +30,10 @@ class Lines:
     def begins(self, path: str | Path) -> bool:
         """Return whether a file begins as one of this kind does; an empty one may become one."""
         try:
+            check_regular(Path(path))
             with Path(path).open("rb") as file:
                 head = file.read(len(self.start))
-        except OSError:
+        except (OSError, InputError):
             return False
         return self.start.startswith(head)
 
@@ -40,6 +41,7 @@ class Lines:
         """Return the lines of a file, without a torn last one; a file that is not there has no lines."""
         if not path.exists():
             return []
+        check_regular(path)
         with _locked(path, os.O_RDONLY, self.what) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
             lines = file.read().splitlines(keepends=True)
         if lines and self._is_torn(lines[-1]):

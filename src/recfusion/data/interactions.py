@@ -18,6 +18,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.parsing import parse_ids
 from recfusion.data.settings import Preparation, Source
 
+NAMES = ("title", "name")
 Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
 
 
@@ -158,6 +159,14 @@ class Interactions:
     def __repr__(self) -> str:
         size = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} ones"
         return f"Interactions({self.name!r}: {size})"
+
+
+def name_column(items: pl.DataFrame) -> str | None:
+    """Return the column of an item table that says what people call an item, where there is one."""
+    kinds = items.schema
+    return next(
+        (name for name in NAMES if name in kinds and not kinds[name].is_nested() and kinds[name] != pl.Binary), None
+    )
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:

@@ -7,6 +7,7 @@ import polars as pl
 
 from recfusion.data.archive import Archive, changed_copy
 from recfusion.data.interactions import RawData, ReadReport
+from recfusion.data.published import Schema
 
 PLAYS: Literal["user_artists.dat"] = "user_artists.dat"
 ARTISTS = "artists.dat"
@@ -29,10 +30,10 @@ def read_lastfm(path: Path, name: str) -> RawData:
     return RawData(name, rows, items, ReadReport(rows.height, columns))
 
 
-def _table(data: bytes, schema: dict[str, type[pl.DataType]], where: str) -> pl.DataFrame:
+def _table(data: bytes, schema: Schema, where: str) -> pl.DataFrame:
     text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").encode()
     try:
-        found = pl.read_csv(text, separator="\t", quote_char=None, schema_overrides=schema)
+        found = pl.read_csv(text, separator="\t", quote_char=None, schema_overrides=dict(schema))
     except pl.exceptions.PolarsError as error:
         raise changed_copy(f"Expected {', '.join(schema)} in {where}, {str(error).partition(chr(10))[0]}") from None
     if found.columns != list(schema):

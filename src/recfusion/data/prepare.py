@@ -203,7 +203,7 @@ def _drop_duplicates(rows: _Rows, n_items: int, *, added: bool) -> None:
     ordered = np.sort(key)
     if not np.any(ordered[1:] == ordered[:-1]):
         return
-    tie_breakers = [column for column in (rows.rating, rows.time) if column is not None]
+    tie_breakers: list[NDArray[Any]] = [column for column in (rows.rating, rows.time) if column is not None]
     if added and rows.rating is not None:  # a return does not make a purchase younger
         tie_breakers.append(rows.rating > 0)
     order = np.lexsort((*tie_breakers, key))

@@ -5,7 +5,7 @@ A model that reads none never sees any of this. What was seen and not liked is m
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,20 +119,21 @@ def check_read(used: Collection[Signal], reads: Iterable[tuple[str, Collection[S
             )
 
 
-def valued(pattern: Csr, values: NDArray[np.generic] | None) -> Csr | None:
-    """Return a matrix with the stored entries of `pattern` and these values; None without values."""
-    return None if values is None else csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+def valued(pattern: Csr, values: NDArray[Any]) -> Csr:
+    """Return a matrix with the stored entries of `pattern` and these values."""
+    return csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
 def whole_extra(data: Interactions, used: Collection[Signal]) -> Extra | None:
     """Return the signals of all users with their whole histories; None where none are used."""
     if not used:
         return None
+    not_timed = data.disliked is None or data.disliked_times is None
     return Extra(
-        grades=valued(data.matrix, data.grades),
-        times=valued(data.matrix, data.times),
+        grades=None if data.grades is None else valued(data.matrix, data.grades),
+        times=None if data.times is None else valued(data.matrix, data.times),
         disliked=data.disliked,
-        disliked_times=None if data.disliked is None else valued(data.disliked, data.disliked_times),
+        disliked_times=None if not_timed else valued(data.disliked, data.disliked_times),
         item_features=data.item_features,
         user_features=data.user_features,
     ).only(used)

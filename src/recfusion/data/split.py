@@ -1,6 +1,5 @@
 """Splitting users and their histories into training, validation and test."""
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,7 +53,7 @@ class Split:
     extra: Extra | None = None  # of the training matrix, where more than its ones is used
 
 
-def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, used: Collection[Signal] = ()) -> Split:
+def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, used: tuple[Signal, ...] = ()) -> Split:
     """Split `data` at random; the same seed gives the same split, whatever signals are `used` beside the ones.
 
     Of what a held-out user did not like, each is shown with the chance that a like is; in a split by time, what came
@@ -75,7 +74,7 @@ def without_test(parts: Split) -> Split:
     return replace(parts, test=parts.test.take(slice(0, 0)))
 
 
-def _with_extra(data: Interactions, parts: Split, used: Collection[Signal]) -> Split:
+def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:
     """Return the split with the signals of what each part shows."""
     by_time = parts.plan.kind in ("temporal", "global")
     shown = parts.plan.fold_in if parts.plan.kind == "strong" else 1 - parts.plan.valid - parts.plan.test

@@ -24,6 +24,7 @@ def table_writer(path: Path) -> Iterator[Write]:
 
         def append(frame: pl.DataFrame) -> None:
             nonlocal writer
+            _check_columns(frame, path)
             if kind == ".parquet":
                 from pyarrow.parquet import ParquetWriter
 
@@ -31,13 +32,18 @@ def table_writer(path: Path) -> Iterator[Write]:
                 writer = writer or parquet.enter_context(ParquetWriter(file, table.schema, compression="zstd"))
                 writer.write_table(table)
             elif kind in (".csv", ".tsv"):
-                for name, dtype in frame.schema.items():
-                    if dtype.is_nested():
-                        raise InputError(
-                            f"The column '{name}' holds lists, which '{path}' cannot hold: write .parquet or .jsonl."
-                        )
                 frame.write_csv(file, include_header=file.tell() == 0, separator="\t" if kind == ".tsv" else ",")
             else:
                 frame.write_ndjson(file)
 
         yield append
+
+
+def _check_columns(frame: pl.DataFrame, path: Path) -> None:
+    """Raise unless a file of this kind can hold the columns."""
+    kind = path.suffix.lower()
+    for name, dtype in frame.schema.items():
+        if dtype.is_nested() and kind in (".csv", ".tsv"):
+            raise InputError(f"The column '{name}' holds lists, which '{path}' cannot hold: write .parquet or .jsonl.")
+        if "Binary" in str(dtype) and kind != ".parquet":
+            raise InputError(f"The column '{name}' holds bytes, which '{path}' cannot hold: write .parquet.")

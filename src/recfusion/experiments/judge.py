@@ -12,7 +12,7 @@ import numpy as np
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, name_column
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold, Split
@@ -29,7 +29,6 @@ Stop = Callable[[Epoch], bool]
 USERS = 3
 HISTORY = 12  # titles that are kept of a user's history
 LENGTH = 10  # places of a list
-_NAMES = ("title", "name")  # columns of the item table that say what an item is called
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def examples(
 def item_names(data: Interactions) -> list[str]:
     """Return what each item is called: its title or name where there is one, else its id."""
     ids = [str(item) for item in data.items]
-    column = next((name for name in _NAMES if name in data.item_table.columns), None)
+    column = name_column(data.item_table)
     if column is None:
         return ids
-    return [title or name for title, name in zip(data.item_table[column].cast(str).to_list(), ids, strict=True)]
+    return [str(title or name) for title, name in zip(data.item_table[column].to_list(), ids, strict=True)]

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from recfusion.core.errors import InputError, choices
+from recfusion.core.files import check_regular
 from recfusion.data.catalog import CATALOG
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, parse_signals
@@ -67,6 +68,7 @@ _TABLES: Mapping[str, type[BaseModel]] = {
 def read_experiment(path: str | Path) -> Experiment:
     """Return the experiment that a TOML file describes; relative paths of data are relative to the file's folder."""
     path = Path(path)
+    check_regular(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,10 +1,13 @@
 """Dense work on the items-by-items Gram matrix, shared by the linear models: float32, in place."""
 
+from contextlib import AbstractContextManager
+from functools import cache
+
 import numpy as np
 from scipy.linalg.blas import ssyrk
 from scipy.linalg.lapack import spotrf, spotri
 from scipy.sparse import csr_array
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
@@ -26,13 +29,22 @@ def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: in
     )
 
 
-def blas_threads(n_items: int) -> threadpool_limits:
+def blas_threads(n_items: int) -> AbstractContextManager[object]:
     """Return the context in which BLAS takes one thread for small matrices.
 
     OpenBLAS threads wait for each other in busy loops. Where another process has a core, they turn the third of a
     second that these factorisations take into several; large matrices gain more from threads than that costs.
     """
-    return threadpool_limits(1 if n_items <= _SMALL else None, "blas")
+    limits: AbstractContextManager[object] = _libraries().limit(
+        limits=1 if n_items <= _SMALL else None, user_api="blas"
+    )
+    return limits
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the BLAS of numpy and scipy; finding them takes longer than a user's scores."""
+    return ThreadpoolController()
 
 
 def gram(train: Csr) -> FloatArray:

@@ -45,12 +45,12 @@ class InfiniteAE(Recommender):
     max_users: int = setting(10_000, "users of the exact solution; beyond, landmarks that stand for all", at_least=1)
     weights_: FloatArray = learned()  # (items,)
     inputs_: Csr = learned()  # (users, items)
-    solution_: FloatArray = learned()  # (users, users)
-    targets_: Csr | FloatArray = learned()  # (users, items)
+    solution_: FloatArray = learned()  # (users, users), or (users, items) where that is less
+    targets_: Csr | FloatArray = learned()  # (users, items), or none
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         self.weights_ = input_weights(train, self.input_power)
-        self.inputs_, self.solution_, self.targets_ = fit_kernel_ridge(
+        regression = fit_kernel_ridge(
             train,
             self.weights_,
             norm_power=self.norm_power,
@@ -60,6 +60,7 @@ class InfiniteAE(Recommender):
             rng=make_rng(rng),
             model="InfiniteAE",
         )
+        self.inputs_, self.solution_, self.targets_ = folded(regression)
         return self
 
     @property
@@ -76,12 +77,12 @@ class KernelRidge(NamedTuple):
 
     Exact: the inputs are all training users, the solution is (K + diag(ridge))^-1 and the targets are their rows.
     Nystroem: the inputs are the landmarks, and the targets are what all users' rows come to in the landmarks' features.
-    The product solution @ targets is never formed: it is dense, while rows are sparse.
+    Folded: the solution is their product, where that is the smaller, and there are no targets.
     """
 
     inputs: Csr  # (basis, items), weighted
-    solution: FloatArray  # (basis, basis)
-    targets: Csr | FloatArray  # (basis, items)
+    solution: FloatArray  # (basis, basis); folded: (basis, items)
+    targets: Csr | FloatArray  # (basis, items); folded: (0, items)
 
 
 def input_weights(train: Csr, power: float) -> FloatArray:
@@ -220,13 +221,33 @@ def fit_nystroem(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float, lan
     return KernelRidge(basis, np.ascontiguousarray(solution), np.ascontiguousarray(projected.T))
 
 
+def folded(regression: KernelRidge) -> KernelRidge:
+    """Return the regression as it is used: where the basis is larger than the items, its product with the targets.
+
+    A history's scores are then one product with (basis, items) numbers instead of (basis, basis) of them.
+    """
+    basis, n_items = regression.targets.shape
+    if basis <= n_items and isinstance(regression.targets, csr_array):
+        return regression
+    product = np.empty((basis, n_items), np.float32)
+    step = max(1, _CELLS_PER_STREAM // max(1, basis))
+    with blas_threads(basis):
+        for start in range(0, n_items, step):
+            some = regression.targets[:, start : start + step]
+            dense = some.toarray() if isinstance(some, csr_array) else some
+            product[:, start : start + step] = regression.solution @ dense
+    return KernelRidge(regression.inputs, product, csr_array((0, n_items), dtype=np.float32))
+
+
 def predict(regression: KernelRidge, inputs: Csr, bias: float, without: IntArray | None = None) -> FloatArray:
     """Return the scores (users, items) of a batch of histories, given as `weighted` inputs.
 
     With `without`, row r is asked of the regression without its training user of that number: with M = (K + R)^-1 and
     m = k(z, X) M, that is m X - (m_u / M_uu) (M X)_u. It is exact where the inputs are all training users.
     """
-    mixture = ntk(inputs, regression.inputs, bias) @ regression.solution  # (users, basis)
+    mixture = ntk(inputs, regression.inputs, bias) @ regression.solution  # (users, basis), or (users, items) if folded
+    if not regression.targets.shape[0]:
+        return mixture
     if without is not None:
         theirs = regression.solution[without]  # (users, basis)
         at = np.arange(len(without))
@@ -236,7 +257,8 @@ def predict(regression: KernelRidge, inputs: Csr, bias: float, without: IntArray
 
 def _variances(rows: Csr, bias: float) -> FloatArray:
     """Return q = S(a, a) of each row."""
-    return np.asarray(rows.multiply(rows).sum(axis=1), np.float32) + np.float32(bias)
+    squares = csr_array((np.square(rows.data), rows.indices, rows.indptr), shape=rows.shape)
+    return np.asarray(squares @ np.ones(rows.shape[1], np.float32) + np.float32(bias))
 
 
 def _cholesky(k: FloatArray) -> FloatArray:

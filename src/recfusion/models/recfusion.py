@@ -1,6 +1,6 @@
 """The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,7 +35,9 @@ class RecFusion(NeuralRecommender):
         "gaussian", "forward process"
     )
     net: Literal["mlp", "unet1d", "unet2d"] = setting("mlp", "network")
-    objective: Literal["simple", "elbo", "bce-elbo", "removed", "published"] = setting("simple", "what is minimised")
+    objective: Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published"] = setting(
+        "simple", "what is minimised; ranking: removed without its weights"
+    )
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
     T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))
@@ -55,10 +57,12 @@ class RecFusion(NeuralRecommender):
     def __post_init__(self) -> None:
         super().__post_init__()
         gaussian = self.process == "gaussian"
-        if self.objective in ("bce-elbo", "removed") and gaussian:
+        if self.objective in ("bce-elbo", "removed", "ranking") and gaussian:
             raise InputError(f"Objective '{self.objective}' is for binary noise: choose a process other than gaussian.")
-        if self.objective == "removed" and self.process != "thinning":
-            raise InputError("Objective 'removed' needs process 'thinning': only there is every missing item removed.")
+        if self.objective in ("removed", "ranking") and self.process != "thinning":
+            raise InputError(
+                f"Objective '{self.objective}' needs process 'thinning': only there is every missing item removed."
+            )
         if self.learned_schedule and self.objective != "elbo":
             raise InputError("A learned schedule needs objective 'elbo': the others are best without any noise.")
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
@@ -81,10 +85,14 @@ class RecFusion(NeuralRecommender):
                 f"A U-Net on {rows:,} users and {n_items:,} items at once",
                 "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
             )
-        self._means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (n_users + 1))  # smoothed: none is 0 or 1
+        self.learn_means(train)
         # What fills a picture beside the asked user is evenly spread over the training users.
         others = min(self.picture_users or n_users, n_users) - 1 if self.net == "unet2d" else 0
         self.companions_ = train[np.linspace(0, n_users - 1, others).astype(np.int64)]
+
+    def learn_means(self, train: Csr) -> None:
+        """Learn the share of users that each item has, smoothed so that none is 0 or 1."""
+        self.means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))
 
     def batch_rows(self, n_users: int) -> int:
         return n_users if self._whole_matrix else super().batch_rows(n_users)
@@ -117,15 +125,23 @@ class RecFusion(NeuralRecommender):
             )
         else:
             net = UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
-        if self.learned_schedule:  # a part of the net, so it is trained and saved with it
-            net.noise = diffusion.LearnedSchedule(self._fixed_schedule())
+        return self.with_schedule(net)
+
+    def with_schedule(self, net: nn.Module) -> nn.Module:
+        """Make a learned schedule a part of the net, so that it is trained and saved with it."""
+        if self.learned_schedule:
+            net.noise = diffusion.LearnedSchedule(self.fixed_schedule())
         return net
+
+    def denoiser(self, rows: Csr) -> diffusion.Denoiser:
+        """Return what denoises the x^t of these users in training: the net."""
+        return self.net_
 
     def undecayed(self) -> Iterable[nn.Parameter]:
         # Decay would pull every rate to .5, whatever the bound says.
         return self.net_.get_submodule("noise").parameters() if self.learned_schedule else ()
 
-    def _fixed_schedule(self) -> diffusion.Schedule:
+    def fixed_schedule(self) -> diffusion.Schedule:
         return diffusion.make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
 
     def make_process(self, means: Tensor) -> diffusion.Process:
@@ -134,12 +150,16 @@ class RecFusion(NeuralRecommender):
         A subclass with a process of its own overrides this alone; its `process` then only says whether the noise is
         real ("gaussian": the net ends in tanh) or binary (the others: in logits). What the net returns at t = 1 ranks.
         """
-        schedule: Any = self.net_.noise if self.learned_schedule else self._fixed_schedule()
+        schedule: Any = self.net_.noise if self.learned_schedule else self.fixed_schedule()
         if self.process == "gaussian":
             return diffusion.Gaussian(schedule, self.variance)
         chain = diffusion.Binomial
-        kernels = {"paper-kernel": chain.paper_kernel, "bit-flips": chain.bit_flips}
-        kernels |= {"drift": chain.drift, "thinning": chain.thinning}
+        kernels: dict[str, Callable[..., diffusion.Process]] = {
+            "paper-kernel": chain.paper_kernel,
+            "bit-flips": chain.bit_flips,
+            "drift": chain.drift,
+            "thinning": chain.thinning,
+        }
         return kernels[self.process](schedule, means, predicts="previous" if self.objective == "bce-elbo" else "x0")
 
     def _examples(self, rows: Csr) -> Tensor:
@@ -153,7 +173,7 @@ class RecFusion(NeuralRecommender):
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
-        process, net, x0 = self.make_process(self._means), self.net_, self._examples(rows)
+        process, net, x0 = self.make_process(self.means), self.denoiser(rows), self._examples(rows)
         if self.objective == "simple":
             return diffusion.simple(process, net, x0, rng).mean()
         if self.objective == "elbo":
@@ -161,10 +181,10 @@ class RecFusion(NeuralRecommender):
             return estimate(process, net, x0, rng, 1).total.mean()
         if self.objective == "bce-elbo":
             return diffusion.bce_elbo(process, net, x0, rng, 1).total.mean()
-        if self.objective == "removed":
-            return diffusion.removed(process, net, x0, rng).mean()
+        if self.objective in ("removed", "ranking"):
+            return diffusion.removed(process, net, x0, rng, weighted=self.objective == "removed").mean()
         published = published_gaussian_loss if self.process == "gaussian" else published_binomial_loss
-        return published(process, net, x0, rng, schedule=self._fixed_schedule()).mean()
+        return published(process, net, x0, rng, schedule=self.fixed_schedule()).mean()
 
     def _predict(self, x1: Tensor) -> Tensor:
         """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""

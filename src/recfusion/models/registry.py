@@ -66,8 +66,12 @@ def _rows() -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for name, row in table.items():
         like = found.get(row.get("like", ""))
-        place, presets = (like.place, like.presets) if like else (row["class"], row.get("presets", {}))
-        found[name] = Entry(name, row["title"], place, row.get("settings", {}), presets)
+        presets = {**(like.presets if like else {})}
+        for preset, values in row.get("presets", {}).items():
+            presets[preset] = {**presets.get(preset, {}), **values}
+        found[name] = Entry(
+            name, row["title"], row.get("class") or found[row["like"]].place, row.get("settings", {}), presets
+        )
     return found
 
 

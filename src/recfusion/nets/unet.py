@@ -15,11 +15,14 @@ _TIME_WIDTH = 64
 class UNet(nn.Module):
     """f(x, t) for x (batch, length) with dims = 1, or (batch, height, width) with dims = 2; same shape out.
 
-    Each level halves every axis and doubles the channels; the lowest has self-attention. Sizes that cannot be halved
-    that often are padded with zeros inside, and the padding is cut off again.
+    `maps` takes and returns several planes instead, (batch, planes_in or planes_out, ...). Each level halves every axis
+    and doubles the channels; the lowest has self-attention. Sizes that cannot be halved that often are padded inside
+    with zeros, and the padding is cut off again.
     """
 
-    def __init__(self, dims: int, *, channels: int = 8, levels: int = 3) -> None:
+    def __init__(
+        self, dims: int, *, channels: int = 8, levels: int = 3, planes_in: int = 1, planes_out: int = 1
+    ) -> None:
         super().__init__()
         if dims not in (1, 2):
             raise InputError(f"Expected a U-Net for 1 or 2 dimensions, got {dims}.")
@@ -27,21 +30,25 @@ class UNet(nn.Module):
         sizes = [channels * 2**level for level in range(levels)]
         self.dims, self.levels = dims, levels
         self.time = nn.Sequential(nn.Linear(_TIME_WIDTH, _TIME_WIDTH), nn.SiLU())
-        self.enter = conv(1, channels, 3, padding=1)
+        self.enter = conv(planes_in, channels, 3, padding=1)
         self.down = nn.ModuleList(ResidualBlock(conv, a, a) for a in sizes[:-1])
         self.shrink = nn.ModuleList(conv(a, b, 3, stride=2, padding=1) for a, b in pairwise(sizes))
         self.middle = nn.ModuleList([ResidualBlock(conv, sizes[-1], sizes[-1]) for _ in range(2)])
         self.attention = Attention(sizes[-1])
         self.grow = nn.ModuleList(conv(b, a, 3, padding=1) for a, b in pairwise(sizes))
         self.up = nn.ModuleList(ResidualBlock(conv, 2 * a, a) for a in sizes[:-1])
-        self.leave = nn.Sequential(nn.GroupNorm(1, channels), nn.SiLU(), conv(channels, 1, 3, padding=1))
+        self.leave = nn.Sequential(nn.GroupNorm(1, channels), nn.SiLU(), conv(channels, planes_out, 3, padding=1))
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         """Return f(x, t) of x's shape."""
         if x.dim() != self.dims + 1:
             raise InputError(f"Expected a batch of {self.dims}-D examples for this U-Net, got shape {tuple(x.shape)}.")
+        return self.maps(x[:, None], t)[:, 0]
+
+    def maps(self, x: Tensor, t: Tensor) -> Tensor:
+        """Return f(x, t) (batch, planes_out, ...) of x (batch, planes_in, ...)."""
         z = self.time(time_embedding(t, _TIME_WIDTH))
-        h = self.enter(self._padded(x)[:, None])  # (batch, channels, ...)
+        h = self.enter(self._padded(x))  # (batch, channels, ...)
         skipped = []
         for block, shrink in zip(self.down, self.shrink, strict=True):
             h = block(h, z)
@@ -51,12 +58,12 @@ class UNet(nn.Module):
         for block, grow in zip(reversed(self.up), reversed(self.grow), strict=True):
             h = grow(interpolate(h, scale_factor=2.0, mode="nearest"))
             h = block(torch.cat([h, skipped.pop()], dim=1), z)
-        out: Tensor = self.leave(h)[:, 0]
-        return out[(slice(None), *(slice(size) for size in x.shape[1:]))]
+        out: Tensor = self.leave(h)
+        return out[(slice(None), slice(None), *(slice(size) for size in x.shape[2:]))]
 
     def _padded(self, x: Tensor) -> Tensor:
         multiple = 2 ** (self.levels - 1)
-        missing = [-size % multiple for size in reversed(x.shape[1:])]
+        missing = [-size % multiple for size in reversed(x.shape[2:])]
         return pad(x, [side for gap in missing for side in (0, gap)])
 
 

@@ -80,9 +80,9 @@ class Family:
 
 def recfusion_family() -> Family:
     """Read the RecFusion family from the registry's rows, with the settings that a user gets by default."""
-    names = tuple(name for name, entry in registry.MODELS.items() if entry.load() is RecFusion)
+    names = tuple(name for name, entry in registry.MODELS.items() if issubclass(entry.load(), RecFusion))
     variants = [setting_values(registry.make_model(name)) for name in names]
-    declared = settings_of(RecFusion)
+    declared = {key: of for name in names for key, of in settings_of(registry.MODELS[name].load()).items()}
     stages = {name: stage for stage in STAGES for name in stage.settings if name in declared}
     stages |= {name: TRAINING for name in declared if name not in stages}
     rows = [
@@ -95,6 +95,8 @@ def recfusion_family() -> Family:
 
 
 def _cell(name: str, values: dict[str, Any]) -> str:
+    if name not in values:
+        return NOT_USED
     if name in _USED_WITH:
         other, wanted, instead = _USED_WITH[name]
         if values.get(other, wanted[0]) not in wanted:

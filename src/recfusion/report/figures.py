@@ -1,10 +1,11 @@
-"""Figures as files: the paper's Figure 2, its box plot over the splits with its own values as marks, and saving."""
+"""Figures as files: the paper's Figure 2, its box plot over the splits with its own values, and learned schedules."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
+import numpy as np
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -13,6 +14,7 @@ from recfusion.core.files import check_writable_file, replacing
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.diffusion_figure import Chains
+from recfusion.experiments.schedule_figure import ScheduleCourse
 
 SUFFIXES = (".png", ".svg")
 DPI = 200
@@ -98,6 +100,32 @@ def _draw_chains(axes: Axes, chains: Chains, top: float) -> None:
             axes.imshow(entries, extent=(x, x + _WIDE, y + _HIGH, y), **IMAGE)
             mean = f"mean {entries.mean():.3f}"
             axes.text(x + _WIDE / 2, y + _HIGH + 25, mean, fontsize=7.5, color=QUIET, ha="center")
+
+
+def draw_schedules(courses: Sequence[ScheduleCourse], name: str) -> Figure:
+    """Return a row of two panels for each process: its rates over training, and the bound with and without them."""
+    figure = Figure(figsize=(9, 0.6 + 2.5 * len(courses)), layout="constrained")
+    panels = figure.subplots(len(courses), 2, squeeze=False)
+    for (left, right), course in zip(panels, courses, strict=True):
+        n_epochs, n_steps = course.betas.shape[0] - 1, course.betas.shape[1]
+        colours = colormaps["viridis"](np.linspace(0.05, 0.9, n_steps))
+        for t, (rates, colour) in enumerate(zip(course.betas.T, colours, strict=True), start=1):
+            left.plot(range(n_epochs + 1), rates, color=colour, label=rf"$\beta_{{{t}}}$")
+        left.set_ylabel("noise rate", fontsize=9, color=INK)
+        left.set_title(f"{course.process}: learned rates", fontsize=10, color=INK, loc="left")
+        left.legend(fontsize=7, ncols=2, frameon=False)
+        epochs = range(1, n_epochs + 1)
+        right.plot(epochs, course.fixed, color=QUIET, linestyle="--", label="fixed rates")
+        right.plot(epochs, course.learned, color=EDGE, label="learned rates")
+        right.set_ylabel("nats per test user", fontsize=9, color=INK)
+        right.set_title("the bound of -log p", fontsize=10, color=INK, loc="left")
+        right.legend(fontsize=8, frameon=False)
+        for panel in (left, right):
+            panel.grid(color="#e4e8ec", linewidth=0.7)
+            panel.tick_params(labelsize=8, colors=QUIET, length=0)
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.set_xlabel(f"epoch on {name}", fontsize=9, color=INK, parse_math=False)
+    return figure
 
 
 def draw_boxes(comparison: Comparison) -> Figure:

@@ -160,8 +160,9 @@ def _add_events(app: FastAPI, service: Service) -> None:
     async def reload() -> Response:
         try:
             loaded, processes = await service.reload()
-        except (InputError, OSError) as error:
-            raise Fault(409, "model", f"The new model cannot be served, the old one goes on: {error}") from None
+        except (InputError, OSError):
+            told = f"The new model cannot be served, the old one goes on. {service.trouble}"
+            raise Fault(409, "model", told) from None
         models = [{"name": one.label, "version": one.version} for one in service.shelf.every]
         return reply({"models": models, "processes": {"loaded": loaded, "of": processes}})
 

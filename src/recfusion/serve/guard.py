@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recfusion.serve.faults import Fault, fault_reply, log_failure
@@ -61,6 +62,9 @@ class Guard:
 
         try:
             self._check(scope, headers, origin)
+            if scope["method"] == "OPTIONS" and origin in self._settings.origins:
+                await Response(status_code=204)(scope, receive, sending)
+                return
             whole = await self._body(scope, headers, receive)
             await self._app(scope, whole, sending)
         except Fault as fault:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-import sys
+import signal
 import tempfile
 from typing import Any
 
@@ -12,34 +12,42 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from recfusion.serve.app import SETTINGS, make_app
 from recfusion.serve.settings import Settings
 
+_START = 120  # seconds that a process may be deaf, as while it imports on a busy machine
 _DRAIN = 30  # seconds that requests have to end after SIGTERM
-_SWITCH = 0.001  # seconds after which the scoring thread lets the event loop go on
 
 
 def run(settings: Settings) -> None:
     """Serve until the process is told to end."""
-    sys.setswitchinterval(_SWITCH)
-    options: dict[str, Any] = {
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn drains first, and calls it then
+    if settings.workers == 1:
+        uvicorn.run(make_app(settings), **options(settings))
+        return
+    with tempfile.TemporaryDirectory(prefix="recfusion-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        os.environ[SETTINGS] = settings.model_dump_json()
+        uvicorn.run("recfusion.serve.app:from_environment", factory=True, workers=settings.workers, **options(settings))
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(0)  # through every `with`, so that nothing is left behind
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """Return what uvicorn is started with."""
+    return {
         "host": settings.host,
         "port": settings.port,
-        "http": PatientProtocol,
+        "http": "recfusion.serve.run:PatientProtocol",  # by name: a new process imports it when it is up
         "ws": "none",
         "log_config": None,
         "access_log": False,
         "server_header": False,
         "date_header": False,
+        "proxy_headers": False,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": _DRAIN,
-        "proxy_headers": False,
-        "h11_max_incomplete_event_size": 16384,
+        "timeout_worker_healthcheck": _START,
     }
-    if settings.workers == 1:
-        uvicorn.run(make_app(settings), **options)
-        return
-    with tempfile.TemporaryDirectory(prefix="recfusion-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        os.environ[SETTINGS] = settings.model_dump_json()
-        uvicorn.run("recfusion.serve.app:from_environment", factory=True, workers=settings.workers, **options)
 
 
 class PatientProtocol(HttpToolsProtocol):

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,13 +20,14 @@ from recfusion.serve.metrics import Metrics
 from recfusion.serve.settings import Settings
 from recfusion.serve.shelf import Served, Shelf, load_shelf, updated
 from recfusion.serve.store import Store
-from recfusion.serving.bundle import CONFIG
+from recfusion.serving.config import CONFIG
 from recfusion.serving.one import Answer, Ask, answer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 BUCKETS = 256  # of users, over which click-through is compared
 _BATCH = 64  # users scored at once
+_SWITCH = 0.001  # seconds after which the scoring thread lets the event loop go on
 _WRITES = 256  # acknowledged by one commit
 _FOLLOWED = 20.0  # seconds that a reload waits for the other processes
 
@@ -43,6 +45,7 @@ class Service:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings, self.metrics = settings, metrics
+        sys.setswitchinterval(_SWITCH)
         self.reading = Store(settings.events)
         self._writing = Store(settings.events)
         self._generation = workers.generation(self.reading)
@@ -158,7 +161,7 @@ class Service:
         try:
             self.shelf = await asyncio.to_thread(self._loaded)
         except (InputError, OSError) as error:
-            self.trouble = str(error)
+            self.trouble = self._told(error)
             self.metrics.reloads.labels("failed").inc()
             log.warning("The new model is not served, the old one goes on: %s", type(error).__name__)
             raise
@@ -173,6 +176,13 @@ class Service:
             return load_shelf(told.folder, told.also, told.share, store, mapped=told.workers > 1)
         finally:
             store.close()
+
+    def _told(self, error: Exception) -> str:
+        """Return what is wrong with a new model, without the places of files on this machine."""
+        told = str(error)
+        for folder in (self.settings.folder, self.settings.also):
+            told = told.replace(str(folder), folder.name) if folder is not None else told
+        return told
 
     def _update(self) -> None:
         self.shelf = updated(self.shelf, self.reading)

@@ -12,7 +12,8 @@ import polars as pl
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import file_digest
 from recfusion.serve.store import Store
-from recfusion.serving.bundle import CONFIG, COUNT, Bundle
+from recfusion.serving.bundle import COUNT, Bundle
+from recfusion.serving.config import CONFIG
 from recfusion.serving.one import ItemFacts
 from recfusion.serving.search import NameSearch
 

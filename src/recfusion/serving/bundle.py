@@ -1,7 +1,6 @@
 """A fitted model with the names of its items and its protocol: what a model folder holds."""
 
 import importlib.metadata
-import logging
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from scipy.sparse import csr_array
@@ -21,33 +19,30 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
 from recfusion.core.mapped import mapped_arrays
-from recfusion.data.interactions import Interactions, to_columns
+from recfusion.data.interactions import NAMES, Interactions, name_column, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
-from recfusion.models.settings import setting_values, without_retired
+from recfusion.models.settings import setting_values
 from recfusion.serving.card import model_card
 from recfusion.serving.categories import Categories
+from recfusion.serving.config import CONFIG, FILES, FORMAT, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config, read_metrics
 from recfusion.serving.similarity import Similarity
 from recfusion.serving.where import matching
 
-log = logging.getLogger(__name__)
-FORMAT = 2
 _REMEMBERED = 100  # conditions on the item table
-CONFIG = "config.json"  # marks a folder as ours
-WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
 # What reading or building from a damaged file raises, also of libraries: torch has RuntimeErrors for sizes.
 _DAMAGE = (
     OSError,
     SafetensorError,
     pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
     LookupError,
     ValueError,
     TypeError,
     RuntimeError,
     MemoryError,
 )
-NAMES = ("title", "name")  # columns of the item table that call an item by its name
 LIST_COLUMNS = ("user", "rank", "score", "basis")  # of a recommended list, beside the items' own
 COUNT = "train_count"  # column of the item table: users who have the item in training
 
@@ -117,7 +112,7 @@ class Bundle:
     def names(self) -> list[tuple[str, str]]:
         """Each item's id and what people call it: its title or name where the item table has one."""
         ids = self.items["item"].cast(pl.String).to_list()
-        column = next((name for name in NAMES if name in self.items.columns), "item")
+        column = name_column(self.items) or "item"
         return [(text, str(name or text)) for text, name in zip(ids, self.items[column], strict=True)]
 
     @cached_property
@@ -182,7 +177,7 @@ class Bundle:
         path = Path(path)
         if not (path / CONFIG).is_file():
             raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
-        config = _read_config(path)
+        config = read_config(path)
         for name, digest in config.digests.items():
             if file_digest(path / name) != digest:
                 raise InputError(
@@ -202,7 +197,7 @@ class Bundle:
             told = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({told}): train the model again.") from None
         protocol = Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL))
-        metrics = _dictionary(read_json(path / METRICS), path / METRICS)
+        metrics = read_metrics(path / METRICS)
         record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
         return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched))
 
@@ -221,54 +216,6 @@ class Bundle:
             "train_users": self.train_users,
             "fit_seconds": self.fit_seconds,
         }
-
-
-class _Config(BaseModel):
-    """What config.json must hold."""
-
-    format: StrictInt
-    model: StrictStr
-    place: StrictStr = ""
-    settings: dict[str, Any]
-    chosen: dict[str, Any] = Field(default_factory=dict)
-    searched: list[str] = Field(default_factory=list)
-    seed: StrictInt = Field(ge=0)
-    all_users: StrictBool
-    train_users: StrictInt = Field(0, ge=0)
-    fit_seconds: float
-    digests: dict[str, str] = Field(default_factory=dict)
-
-
-def _read_config(path: Path) -> _Config:
-    document = _dictionary(read_json(path / CONFIG), path / CONFIG)
-    version = document.get("format")
-    if version == 1:
-        log.warning("The model folder '%s' has format 1, without digests of its files: train it again one day.", path)
-        document = _upgraded(document)
-    document["settings"] = without_retired(document.get("settings"))
-    try:
-        config = _Config.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"Expected '{first['loc'][0]}' in '{path / CONFIG}': {first['msg'].lower()}"
-        raise InputError(f"{problem}; train the model again.") from None
-    if config.format != FORMAT:
-        raise InputError(
-            f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
-            "train the model again, or install the version that wrote it."
-        )
-    if version == FORMAT and config.digests.keys() != set(FILES):
-        raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
-    return config
-
-
-def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a folder of format 1: what the fit chose stood among the settings."""
-    settings, names = document.get("settings"), document.get("chosen", [])
-    if not isinstance(settings, dict) or not isinstance(names, list):
-        return document
-    chosen = {name: settings.pop(name) for name in names if name in settings}
-    return {**document, "format": FORMAT, "settings": settings, "chosen": chosen}
 
 
 def _free_names(columns: Iterable[str]) -> dict[str, str]:
@@ -305,9 +252,3 @@ def _check_scores(model: Recommender, n_items: int) -> None:
     scores = model.score(csr_array((1, n_items), dtype=np.float32))
     if scores.shape != (1, n_items) or np.isnan(scores).any():
         raise ValueError(f"its weights and its {n_items:,} items do not fit together")
-
-
-def _dictionary(value: object, path: Path) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"Expected a JSON object in '{path}', got {type(value).__name__}: train the model again.")
-    return value

@@ -1,13 +1,13 @@
-"""Categories of items: a column of the item table, whose texts may name several, separated by `|`."""
+"""Categories of items: a column of the item table, whose texts may name several with `|` between, or lists of texts."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
-from recfusion.core.arrays import Csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
 
 SEPARATOR = "|"
@@ -27,7 +27,13 @@ class Categories:
         """Return the categories that a column names, in the order of the alphabet; a missing value names none."""
         if column not in items.columns:
             raise choices("column of the item table", column, items.columns)
-        values = items[column].cast(pl.String).str.split(SEPARATOR)
+        values = items[column]
+        if values.dtype != pl.List(pl.String):
+            if values.dtype.is_nested() or values.dtype.base_type() in (pl.Binary, pl.Object, pl.Duration):
+                raise InputError(
+                    f"The column {column} holds {values.dtype}, which names no categories: choose another."
+                )
+            values = values.cast(pl.String).str.split(SEPARATOR)
         rows = pl.DataFrame({"row": np.arange(len(items)), "name": values}).explode("name")
         rows = rows.with_columns(pl.col("name").str.strip_chars()).filter(pl.col("name").str.len_chars() > 0).unique()
         names = rows["name"].unique().sort()
@@ -43,6 +49,17 @@ class Categories:
         total = np.maximum(np.diff(self.matrix.indptr), 1)
         data = np.repeat(1 / total, np.diff(self.matrix.indptr)).astype(np.float32)
         return csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
+
+    def chance(self, number: int) -> FloatArray:
+        """Return p(category | item) of one category, (items,)."""
+        table, found = self._by_category, np.zeros(self.matrix.shape[0], np.float32)
+        own = slice(table.indptr[number], table.indptr[number + 1])
+        found[table.indices[own]] = table.data[own]
+        return found
+
+    @cached_property
+    def _by_category(self) -> csc_array:
+        return self.chances.tocsc()
 
     def number(self, name: str) -> int:
         """Return the number of a category."""

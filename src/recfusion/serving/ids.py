@@ -20,5 +20,13 @@ def _text(value: object) -> str | None:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else None if np.isnan(value) else str(value)
     if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
-        return None if value is None else str(value)
+        return None if value is None else _unicode(str(value))
     raise InputError(f"Expected ids that are numbers or texts, got {value!r} ({type(value).__name__}).")
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of another encoding on a command line, or half a sign
+        raise InputError(f"Expected ids in Unicode, got {text!r}.") from None
+    return text

@@ -45,13 +45,16 @@ class Knobs:
     def __post_init__(self) -> None:
         limits = {"adventurousness": 0, "popularity": -1, "calibration": 0, "diversity": 0}
         for name, least in limits.items():
-            _check(name, getattr(self, name), least)
+            check_share(name, getattr(self, name), least)
+        for name, wishes in {"wish": self.wish, "shares": self.shares}.items():
+            if not isinstance(wishes, Mapping) or not all(isinstance(inner, Mapping) for inner in wishes.values()):
+                raise InputError(f"Expected {name} as {{column: {{value: number}}}}, got {wishes!r}.")
         for column, wished in self.wish.items():
             for value, weight in wished.items():
-                _check(f"wish of {column} {value}", weight, -1)
+                check_share(f"wish of {column} {value}", weight, -1)
         for column, wanted in self.shares.items():
             for value, share in wanted.items():
-                _check(f"share of {column} {value}", share, 0)
+                check_share(f"share of {column} {value}", share, 0)
             if not 0 < sum(wanted.values()) <= 1 + 1e-6:
                 raise InputError(f"Expected shares of {column} that add up to at most 1, got {sum(wanted.values()):g}.")
         if len(self.shares) > 1:
@@ -74,7 +77,7 @@ def knob_terms(knobs: Knobs, categories: Callable[[str], Categories], counts: In
         table = categories(column)
         for value, weight in wished.items():
             number = table.number(value)
-            own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * table.chances[:, [number]].toarray()[:, 0]
+            own = _SMOOTH / len(table.names) + (1 - _SMOOTH) * table.chance(number)
             terms[f"{column}: {value}"] = _GUIDANCE * weight * (np.log(own) - np.log(own.mean()))
     return {name: term.astype(np.float32) for name, term in terms.items() if np.any(term)}
 
@@ -88,7 +91,7 @@ def log_relevance(scores: FloatArray, seen: Csr) -> FloatArray:
     unseen = scores.copy()
     unseen[row_numbers(seen), seen.indices] = -np.inf
     best = unseen.max(1, keepdims=True)
-    middle = np.median(scores, axis=1, keepdims=True)
+    middle = _median(scores)
     lowest = np.min(scores, axis=1, keepdims=True, where=np.isfinite(scores), initial=np.inf)
     middle = np.where(np.isfinite(middle), middle, np.where(np.isfinite(lowest), lowest, 0))
     t = (scores - middle) / np.maximum(np.where(np.isfinite(best), best - middle, 1), 1e-12)
@@ -97,6 +100,16 @@ def log_relevance(scores: FloatArray, seen: Csr) -> FloatArray:
         return np.log(np.where(t > 0, far, _DELTA**2 / far) / 2).astype(np.float32)
 
 
-def _check(name: str, value: object, least: float) -> None:
+def _median(scores: FloatArray) -> FloatArray:
+    """Return the median of each row, (users, 1), by one selection: numpy's own takes ten times as long."""
+    half = scores.shape[1] // 2
+    parted = np.partition(scores, half, axis=1)
+    upper = parted[:, half : half + 1]
+    lower = parted[:, :half].max(axis=1, keepdims=True) if scores.shape[1] % 2 == 0 else upper
+    return ((upper + lower) / 2).astype(np.float32)
+
+
+def check_share(name: str, value: object, least: float = 0) -> None:
+    """Raise unless a value lies between `least` and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
         raise InputError(f"Expected {name} between {least:g} and 1, got {value!r}.")

@@ -14,7 +14,7 @@ from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.knobs import Knobs, assumed_items, knob_terms, log_relevance
 from recfusion.serving.rerank import Reranker
-from recfusion.serving.rules import Allowed, Rules, allowed_items
+from recfusion.serving.rules import Allowed, Rules, allowed_items, check_count
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class ListMaker:
 
         The model's `scores` of them, where they are at hand, are overwritten.
         """
-        if k < 1:
-            raise InputError(f"Expected at least one item to recommend, got k = {k}.")
+        check_count("item to recommend", k)
         if extra is not None and self.knobs.adventurousness and read_by(self.bundle.model, extra) is not None:
             raise InputError(
                 "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "

@@ -29,9 +29,18 @@ class Rules:
     at_most: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.where is not None and not isinstance(self.where, str):
+            raise InputError(f"Expected a condition as a text in where, got {self.where!r}.")
+        if not isinstance(self.at_most, Mapping):
+            raise InputError(f"Expected at_most as {{column: number}}, got {self.at_most!r}.")
         for column, most in self.at_most.items():
-            if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-                raise InputError(f"Expected at least 1 item per value of {column} in at_most, got {most!r}.")
+            check_count(f"item per value of {column} in at_most", most)
+
+
+def check_count(what: str, number: object) -> None:
+    """Raise unless a number of things is a whole one, and at least 1."""
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
+        raise InputError(f"Expected at least one {what}, got {number!r}.")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.ids import id_texts
-from recfusion.serving.rules import Rules, allowed_items
+from recfusion.serving.rules import Rules, allowed_items, check_count
 
 
 def similar(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -> pl.DataFrame:
@@ -24,8 +24,7 @@ def similar(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -
 
 def similar_columns(bundle: Bundle, item: Any, k: int = 8, rules: Rules | None = None) -> tuple[IntArray, FloatArray]:
     """Return the columns of the K items most like an item, and how alike they are."""
-    if k < 1:
-        raise InputError(f"Expected at least one similar item, got k = {k}.")
+    check_count("similar item", k)
     column = int(bundle.columns_of([text or "" for text in id_texts([item])])[0])
     if column < 0:
         raise InputError(f"The model knows no item '{item}': give the id of one of its {len(bundle.items):,} items.")

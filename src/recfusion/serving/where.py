@@ -114,7 +114,8 @@ class _Parser:
             return column.is_not_null() if negated else column.is_null()
         negated = self._take("not")
         if self._take("in"):
-            test = column.is_in(self._list(name))
+            # Not is_in, which has no answer where whole numbers meet others.
+            test = pl.any_horizontal([column == value for value in self._list(name)])
         elif self._take("contains"):
             test = self._contains(name)
         elif negated:

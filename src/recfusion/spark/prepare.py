@@ -145,7 +145,8 @@ def _threshold(
     five = sf.avg((rating <= 5).cast("int"))
     found = unique.agg(sf.min(rating), sf.max(rating), sf.min(sf.when(rating > 0, rating)), whole * one, five).first()
     assert found is not None
-    scale = Scale(*found, column, added)
+    low, high, positive, ones, up_to_five = found
+    scale = Scale(low, high, positive, ones, up_to_five, column, added)
     return resolve_min_rating(preparation.min_rating, scale), scale
 
 

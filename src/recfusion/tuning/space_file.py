@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from recfusion.core.errors import InputError, choices
+from recfusion.core.files import check_regular
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry
 from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
@@ -50,6 +51,7 @@ def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = Non
 
 
 def _table(file: Path) -> Mapping[str, Any]:
+    check_regular(file)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

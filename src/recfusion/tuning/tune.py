@@ -25,7 +25,8 @@ from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS, Entry, find
 from recfusion.search.space import STARTUP, Space, ask, holds, space_document
 from recfusion.search.trial import Trial, best_trial, curve_medians
-from recfusion.serving.bundle import CONFIG, Bundle
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.config import CONFIG
 from recfusion.training.epoch import Epoch, OnEpoch
 from recfusion.tuning.local import Asked, Engine, TrialJob, local_engine
 from recfusion.tuning.space_file import tuning_space

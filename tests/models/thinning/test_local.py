@@ -8,11 +8,13 @@ import pytest
 from conftest import csr, random_csr, raw
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 from recfusion.models.gram import gram, user_weighted
 from recfusion.models.thinning import local, neighbours
+from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
 
@@ -51,14 +53,13 @@ def test_settings_are_chosen_as_the_whole_model_chooses_them() -> None:
 @pytest.mark.usefixtures("_small_blocks")
 def test_each_column_is_the_ridge_regression_on_its_neighbours() -> None:
     train = random_csr(80, 30, 0.15, seed=1)
-    model = ThinningLocal(**GIVEN, neighbours=7).fit(train)
+    model = ThinningLocal(**GIVEN, neighbours=7, factors=0).fit(train)
     g = gram(user_weighted(train, 0.5)).astype(np.float64)
     n = np.diag(g).astype(np.float32)
     ridge = penalty(n, l2=2.0, nu=0.3) + 0.5 * n
-    excess = g - np.outer(n, n) / (n.mean() and (g.trace() / n.mean()))
     popularity = np.maximum(np.bincount(train.indices, minlength=30) / (train.nnz / 30), 1e-3) ** -0.2
     for j in range(30):
-        gain = excess[:, j] * np.abs(excess[:, j]) / (n + ridge)
+        gain = g[:, j] / (n + ridge) ** 0.75
         gain[g[:, j] == 0] = -np.inf
         gain[j] = -np.inf
         own = np.sort(np.argsort(-gain)[: min(7, int(np.isfinite(gain).sum()))])
@@ -67,9 +68,46 @@ def test_each_column_is_the_ridge_regression_on_its_neighbours() -> None:
         assert model.weights_[:, [j]].toarray()[:, 0] == pytest.approx(popularity[j] * expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("near", [0, 7])
+def test_on_the_span_of_its_factors_it_is_the_whole_model_but_for_the_diagonal_of_the_inverse(near: int) -> None:
+    """With 1 / P_jj exact, u' Lambda^1/2 (L + far) is u' Lambda^1/2 B; B's own diagonal of 0 is part of that."""
+    train = random_csr(80, 30, 0.15, seed=1)
+    rows = user_weighted(train, 0.5)
+    g = gram(rows).astype(np.float64)
+    n = np.diag(g).astype(np.float32)
+    ridge = penalty(n, l2=2.0, nu=0.3) + np.float32(0.5) * n
+    inverse = np.linalg.inv(g + np.diag(ridge))
+    whole = np.eye(30) - inverse / np.diag(inverse)
+    close, explained = local.near_field(rows, n, ridge, near)
+    s, u = leading(rows, ridge, 14, np.random.default_rng(0))
+    left, right = far_field(close, (1 / np.diag(inverse)).astype(np.float32), ridge, s, u)
+    span = u.T * np.sqrt(ridge)
+    assert span @ (close.toarray() + left @ right) == pytest.approx(span @ whole, abs=1e-4)
+    estimate = ridge + n - explained  # from few neighbours: no smaller than the exact one, and near it
+    assert (estimate >= 0.999 / np.diag(inverse)).all()
+
+
+def test_leading_vectors_are_those_of_the_scaled_gram_matrix() -> None:
+    train = random_csr(300, 40, 0.1, seed=5)
+    ridge = np.linspace(1, 3, 40, dtype=np.float32)
+    s, u = leading(train, ridge, 24, np.random.default_rng(0))
+    exact_s, exact_u = np.linalg.eigh(gram(train) / np.sqrt(np.outer(ridge, ridge)))
+    assert s == pytest.approx(exact_s[-24:], rel=1e-4)
+    assert np.abs(u[:, -1] @ exact_u[:, -1]) == pytest.approx(1, abs=1e-4)
+
+
+def test_factors_bring_the_local_model_nearer_to_the_whole_one(groups: Interactions) -> None:
+    whole = ThinningLinear(**GIVEN).fit(groups.matrix).weights_
+    far = [
+        np.abs(model.score(csr([[i] for i in range(40)], 40)) - whole)[~np.eye(40, dtype=bool)].mean()
+        for model in (ThinningLocal(**GIVEN, neighbours=3, factors=k).fit(groups.matrix, rng=0) for k in (0, 8, 30))
+    ]
+    assert far[0] > far[1] > 1.3 * far[2]
+
+
 def test_items_that_stand_alone_or_were_never_seen_have_no_weights() -> None:
     train = csr([[0, 1], [0, 1, 2], [3], [1, 2]], 5)
-    weights = ThinningLocal(**GIVEN, neighbours=3).fit(train).weights_.toarray()
+    weights = ThinningLocal(**GIVEN, neighbours=3, factors=0).fit(train).weights_.toarray()
     assert not weights[:, [3, 4]].any()
     assert not weights[[3, 4]].any()
     assert not np.diag(weights).any()

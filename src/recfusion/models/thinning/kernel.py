@@ -8,7 +8,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.infinite_ae import KernelRidge, fit_kernel_ridge, input_weights, predict, weighted
+from recfusion.models.infinite_ae import KernelRidge, fit_kernel_ridge, folded, input_weights, predict, weighted
 from recfusion.models.selftune import (
     MOST_USERS,
     Judged,
@@ -58,8 +58,8 @@ class ThinningKernel(Recommender):
     item_weights_: FloatArray = learned()  # (items,)
     scaling_: FloatArray = learned()  # (items,)
     inputs_: Csr = learned()  # (basis, items)
-    solution_: FloatArray = learned()  # (basis, basis)
-    targets_: Csr | FloatArray = learned()  # (basis, items)
+    solution_: FloatArray = learned()  # (basis, basis), or (basis, items) where that is less
+    targets_: Csr | FloatArray = learned()  # (basis, items), or none
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         generator = make_rng(rng)
@@ -100,7 +100,7 @@ class ThinningKernel(Recommender):
         )
         values = {name: getattr(self, f"{name}_") for name in _SEARCHED}
         self.item_weights_, ridge = kept.get(_values(values)) or fitted(values)
-        self.inputs_, self.solution_, self.targets_ = ridge
+        self.inputs_, self.solution_, self.targets_ = folded(ridge)
         self.scaling_ = scalings(train, (self.c_,))[0]
         return self
 

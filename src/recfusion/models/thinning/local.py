@@ -1,24 +1,25 @@
-"""The linear denoiser on neighbourhoods: each item is predicted from the few items that say most about it."""
+"""The linear denoiser for many items: weights of each item's neighbours, and all others through a few factors."""
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from scipy.linalg.lapack import sposv
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.core.rng import RngLike
+from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import blas_threads, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
+from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
 from recfusion.models.thinning.neighbours import GRAM_BYTES, nearest, small_grams
 
@@ -28,12 +29,13 @@ _RIDGE = ("l2", "nu", "kappa", "b", "c")
 
 @dataclass
 class ThinningLocal(Recommender):
-    """`thinning-linear` with no more than `neighbours` weights a target: cost and memory are linear in the items.
+    """`thinning-linear` as a sparse matrix and one of low rank: cost and memory are linear in the items.
 
-    Column j of thinning-linear's B is the ridge regression of item j on all others. Here it is the one on the items
-    N_j that say most about it, (G_NN + diag Lambda_N)^-1 G_Nj, with the same G and Lambda; with all other items as
-    neighbours it is the same model. Settings left open are chosen by thinning-linear's own search, on the most popular
-    items where there are many.
+    Column j of thinning-linear's B is the ridge regression of item j on all others. The near field is the one on the
+    items N_j that say most about it, (G_NN + diag Lambda_N)^-1 G_Nj, with the same G and Lambda. The far field makes
+    the sum of both the whole model's on the span of the leading eigenvectors (see `far`). With all other items as
+    neighbours it is the whole model; without any it is the truncated eigen-denoiser, `thinning-factors`. Settings left
+    open are chosen by thinning-linear's own search, on the most popular items where there are many.
     """
 
     l2: float | None = self_tuned(
@@ -48,14 +50,17 @@ class ThinningLocal(Recommender):
     kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
     b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
     c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
-    neighbours: int = setting(100, "items that each item is predicted from", at_least=1)
+    neighbours: int = setting(100, "items that each item has weights of its own from", at_least=0)
+    factors: int = setting(128, "leading eigenvectors through which all other items count", at_least=0)
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     nu_: float = learned()
     kappa_: float = learned()
     b_: float = learned()
     c_: float = learned()
-    weights_: Csr = learned()  # (items, items): column j has the weights of target j
+    weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
+    left_: FloatArray = learned()  # (items, factors)
+    right_: FloatArray = learned()  # (factors, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_items = train.shape[1]
@@ -64,57 +69,75 @@ class ThinningLocal(Recommender):
             f"Local thinning with {self.neighbours} neighbours on {n_items:,} items",
             "set fewer neighbours, or raise --min-users-per-item so that fewer items remain.",
         )
-        self._settle(train, valid, rng)
+        generator = make_rng(rng)
+        self._settle(train, valid, generator)
         rows = user_weighted(train, self.b_)
-        by_item = rows.T.tocsr()
         n = np.bincount(rows.indices, rows.data.astype(np.float64) ** 2, minlength=n_items).astype(np.float32)
         ridge = penalty(n, l2=self.l2_, nu=self.nu_) + np.float32(self.kappa_) * n
-        count = min(self.neighbours, n_items - 1)
-        chosen = nearest(rows, by_item, n, ridge, count)
+        near, explained = near_field(rows, n, ridge, min(self.neighbours, n_items - 1))
         scaling = selftune.scalings(train, (self.c_,))[0]
-        weights = np.empty(chosen.shape, np.float32)
-        for targets in target_blocks(n_items, count) if count else ():
-            weights[targets] = solve_each(*small_grams(rows, by_item, chosen, targets), chosen[targets], targets, ridge)
-            log.debug("Local thinning: %d of %d items are solved", targets.stop, n_items)
-        weights *= scaling[:, None]
-        self.weights_ = _columns(chosen, weights)
+        rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
+        s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
+        self.left_, right = far_field(near, ridge + n - explained, ridge, s, u)
+        self.right_ = right * scaling
+        near.data *= scaling[near.indices]
+        self.weights_ = near
         return self
 
     def score(self, history: Csr) -> FloatArray:
-        return np.asarray((history @ self.weights_).toarray(), np.float32)
-
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: thinning-linear's search needs none."""
-        return False
+        scores = (history @ self.left_) @ self.right_
+        near = history @ self.weights_
+        scores[row_numbers(near), near.indices] += near.data
+        return np.asarray(scores, np.float32)
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        return exact(history, self.weights_, items)
+        near = exact(history, self.weights_, items)
+        far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[:, items]  # (sources, items)
+        return replace(near, parts=near.parts + far.T)
+
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return False: training users judge its settings, as those of thinning-linear."""
+        return False
 
     def fit_bytes(self, shape: Shape) -> int:
         """Return about how many bytes the fit holds at most, beside the data."""
         count = max(1, min(self.neighbours, shape.items - 1))
         lists = shape.items * count * (8 + 4 + 8)  # neighbours, weights, and the places that sort them
         grams = min(GRAM_BYTES, 4 * shape.items * count**2)
-        return 24 * shape.interactions + lists + grams
+        factors = 5 * 4 * shape.items * self.factors
+        return 24 * shape.interactions + max(lists + grams, lists + factors)
 
-    def _settle(self, train: Csr, valid: Fold | None, rng: RngLike) -> None:
+    def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""
         given = {name: getattr(self, name) for name in _RIDGE}
-        small, judged = selftune.searched_items(train, valid)
-        searched = self.tune_trials > 0 and None in given.values()
-        starts = selftune.open_settings(self)
-        if "l2" in starts:
-            starts["l2"] = start_l2(train)
-        self.trials_, found = 0, {**given, **starts}
-        if searched:
-            exact_model = ThinningLinear(**given, tune_trials=self.tune_trials).fit(small, judged, rng=rng)
-            self.trials_ = exact_model.trials_
-            found = {name: getattr(exact_model, f"{name}_") for name in _RIDGE}
-            means = [part.nnz / max(1, part.shape[1]) for part in (train, small)]
+        found = {**given, **selftune.open_settings(self)}
+        if self.l2 is None:
+            found["l2"] = start_l2(train)
+        self.trials_ = 0
+        if selftune.searches(self):
+            small, judged = selftune.searched_items(train, valid)
+            whole = ThinningLinear(**given, tune_trials=self.tune_trials).fit(small, judged, rng=rng)
+            self.trials_ = whole.trials_
+            found = {name: getattr(whole, f"{name}_") for name in _RIDGE}
             if self.l2 is None:
-                found["l2"] *= (means[0] / means[1]) ** found["nu"]
+                mean, popular = (part.nnz / max(1, part.shape[1]) for part in (train, small))
+                found["l2"] *= (mean / popular) ** found["nu"]
         for name, value in found.items():
             setattr(self, f"{name}_", value)
+
+
+def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Csr, FloatArray]:
+    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,)."""
+    n_items = rows.shape[1]
+    by_item = rows.T.tocsr()
+    chosen = nearest(rows, by_item, n, ridge, count)
+    weights, explained = np.empty(chosen.shape, np.float32), np.zeros(n_items, np.float32)
+    for targets in target_blocks(n_items, count) if count else ():
+        among, towards = small_grams(rows, by_item, chosen, targets)
+        weights[targets] = solve_each(among, towards, chosen[targets], targets, ridge)
+        explained[targets] = (weights[targets] * towards).sum(1)
+        log.debug("Local thinning: %d of %d items are solved", targets.stop, n_items)
+    return _columns(chosen, weights), explained
 
 
 def target_blocks(n_items: int, count: int) -> Iterator[slice]:
@@ -137,12 +160,14 @@ def solve_each(
     towards[padded] = 0
     diagonal = np.arange(chosen.shape[1])
     among[:, diagonal, diagonal] += ridge[chosen] + padded  # a place without an item has a weight of 0
+    solved = []
     with blas_threads(chosen.shape[1]):
         for matrix, right in zip(among, towards, strict=True):
-            _, right[:], failed = sposv(matrix.T, right, lower=True, overwrite_a=True)
+            _, solution, failed = sposv(matrix.T, right, lower=True, overwrite_a=True)
             if failed:
                 raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
-    return towards
+            solved.append(solution)
+    return np.stack(solved)
 
 
 def _columns(chosen: IntArray, weights: FloatArray) -> Csr:

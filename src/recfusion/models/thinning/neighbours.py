@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 
 _PRODUCTS_PER_BLOCK = 1 << 25  # multiply-adds of a block of Gram rows, and so the most entries that it can have
+_POWER = 0.75  # of popularity, that co-occurrence is divided by
 GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data
 
 
@@ -30,23 +31,22 @@ def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
 def nearest(rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: int) -> IntArray:
     """Return the `count` items that say most about each item, (items, count), in ascending order.
 
-    Item i alone, in a ridge regression of item j, takes G_ij^2 / (n_i + ridge_i) off the squared error. What popular
-    items come to by chance, n_i n_j / sum of the users' weights, is taken off G_ij first. An item with fewer others
-    beside it has itself in the places left over.
+    That is by co-occurrence over popularity, G_ij / (n_i + ridge_i)^.75: the power stands between what item i alone
+    takes off the squared error (1/2) and its weight alone (1), and the ridge keeps chance neighbours of rare items out.
+    An item with fewer others beside it has itself in the places left over.
     """
     n_items = by_item.shape[0]
     if count >= n_items - 1:  # all of them, also those that no user has together with the item
-        others = np.arange(n_items)
-        return np.stack([np.delete(others, j) for j in others]).reshape(n_items, n_items - 1)
+        return np.array([np.delete(np.arange(n_items), j) for j in range(n_items)]).reshape(n_items, n_items - 1)
     found = np.repeat(np.arange(n_items)[:, None], count, axis=1)
-    weight = 1 / (n + ridge)
-    share = n / max(float((rows.data.astype(np.float64) ** 2).sum() / max(1.0, float(n.mean()))), 1.0)
+    if not count:
+        return found
+    weight = (n + ridge) ** np.float32(-_POWER)
     for start, block in gram_rows(rows, by_item):
         for row in range(block.shape[0]):
             j, part = start + row, slice(block.indptr[row], block.indptr[row + 1])
             others = block.indices[part]
-            excess = block.data[part] - n[j] * share[others]
-            gain = excess * np.abs(excess) * weight[others]
+            gain = block.data[part] * weight[others]
             gain[others == j] = -np.inf
             best = np.argpartition(-gain, count)[:count] if len(others) > count else others != j
             others = others[best]

@@ -1,0 +1,111 @@
+"""One user's list through the library, beside the bare product and selection of the same model in the same run.
+
+    python benchmarks/one_user.py --model ml1m-thinning --out benchmarks/one_user.json
+
+`linear`: a dense linear model of 20,000 items (1.6 GB of random weights) and histories of 30 items. The bare peer is the
+sum of the history's rows and numpy's argpartition; the library path takes ids and gives names, columns and scores.
+`--model` adds a saved model of the data set it was trained on: the library path for 200 of its users, and each part of
+a mixture by itself. One thread. Medians of 200 users; the quickest is printed too, since a shared machine adds to the
+rest.
+"""
+
+import os
+
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}  # before they load
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from control import K, histories, made_up
+
+import recfusion as rf
+from recfusion.core.arrays import Csr, IntArray
+from recfusion.core.errors import InputError
+from recfusion.core.files import write_json
+from recfusion.serving.bundle import COUNT
+from recfusion.serving.one import Ask, ItemFacts, answer, history_rows
+
+USERS = 200
+
+
+def timed(call: Callable[[Any], object], asked: Sequence[Any]) -> dict[str, float]:
+    """Return the median and the least milliseconds of a call."""
+    call(asked[0])  # what is read once
+    seconds = []
+    for one in asked:
+        began = time.perf_counter()
+        call(one)
+        seconds.append(time.perf_counter() - began)
+    return {"median, ms": 1000 * float(np.median(seconds)), "least, ms": 1000 * min(seconds)}
+
+
+def library(bundle: rf.Bundle) -> Callable[[list[str]], object]:
+    """Return the path from ids to a list with names and columns."""
+    facts = ItemFacts(bundle, hidden=(COUNT,))
+
+    def one(ids: list[str]) -> object:
+        (found,) = answer(bundle, [Ask(ids, K)])
+        assert not isinstance(found, InputError)
+        return [facts.of(place.column) for place in found.places]
+
+    return one
+
+
+def linear() -> dict[str, Any]:
+    """Return the library path beside the bare product at 20,000 items."""
+    rng = np.random.default_rng(0)
+    bundle = made_up(rng)
+    rows = histories(USERS, rng)
+    singles = [rows[[row]] for row in range(USERS)]
+    ids = [[str(column) for column in row.indices.tolist()] for row in singles]
+    weights = bundle.model.state()["weights_"]
+
+    def bare(row: Csr) -> IntArray:
+        scores = (row @ weights)[0]
+        scores[row.indices] = -np.inf
+        best = np.argpartition(scores, -K)[-K:]
+        found: IntArray = best[np.argsort(-scores[best])]
+        return found
+
+    found = {"bare": timed(bare, singles), "library": timed(library(bundle), ids)}
+    limit = 2 * found["bare"]["median, ms"] + 0.3
+    return found | {"limit (2 x bare + .3), ms": limit, "within": found["library"]["median, ms"] <= limit}
+
+
+def saved(path: Path) -> dict[str, Any]:
+    """Return the library path of a saved model, for users of its own data."""
+    bundle = rf.Bundle.load(path)
+    data = rf.load(bundle.protocol.name)
+    users = np.linspace(0, data.n_users - 1, USERS).astype(int)
+    columns = [data.matrix[[user]].indices for user in users]
+    ids = data.items.cast(str).to_list()
+    rows = [history_rows([own], data.n_items) for own in columns]
+    found: dict[str, Any] = {"library": timed(library(bundle), [[ids[column] for column in own] for own in columns])}
+    found |= {"score": timed(bundle.model.score, rows)}
+    for name, part in getattr(bundle.model, "parts_", {}).items():
+        found[f"score of {name}"] = timed(part.score, rows)
+    return found | {"model": bundle.name, "items": len(bundle.items), "users": bundle.train_users}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--model", type=Path, help="a model folder of a named data set")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    found: dict[str, Any] = {"linear": linear()}
+    if arguments.model:
+        found["saved"] = saved(arguments.model)
+    for name, part in found.items():
+        for key, value in part.items():
+            print(name, key, value)
+    if arguments.out:
+        write_json(arguments.out, found)
+
+
+if __name__ == "__main__":
+    main()

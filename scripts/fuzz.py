@@ -1,0 +1,176 @@
+"""Hostile input of every kind, made from seeds: `python scripts/fuzz.py --seconds 600`.
+
+Each case must work, or be refused by an `InputError` of one sentence. Anything else is a finding: another exception, a
+crash of the interpreter, a case that takes a minute, memory without bound, an input line that is not accounted for, a
+list that breaks its rules. What a finding was made of stays in a folder, and its seed makes it again.
+"""
+
+import argparse
+import faulthandler
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+# Libraries read these as they are loaded.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+
+import fuzz_control
+import fuzz_data
+import fuzz_folders
+import fuzz_texts
+import numpy as np
+import polars as pl
+
+from recfusion.core.errors import InputError
+
+Target: TypeAlias = Callable[[np.random.Generator, Path], None]
+TARGETS: Mapping[str, Target] = {
+    **fuzz_data.TARGETS,
+    **fuzz_folders.TARGETS,
+    **fuzz_texts.TARGETS,
+    **fuzz_control.TARGETS,
+}
+LONGEST_MESSAGE = 3000
+SECONDS = 60  # that one case may take on any machine
+BYTES = 6 << 30  # of address space, libraries and threads included
+BATCH = 2000  # cases of one process
+_DIED = "the interpreter died or took too long"
+
+
+def outcome(target: Target, seed: int, folder: Path) -> tuple[str, str]:
+    """Return what became of a case, and what is wrong with that: nothing where it is empty."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            target(np.random.default_rng(seed), folder)
+    except InputError as error:
+        return "refused", wrong_sentence(str(error))
+    except (Exception, pl.exceptions.PanicException) as error:
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if "recfusion" in frame.filename]
+        where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+        return "failed", f"{type(error).__name__}{where}: {error}"[:400]
+    return "worked", ""
+
+
+def wrong_sentence(text: str) -> str:
+    """Return what is wrong with the message of an error."""
+    whole = text.endswith(".") and "\n" not in text and len(text) <= LONGEST_MESSAGE
+    return "" if whole else f"no sentence: {text[:200]!r}"
+
+
+def fuzz(
+    names: Sequence[str], first: int, cases: int, end: float, keep: Path, started: Path | None = None
+) -> tuple[Counter[str], list[str]]:
+    """Run cases from the seed `first` on, each by the next target; return what became of them, and findings.
+
+    The file `started` holds the case that is being run, and all of that, for whoever finds this process dead.
+    """
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    for seed in range(first, first + cases):
+        if time.monotonic() > end:
+            break
+        name = names[seed % len(names)]
+        folder = keep / f"{name}-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if started is not None:
+            started.write_text(json.dumps([name, seed, counts, wrong]))
+        # No signal reaches a loop outside Python; this ends the process, and leaves the folder.
+        faulthandler.dump_traceback_later(SECONDS, exit=True, file=sys.__stderr__ or 2)
+        became, problem = outcome(TARGETS[name], seed, folder)
+        faulthandler.cancel_dump_traceback_later()
+        counts[f"{name} {became}"] += 1
+        if problem:
+            wrong.append(f"{name}, seed {seed}: {problem}")
+        else:
+            shutil.rmtree(folder)
+    return counts, wrong
+
+
+def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, keep: Path) -> list[str]:
+    """Run cases in one process after another, so that a crash is a finding and not the end; return the findings."""
+    end, last = time.monotonic() + seconds, first + cases
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as place:
+        started, result = Path(place) / "started", Path(place) / "result"
+        while first < last and (left := end - time.monotonic()) > 0:
+            batch = min(BATCH, last - first)
+            given = [*names, "--seed", first, "--cases", batch, "--seconds", left, "--keep", keep, "--inside", place]
+            result.unlink(missing_ok=True)
+            subprocess.run([sys.executable, __file__, *map(str, given)], check=False)
+            if result.exists():
+                found, said = json.loads(result.read_text())
+                counts.update(found)
+                wrong += said
+                first += batch
+            else:
+                name, seed, found, said = json.loads(started.read_text())
+                counts.update({**found, f"{name} died": 1})
+                wrong += [*said, f"{name}, seed {seed}: {_DIED}"]
+                first = seed + 1
+    print_table(counts)
+    return wrong
+
+
+def print_table(counts: Counter[str]) -> None:
+    """Print what became of the cases of each target."""
+    kinds = ("worked", "refused", "failed", "died")
+    print(f"{'target':12}" + "".join(f"{kind:>10}" for kind in kinds))
+    for name in dict.fromkeys(key.split()[0] for key in counts):
+        print(f"{name:12}" + "".join(f"{counts[f'{name} {kind}']:10,}" for kind in kinds))
+    print(f"{counts.total():,} cases")
+
+
+def limit_memory() -> None:
+    """Let an allocation without bound fail here, and not the machine."""
+    try:
+        import resource
+    except ImportError:  # a system without it
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("target", nargs="*", help=f"all unless named: {', '.join(TARGETS)}")
+    options.add_argument("--cases", type=int, default=10**9, help="how many at most")
+    options.add_argument("--seconds", type=float, default=60.0, help="how long at most")
+    options.add_argument("--seed", type=int, default=0, help="of the first case; the others count on from it")
+    options.add_argument(
+        "--keep", type=Path, default=Path("fuzz-findings"), help="folder for what findings are made of"
+    )
+    options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if unknown := set(chosen.target) - set(TARGETS):
+        options.error(f"unknown target {', '.join(sorted(unknown))}: choose of {', '.join(TARGETS)}")
+    names = chosen.target or list(TARGETS)
+    logging.disable(logging.WARNING)
+    if chosen.inside:
+        limit_memory()
+        end = time.monotonic() + chosen.seconds
+        found = fuzz(names, chosen.seed, chosen.cases, end, chosen.keep, chosen.inside / "started")
+        (chosen.inside / "result").write_text(json.dumps(found))
+        return 0
+    wrong = in_processes(names, chosen.seed, chosen.cases, chosen.seconds, chosen.keep)
+    for line in wrong:
+        print(line)
+    if chosen.keep.is_dir() and not any(chosen.keep.iterdir()):
+        chosen.keep.rmdir()
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,336 @@
+"""Model folders and results that somebody has tampered with: they load and can be used, or are refused."""
+
+import base64
+import datetime
+import decimal
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from hostile import changed, mutated, value, word
+from safetensors.numpy import load_file, save_file
+
+from recfusion.core.files import file_digest
+from recfusion.data.interactions import Interactions, RawData, ReadReport
+from recfusion.data.prepare import prepare
+from recfusion.data.readers import read_items
+from recfusion.data.settings import Preparation
+from recfusion.data.writers import table_writer
+from recfusion.experiments.comparison import Comparison, compare
+from recfusion.experiments.judge import item_names
+from recfusion.experiments.result import read_results
+from recfusion.experiments.train import train
+from recfusion.models.ease import EASE
+from recfusion.report.page import render
+from recfusion.report.tables import results_csv, results_latex, results_markdown
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.card import model_card
+from recfusion.serving.complete import complete
+from recfusion.serving.config import FILES
+from recfusion.serving.knobs import Knobs
+from recfusion.serving.recommend import recommend
+from recfusion.serving.rules import Rules
+from recfusion.serving.similar import similar
+
+_NET: dict[str, Any] = {"max_epochs": 1}
+MODELS: dict[str, dict[str, Any]] = {
+    "ease": {},
+    "popularity": {},
+    "slim": {},
+    "bspm": {},
+    "ials": {"factors": 4, "iterations": 2},
+    "thinning-linear": {},
+    "thinning-pairs": {},
+    "thinning-kernel": {},
+    "multvae": {**_NET, "width": 8, "latent": 4},
+    "recfusion": {**_NET, "width": 8},
+    "mixture": {"members": "ease,infinite-ae"},
+}
+
+
+@cache
+def shop() -> Interactions:
+    """Return forty users of two tastes, and twenty items with columns of all types."""
+    rng = np.random.default_rng(0)
+    pairs = [(f"u{u}", f"i{(10 * (u % 2) + int(n)) % 20:02d}") for u in range(40) for n in rng.permutation(12)[:7]]
+    rows = pl.DataFrame(pairs, ["user", "item"], orient="row")
+    numbers = range(20)
+    table = pl.DataFrame(
+        {
+            "item": [f"i{n:02d}" for n in numbers],
+            "title": [f"Item [b]{n}[/b] \x1b[31m" for n in numbers],
+            "kind": [("Tea", "Coffee|Gift", None)[n % 3] for n in numbers],
+            "stock": [n % 4 for n in numbers],
+            "price": [None if n % 5 == 0 else float("nan") if n == 6 else n / 2 for n in numbers],
+            "new": [n % 2 == 0 for n in numbers],
+        }
+    )
+    every = Preparation(min_items_per_user=1, min_users_per_item=1)
+    return prepare(RawData("made up", rows, table, ReadReport(len(rows))), every)
+
+
+@cache
+def _place() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="fuzz-")
+
+
+@cache
+def sound_folder(name: str) -> Path:
+    """Return the folder of a small model."""
+    settings = {**MODELS[name], **({"tune_trials": 0} if name in ("ease", "thinning-linear", "thinning-pairs") else {})}
+    return train(name, shop(), settings).save(Path(_place().name) / name)
+
+
+def folders(rng: np.random.Generator, folder: Path) -> None:
+    """Load and use a model folder of which something was changed, its digests put right or not."""
+    name = list(MODELS)[rng.integers(len(MODELS))]
+    path = folder / "model"
+    shutil.copytree(sound_folder(name), path)
+    changes: tuple[Callable[[np.random.Generator, Path], None], ...] = (
+        _json,
+        _json,
+        _items,
+        _weights,
+        _weights,
+        _bytes,
+    )
+    for _ in range(int(rng.integers(1, 3))):
+        changes[rng.integers(len(changes))](rng, path)
+    sealed = rng.integers(4) > 0
+    if sealed:
+        _reseal(path)
+    intact = all(_same(path / part, sound_folder(name) / part) for part in FILES)
+    bundle = Bundle.load(path)
+    if not sealed and not intact:
+        raise AssertionError("a file that is not the one that was saved was not noticed")
+    use(bundle, rng)
+
+
+def use(bundle: Bundle, rng: np.random.Generator) -> None:
+    """Ask a model for everything it offers."""
+    history = bundle.items["item"].cast(pl.String).to_list()[: int(rng.integers(0, 5))]
+    columns = bundle.items.columns
+    column = columns[rng.integers(len(columns))]
+    rules = Rules(at_most={column: 2}) if rng.integers(2) else None
+    knobs = Knobs(adventurousness=0.5, popularity=-0.5, diversity=0.5) if rng.integers(2) else None
+    found = recommend(bundle, {"a": history, "b": []}, 5, rules=rules, knobs=knobs, why=2)
+    if len(found.to_frame().filter(user="a")) and found.to_frame()["score"].is_nan().any():
+        raise AssertionError("a score is not a number")
+    model_card(bundle)
+    if history:
+        similar(bundle, history[0], 3)
+        complete(bundle, history, 2)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.is_file() and one.read_bytes() == other.read_bytes()
+
+
+def _reseal(path: Path) -> None:
+    """Write the digests of the files as they are now, where there is still a place for them."""
+    try:
+        config = json.loads((path / "config.json").read_text())
+        config["digests"] = {name: file_digest(path / name) for name in FILES}
+        (path / "config.json").write_text(json.dumps(config))
+    except (ValueError, TypeError, OSError):
+        return
+
+
+def _json(rng: np.random.Generator, path: Path) -> None:
+    file = path / str(rng.choice(["config.json", "config.json", "metrics.json", "protocol.json"]))
+    try:
+        file.write_text(json.dumps(changed(rng, json.loads(file.read_text()))), encoding="utf-8")
+    except ValueError:  # changed before
+        return
+
+
+def _items(rng: np.random.Generator, path: Path) -> None:
+    try:
+        table = pl.read_parquet(path / "items.parquet")
+    except pl.exceptions.PolarsError:
+        return
+    column = table.columns[rng.integers(table.width)]
+    kinds = (
+        pl.String,
+        pl.Float32,
+        pl.Int8,
+        pl.UInt64,
+        pl.Boolean,
+        pl.Binary,
+        pl.List(pl.Int64),
+        pl.Categorical,
+        pl.Null,
+    )
+    change = int(rng.integers(9))
+    if change == 0:
+        table = table.drop(column)
+    elif change == 1:
+        try:
+            table = table.with_columns(pl.col(column).cast(kinds[rng.integers(len(kinds))], strict=False))
+        except pl.exceptions.PolarsError:
+            return
+    elif change == 2:
+        table = table.head(int(rng.integers(0, len(table) + 1)))
+    elif change == 3:
+        table = pl.concat([table, table.head(int(rng.integers(1, 3)))])
+    elif change == 4:
+        table = table.with_columns(pl.when(pl.int_range(pl.len()) != 3).then(pl.col(column)).alias(column))
+    elif change == 5:
+        table = table.with_columns(pl.lit(word(rng)).alias(column))
+    elif change == 6:
+        new = word(rng)[:300]
+        table = table.rename({column: new}) if new not in table.columns else table
+    elif change == 7:
+        table = table.with_columns(pl.Series(column, [value(rng, 3) for _ in range(len(table))], strict=False))
+    else:
+        table = table.with_columns(pl.concat_list([pl.col(column)]).alias(column))
+    try:
+        table.write_parquet(path / "items.parquet")
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return
+
+
+def _weights(rng: np.random.Generator, path: Path) -> None:
+    try:
+        state = dict(load_file(path / "model.safetensors"))
+    except Exception:  # changed before
+        return
+    if not state:
+        return
+    name = list(state)[rng.integers(len(state))]
+    array, change = state[name], int(rng.integers(9))
+    if change == 0:
+        del state[name]
+    elif change == 1:
+        state[name] = array.astype(str(rng.choice(["f8", "f2", "i4", "i8", "u1", "?", "u2"])), casting="unsafe")
+    elif change == 2:
+        state[name] = array.reshape(-1)[: int(rng.integers(0, array.size + 1))]
+    elif change == 3:
+        state[name] = array.T
+    elif change == 4 and array.size:
+        state[name] = array.copy()
+        number = (
+            [0, -1, 1, 2**31 - 1, 7][rng.integers(5)]
+            if array.dtype.kind in "iu"
+            else [np.nan, np.inf, 3e38, -1][rng.integers(4)]
+        )
+        state[name].reshape(-1)[rng.integers(array.size)] = number
+    elif change == 5:
+        state[name] = np.concatenate([array, array]) if array.ndim else array
+    elif change == 6:
+        state[name] = array[None]
+    elif change == 7:
+        state[word(rng)[:50].encode(errors="replace").decode()] = array
+    else:
+        other = list(state)[rng.integers(len(state))]
+        state[name], state[other] = state[other], array
+    save_file({key: np.ascontiguousarray(each) for key, each in state.items()}, path / "model.safetensors")
+
+
+def _bytes(rng: np.random.Generator, path: Path) -> None:
+    file = path / str(rng.choice([*FILES, "config.json"]))
+    content = file.read_bytes()
+    if rng.integers(2) and file.suffix == ".safetensors":  # sizes in its head
+        head = int.from_bytes(content[:8], "little")
+        content = mutated(rng, content[: 8 + head], 3) + content[8 + head :]
+    else:
+        content = mutated(rng, content, 4)
+    file.write_bytes(content)
+
+
+@cache
+def _results() -> tuple[bytes, ...]:
+    """Return the lines of a small store."""
+    store = Path(_place().name) / "results.jsonl"
+    compare(shop(), {"popularity": "popularity", "ease": EASE(tune_trials=0)}, 2, store=store)
+    return tuple(store.read_bytes().splitlines(keepends=True))
+
+
+def results(rng: np.random.Generator, folder: Path) -> None:
+    """Report on a store of which some lines were edited by hand."""
+    lines = list(_results())
+    for _ in range(int(rng.integers(1, 3))):
+        place = int(rng.integers(len(lines)))
+        if rng.integers(3):
+            try:
+                document = changed(rng, json.loads(lines[place]))
+            except ValueError:
+                continue
+            if isinstance(document, dict) and rng.integers(4) == 0:
+                numbers = rng.choice([0.0, 1.0, np.nan, 3e38, -1.0], int(rng.integers(0, 9))).astype("<f4")
+                document["users"] = base64.b64encode(numbers.tobytes()).decode()
+            lines[place] = json.dumps(document).encode() + b"\n"
+        else:
+            lines[place] = mutated(rng, lines[place], 3)
+    store = folder / "results.jsonl"
+    store.write_bytes(b"".join(lines))
+    stored = read_results(store)
+    if not stored:
+        return
+    comparison = Comparison.of(stored)
+    for text in (results_markdown, results_csv, results_latex):
+        text(comparison)
+    if rng.integers(25) == 0:  # it draws, which takes its time
+        render(comparison)
+
+
+def tables(rng: np.random.Generator, folder: Path) -> None:
+    """Carry an item table with columns of any type and name from a file to lists on paper, on screen and as JSON."""
+    from recfusion.cli.control import print_items
+    from recfusion.cli.output import print_json
+
+    table = folder / "items.parquet"
+    _item_columns(rng).write_parquet(table)
+    described = read_items(table, "item")
+    data = replace(shop(), item_table=shop().items.to_frame("item").join(described, on="item", how="left"))
+    bundle = Bundle.load(train("popularity", data).save(folder / "model"))
+    item_names(data)
+    names = [*bundle.items.columns, "title"]
+    column = names[rng.integers(len(names))]
+    rules = (None, Rules(at_most={column: 2}), Rules(where=f"`{column}` is missing or stock > 0"))[rng.integers(3)]
+    found = recommend(bundle, ["i01", "i02"], 4, rules=rules, why=2).to_frame()
+    with redirect_stdout(io.StringIO()):
+        print_items(found, "a list")
+        print_json(found.to_dicts())
+    with table_writer(folder / f"lists{rng.choice(['.csv', '.jsonl', '.parquet'])}") as write:
+        write(found)
+
+
+def _item_columns(rng: np.random.Generator) -> pl.DataFrame:
+    """Return the shop's item table with one or two columns replaced by others of any type."""
+    table = shop().item_table
+    n = len(table)
+    days = [datetime.date(2020, 1, 1 + place) for place in range(n)]
+    columns: tuple[pl.Series, ...] = (
+        pl.Series(days),
+        pl.Series(days).cast(pl.Datetime("ns", "UTC")),
+        pl.Series([datetime.timedelta(days=1)] * n),
+        pl.Series([datetime.time(1)] * n),
+        pl.Series([b"\xff"] * n),
+        pl.Series([["a", None]] * n),
+        pl.Series([{"a": 1.5}] * n),
+        pl.Series(["x"] * n, dtype=pl.Categorical),
+        pl.Series([None] * n, dtype=pl.Null),
+        pl.Series([decimal.Decimal("1.5")] * n),
+        pl.Series([float("inf"), None] * (n // 2)),
+        pl.Series([word(rng).encode(errors="replace").decode() for _ in range(n)]),
+        pl.Series([2**63] * n, dtype=pl.UInt64),
+    )
+    for _ in range(int(rng.integers(1, 3))):
+        name = str(
+            rng.choice(["title", "name", "kind", "stock", "user", "rank", "score", "because", "reasons", "", "a`b"])
+        )
+        table = table.with_columns(columns[rng.integers(len(columns))].alias(name))
+    return table
+
+
+TARGETS = {"folders": folders, "results": results, "tables": tables}

@@ -1,0 +1,82 @@
+"""How much an entry still counts by its age: in a user's own history, and among all of the training data."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
+from recfusion.core.rng import RngLike
+from recfusion.data.interactions import Signal
+from recfusion.data.signals import Extra
+from recfusion.data.split import Fold
+from recfusion.models.base import Recommender
+from recfusion.models.settings import learned, setting
+
+DAY = 86_400.0
+_WEEK = 7 * DAY
+
+
+def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> FloatArray:
+    """Return (1 + r)^-power of each stored entry, rescaled so that a row's weights are 1 on average.
+
+    r is how many entries of the row are newer ("rank"), or how many weeks older the entry is than the row's newest one
+    ("age"). Entries of one time, as those of an invoice are, have one weight.
+    """
+    r = newer(times) if by == "rank" else (newest(times)[row_numbers(times)] - times.data) / _WEEK
+    weights = (1.0 + r) ** -power
+    lengths = np.diff(times.indptr)
+    sums = np.bincount(row_numbers(times), weights, times.shape[0])
+    return (weights * np.repeat(lengths / np.maximum(sums, 1e-12), lengths)).astype(np.float32)
+
+
+def fades(times: Csr, days: float) -> FloatArray:
+    """Return the root of 1 / (1 + age / days) of each stored entry, rescaled so that their squares are 1 on average."""
+    age = (times.data.max(initial=0) - times.data) / (days * DAY)
+    weights = 1 / (1 + age)
+    return np.sqrt(weights / max(float(weights.mean()) if len(weights) else 1.0, 1e-12)).astype(np.float32)
+
+
+def newer(times: Csr) -> IntArray:
+    """Return of each stored entry how many of its row have a later time."""
+    rows = row_numbers(times)
+    order = np.lexsort((-times.data, rows))
+    of_row, when = rows[order], times.data[order]
+    begins = np.ones(times.nnz, bool)
+    begins[1:] = (of_row[1:] != of_row[:-1]) | (when[1:] != when[:-1])
+    first = np.maximum.accumulate(np.where(begins, np.arange(times.nnz), 0))  # place of the first of equal times
+    found = np.empty(times.nnz, np.int64)
+    found[order] = first - times.indptr[:-1][of_row]
+    return found
+
+
+def newest(times: Csr) -> NDArray[np.int64]:
+    """Return the latest time of each row, (users,)."""
+    found = np.full(times.shape[0], np.iinfo(np.int64).min)
+    np.maximum.at(found, row_numbers(times), times.data)
+    return found
+
+
+def recent_counts(times: Csr, days: float = 30.0) -> NDArray[np.float64]:
+    """Return how many users have each item, one `days` before the latest time counting half: 1 / (1 + age / days)."""
+    age = (times.data.max(initial=0) - times.data) / (days * DAY)
+    return np.bincount(times.indices, 1 / (1 + age), times.shape[1]).astype(np.float64)
+
+
+@dataclass
+class RecentPopularity(Recommender):
+    """Scores of items by their recent users, the same for every user; without times, by all of their users."""
+
+    reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
+    days: float = setting(30.0, "age at which a user counts half", at_least=1e-3, search=(1, 365), log=True)
+    popularity_: FloatArray = learned()  # (items,)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
+        times = None if extra is None else extra.times
+        counts = column_counts(train).astype(np.float64) if times is None else recent_counts(times, self.days)
+        self.popularity_ = (counts / max(float(counts.max(initial=0)), 1e-12)).astype(np.float32)
+        return self
+
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        return np.tile(self.popularity_, (history.shape[0], 1))

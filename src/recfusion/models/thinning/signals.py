@@ -1,0 +1,211 @@
+"""The linear denoiser of thinned rows that reads more than ones: dislikes, grades or counts, and the order of time."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.interactions import Signal
+from recfusion.data.signals import Extra, valued
+from recfusion.data.split import Fold
+from recfusion.models import selftune
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.gram import gram, invert_in_place, require_gram_memory
+from recfusion.models.leave_out import nobody
+from recfusion.models.reasons import Reasons, exact
+from recfusion.models.recency import fades, recency, recent_counts
+from recfusion.models.settings import learned, self_tuned, setting
+from recfusion.models.thinning.blocks import own_excluded, side_by_side
+from recfusion.models.thinning.grades import Transform, graded
+from recfusion.models.thinning.linear import ThinningLinear, penalty
+
+log = logging.getLogger(__name__)
+_CHOSEN = ("l2", "nu", "kappa", "b")  # on likes alone: an inverse of one block takes an eighth of that of two
+_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: they need no fit of their own
+_TRENDS = (0.0, 0.5, 1.0)
+_FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
+
+
+@dataclass
+class ThinningSignals(Recommender):
+    """The weights of `ThinningLinear` from richer rows; where no signals are used, the same scores.
+
+    A row has a block of likes, each with its grade's value, and, where dislikes are known, a second block of them:
+
+        z = [v_u, d_u],   B_.j minimises |y_j - Z b|^2 + b' diag(Lambda) b, 0 on what item j says of itself,
+
+    and at scoring the like that is r-th from the newest weighs (1 + r)^-recency: score_j = (z B)_j n_j^-c t_j^trend,
+    with t_j the recent popularity of item j over its whole one. Lambda is that of `ThinningLinear`, with each block's
+    own counts; where grades are units, its noise is that of units that survive. The derivations are in
+    docs/signals.md. The ridge is what `ThinningLinear` chooses on likes alone; c, recency and trend, which need no fit
+    of their own, are chosen on the validation users, by the final weights.
+    """
+
+    reads: ClassVar[frozenset[Signal]] = frozenset({"grades", "times"})
+    l2: float | None = self_tuned(
+        693.0, "penalty of an item of mean popularity", at_least=1e-6, search=(1, 1e4), log=True
+    )
+    nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
+    kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
+    b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
+    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
+    dislikes: Literal["features", "ignored"] = setting(
+        "features", "what becomes of known dislikes; they are masked either way", search="all"
+    )
+    values: Transform = setting(
+        "binary", "what a like of n stars or plays weighs: 1, n units that are thinned, log(1 + n), n / (n + median)"
+    )
+    recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, where times are known", search=(0.0, 1.0))
+    recency_by: Literal["rank", "age"] = setting(
+        "rank", "r: how many entries of the history are newer, or weeks from its newest one"
+    )
+    trend: float | None = self_tuned(0.0, "power of recent over whole popularity, where times are known", search=(0, 1))
+    fading: float = setting(
+        0.0, "days before the last that a like counts half in the fit, where times are known; 0: all alike", at_least=0
+    )
+    tune_trials: int = selftune.trials_setting()
+    l2_: float = learned()
+    nu_: float = learned()
+    kappa_: float = learned()
+    b_: float = learned()
+    c_: float = learned()
+    recency_: float = learned()
+    trend_: float = learned()
+    weights_: FloatArray = learned()  # (items in blocks, items)
+    typical_: FloatArray = learned()  # (2,): the median grade, and the root of the mean square of a value
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
+        known, generator = extra or Extra(), make_rng(rng)
+        n_items, n_blocks = train.shape[1], 1 + (self.dislikes == "features" and known.disliked is not None)
+        require_gram_memory(n_items * n_blocks, "A thinning model with signals", 2.1)
+        log.info("The fit takes about %.0f s.", self.seconds(Shape.of(train)))
+        likes = ThinningLinear(**{name: getattr(self, name) for name in (*_CHOSEN, "c", "tune_trials")})
+        likes.fit(train, valid, rng=generator)
+        self.trials_ = likes.trials_
+        for name in _CHOSEN:
+            setattr(self, f"{name}_", getattr(likes, f"{name}_"))
+        self.typical_ = np.array([1.0 if known.grades is None else np.median(known.grades.data), 1.0], np.float32)
+        self.typical_[1] = np.sqrt(np.mean(graded(known.grades, self.values, *self.typical_) ** 2))
+        weights, trends = self._solve(train, known, n_blocks), _trends(train, known.times)
+        judges = selftune.Jury(nobody(train), nobody(train) if valid is None else selftune.judged_users(valid))
+        selftune.settle(
+            *(self, lambda _, jury: self._variants(weights, train, trends, jury.valid)),
+            *(judges if judges.n_users else None, generator),
+            searched=(),
+            free=("c", "recency", "trend"),
+            trials=self.tune_trials,
+            starts={"c": likes.c_},
+        )
+        if known.times is None:
+            self.recency_ = self.trend_ = 0.0
+        weights *= selftune.scalings(train, (self.c_,))[0] * trends ** np.float32(self.trend_)
+        self.weights_ = weights
+        return self
+
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        return np.asarray(self._features(history, extra, self.recency_) @ self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons:
+        n_items = self.weights_.shape[1]
+        again = np.arange(len(self.weights_) - n_items).reshape(-1, 1)  # a dislike's source is its item
+        return exact(self._features(history, extra, self.recency_), self.weights_, items, again)
+
+    def seconds(self, shape: Shape) -> float:
+        """Return about how long the fit takes: n^3 for each trial, and 8 n^3 for the inverse with dislikes."""
+        blocks = 8 if self.dislikes == "features" else 1
+        trials = self.tune_trials * float(min(shape.items, selftune.MOST_ITEMS)) ** 3
+        return (trials + blocks * float(shape.items) ** 3) / _FLOPS
+
+    def _solve(self, train: Csr, known: Extra, n_blocks: int) -> FloatArray:
+        """Return the weights (features, items) from the blocks of features to the likes."""
+        n_items = train.shape[1]
+        roots = _roots(train, self.b_)
+        left = np.ones(train.nnz, np.float32)
+        if self.fading and known.times is not None:
+            left = fades(known.times, self.fading)
+        z = _rows_times(self._blocks(train, known, n_blocks, left), roots)
+        y = _rows_times(valued(train, left), roots)
+        g = gram(z)
+        likes = np.bincount(y.indices, y.data**2, n_items).astype(np.float32)
+        power = 1 if self.values == "units" else 2  # units survive one by one: their noise grows with their number
+        noise = np.bincount(
+            z.indices, np.abs(z.data) ** power * np.repeat(roots, np.diff(z.indptr)) ** (2 - power), len(g)
+        )
+        counts = np.concatenate([likes, np.diag(g)[n_items:]])
+        a = None if self.values == "binary" else np.asarray((z.T @ y).todense(), np.float32)
+        ridge = penalty(counts, l2=self.l2_, nu=self.nu_, mean=float(likes.mean()))
+        g[np.diag_indices(len(g))] += ridge + np.float32(self.kappa_) * noise.astype(np.float32)
+        p = invert_in_place(g)
+        return own_excluded(p, None if a is None else p @ a, n_items, n_blocks)
+
+    def _blocks(self, history: Csr, known: Extra, n_blocks: int, left: FloatArray) -> Csr:
+        """Return rows of features: likes with their values, times what is left of each, and dislikes."""
+        blocks = [valued(history, graded(known.grades, self.values, *self.typical_) * left)]
+        if n_blocks > 1:
+            disliked = known.disliked
+            empty = np.zeros(history.shape[0] + 1, np.int32)
+            indptr, indices = (empty, empty[:0]) if disliked is None else (disliked.indptr, disliked.indices)
+            blocks.append(binary_csr(indptr, indices, history.shape[1]))
+        return side_by_side(blocks)
+
+    def _features(self, history: Csr, extra: Extra | None, power: float) -> Csr:
+        known = extra or Extra()
+        n_blocks = len(self.weights_) // self.weights_.shape[1]
+        return self._blocks(history, known, n_blocks, self._left(history, known, power))
+
+    def _left(self, history: Csr, known: Extra, power: float) -> FloatArray:
+        """Return what is left of each like at scoring, by its recency."""
+        if not power or known.times is None:
+            return np.ones(history.nnz, np.float32)
+        return recency(known.times, power, self.recency_by)
+
+    def _variants(self, weights: FloatArray, train: Csr, trends: FloatArray, judged: Fold) -> list[selftune.Judged]:
+        """Judge what needs no fit of its own: powers of popularity, of recency and of the trend."""
+        timed = judged.extra is not None and judged.extra.times is not None
+        grid = {
+            "c": selftune.POWERS if self.c is None else (self.c,),
+            "recency": (_POWERS if timed else (0.5,)) if self.recency is None else (self.recency,),
+            "trend": (_TRENDS if timed else (0.0,)) if self.trend is None else (self.trend,),
+        }
+        scales = selftune.scalings(train, grid["c"])
+        pairs = [(c, trend) for trend in grid["trend"] for c in grid["c"]]
+        every = np.concatenate([scales * trends ** np.float32(trend) for trend in grid["trend"]])  # (pairs, items)
+        n_blocks = len(weights) // weights.shape[1]
+        found = []
+        for power in grid["recency"]:
+
+            def scored(rows: slice, power: float = power) -> Iterator[FloatArray]:
+                part = judged.take(rows)
+                known = part.extra or Extra()
+                left = self._left(part.history, known, power)
+                scores = np.asarray(self._blocks(part.history, known, n_blocks, left) @ weights)
+                return (scores * row for row in every)
+
+            for (c, trend), values in zip(pairs, selftune.ndcg_of(scored, judged), strict=True):
+                tried = {"c": c, "recency": power, "trend": trend}
+                found.append(selftune.Judged({k: v for k, v in tried.items() if getattr(self, k) is None}, values))
+        return found
+
+
+def _roots(train: Csr, b: float) -> FloatArray:
+    """Return the roots of the users' weights |u|^-b, rescaled so that the sum over all likes is kept, (users,)."""
+    lengths = np.diff(train.indptr).astype(np.float64)
+    weights = np.maximum(lengths, 1) ** -b
+    return np.sqrt(weights * lengths.sum() / max((weights * lengths).sum(), 1e-12)).astype(np.float32)
+
+
+def _rows_times(rows: Csr, scale: FloatArray) -> Csr:
+    return valued(rows, rows.data * np.repeat(scale, np.diff(rows.indptr)))
+
+
+def _trends(train: Csr, times: Csr | None) -> FloatArray:
+    """Return each item's recent popularity over its whole one, 1 on average; all 1 without times."""
+    if times is None or not times.nnz:
+        return np.ones(train.shape[1], np.float32)
+    whole = np.bincount(train.indices, minlength=train.shape[1])
+    share = recent_counts(times) / np.maximum(whole, 1)
+    return np.asarray(np.where(whole > 0, share / share[whole > 0].mean(), 1), np.float32)

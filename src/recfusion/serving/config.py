@@ -1,0 +1,92 @@
+"""The JSON files of a model folder: what they must hold, and how older ones are read."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import read_json
+from recfusion.models.settings import without_retired
+
+log = logging.getLogger(__name__)
+FORMAT = 2
+CONFIG = "config.json"  # marks a folder as ours
+WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
+
+
+class Config(BaseModel):
+    """What config.json must hold."""
+
+    format: StrictInt
+    model: StrictStr
+    place: StrictStr = ""
+    settings: dict[str, Any]
+    chosen: dict[str, Any] = Field(default_factory=dict)
+    searched: list[str] = Field(default_factory=list)
+    seed: StrictInt = Field(ge=0)
+    all_users: StrictBool
+    train_users: StrictInt = Field(0, ge=0)
+    fit_seconds: float
+    digests: dict[str, str] = Field(default_factory=dict)
+
+
+def read_config(path: Path) -> Config:
+    """Return the configuration in a model folder; one of an older format is brought up to date."""
+    document = _dictionary(read_json(path / CONFIG), path / CONFIG)
+    version = document.get("format")
+    if version == 1:
+        log.warning("The model folder '%s' has format 1, without digests of its files: train it again one day.", path)
+        document = _upgraded(document)
+    document["settings"] = without_retired(document.get("settings"))
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"Expected '{first['loc'][0]}' in '{path / CONFIG}': {first['msg'].lower()}"
+        raise InputError(f"{problem}; train the model again.") from None
+    if config.format != FORMAT:
+        raise InputError(
+            f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
+            "train the model again, or install the version that wrote it."
+        )
+    if version == FORMAT and config.digests.keys() != set(FILES):
+        raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
+    return config
+
+
+class _Measured(BaseModel):
+    """What metrics.json holds of each metric."""
+
+    mean: FiniteFloat
+    ci95: tuple[FiniteFloat, FiniteFloat] | None = None
+
+
+def read_metrics(path: Path) -> dict[str, Any]:
+    """Return the metrics in the file at `path`."""
+    document = _dictionary(read_json(path), path)
+    try:
+        TypeAdapter(dict[str, dict[str, _Measured]]).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ", ".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"Expected metrics in '{path}', got something else ({place}): train the model again."
+        ) from None
+    return document
+
+
+def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a folder of format 1: what the fit chose stood among the settings."""
+    settings, names = document.get("settings"), document.get("chosen", [])
+    if not isinstance(settings, dict) or not isinstance(names, list):
+        return document
+    chosen = {name: settings.pop(name) for name in names if name in settings}
+    return {**document, "format": FORMAT, "settings": settings, "chosen": chosen}
+
+
+def _dictionary(value: object, path: Path) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"Expected a JSON object in '{path}', got {type(value).__name__}: train the model again.")
+    return value

@@ -1,0 +1,58 @@
+"""The U-Net over items with places: patches and back, and what a convolution can see of whom."""
+
+import pytest
+import torch
+
+from recfusion.core.errors import InputError
+from recfusion.nets.item_unet import ItemUNet
+
+
+def net(sides: tuple[int, ...] = (8, 8), patch: int = 2, n_items: int = 60, planes: int = 1) -> ItemUNet:
+    torch.manual_seed(0)
+    slots = torch.randperm(torch.Size(sides).numel())[:n_items]
+    return ItemUNet(slots, sides, patch, channels=4, levels=2, planes=planes)
+
+
+@pytest.mark.parametrize(("sides", "patch"), [((8, 8), 2), ((12,), 3), ((6, 9), 3)])
+def test_patches_are_taken_apart_and_put_together_again(sides: tuple[int, ...], patch: int) -> None:
+    of = net(sides, patch, 5)
+    x = torch.rand(3, 1, torch.Size(sides).numel())
+    pixels = of._patches(x)
+    assert pixels.shape == (3, patch ** len(sides), *(side // patch for side in sides))
+    assert torch.equal(of._slots(pixels), x[:, 0])
+
+
+def test_a_patch_holds_slots_that_lie_together_on_the_map() -> None:
+    x = torch.zeros(1, 1, 8, 8)
+    x[..., 2:4, 4:6] = 1
+    pixels = net()._patches(x.flatten(2))
+    assert (pixels[0, :, 1, 2] == 1).all()
+    assert pixels.sum() == 4
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+def test_logits_belong_to_items_and_begin_at_their_bias(planes: int) -> None:
+    of = net(planes=planes)
+    with torch.no_grad():
+        of.bias.copy_(torch.arange(60.0))
+    x, t = torch.rand(3, planes, 60), torch.tensor([1, 2, 3])
+    out = of(x, t)
+    assert out.shape == (3, 60)
+    assert torch.allclose(out - of.bias, of(x, torch.ones(3, dtype=torch.int64)) - of.bias)  # the step is not told
+    with torch.no_grad():
+        of.bias.zero_()
+    assert torch.allclose(of(x, t) + torch.arange(60.0), out, atol=1e-5)
+
+
+def test_equal_rows_at_other_places_look_different() -> None:
+    """Every pixel learns its place: a convolution alone would give a shifted picture a shifted answer."""
+    of = net()
+    out = of(torch.zeros(1, 60), torch.tensor([1]))
+    out.var().backward()
+    assert of.place.grad is not None
+    assert of.place.grad.abs().sum() > 0
+
+
+def test_sides_that_are_no_whole_patches_are_refused() -> None:
+    with pytest.raises(InputError, match="whole patches of 3"):
+        net((8, 8), 3)

@@ -1,0 +1,97 @@
+"""A browser, a shop of forty items with hostile titles, and a service on it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, Page, Playwright, expect
+
+from recfusion.data.interactions import Interactions
+from shop import shop
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SWITCHES = (
+    "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking disable-component-update "
+    "disable-sync"
+)
+EVIL = {
+    "i01": '<img src=x onerror="window.hacked=1">',
+    "i11": "\"'><script>window.hacked=1</script>",
+    "i21": "`${window.hacked=1}` & \u202e",
+}
+
+
+def launched(playwright: Playwright) -> Browser:
+    """Return this machine's own browser; the test is skipped where there is none."""
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no browser found: looked for {', '.join(BROWSERS)}")
+    return playwright.chromium.launch(executable_path=found, args=[f"--{switch}" for switch in SWITCHES.split()])
+
+
+def shop_models(groups: Interactions, folder: Path) -> tuple[Path, Path]:
+    """Save two models of a shop with hostile titles, and with a kind whose name is a part of another's."""
+    paths = []
+    for name in ("ease", "popularity"):
+        bundle = shop(groups, name)
+        titles = [EVIL.get(item, title) for item, title in bundle.items.select("item", "title").iter_rows()]
+        kinds = bundle.items["kind"].replace({"Cups": "Tea Cups"})
+        bundle = replace(bundle, items=bundle.items.with_columns(pl.Series("title", titles), kinds))
+        paths.append(folder / name)
+        bundle.save(paths[-1])
+    return paths[0], paths[1]
+
+
+@dataclass
+class Visit:
+    """Pages of a service, and what went wrong on them."""
+
+    browser: Browser
+    address: str
+    problems: list[str]
+
+    @contextmanager
+    def at(self, fragment: str = "", *, width: int = 1280, **context: Any) -> Iterator[Page]:
+        """Open the page in a browser that has never seen it, once its first list is there."""
+        fresh = self.browser.new_context(viewport={"width": width, "height": 844}, **context)
+        page = fresh.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda told: self.problems.append(f"console {told.type}: {told.text}"))
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("request", lambda asked: self._foreign(asked.url))
+        page.goto(f"{self.address}/{fragment}")
+        yield page
+        fresh.close()
+
+    def _foreign(self, url: str) -> None:
+        if not url.startswith(self.address):
+            self.problems.append(f"request: {url}")
+
+
+def settled(page: Page) -> None:
+    """Wait until no question to the service is open."""
+    page.locator("main[aria-busy=false]").wait_for()
+
+
+def go(page: Page, fragment: str) -> None:
+    """Follow a link within the page."""
+    page.evaluate("fragment => { location.hash = fragment }", fragment)
+    expect(page.locator("nav [aria-current]")).to_have_attribute("href", page.evaluate("location.hash || '#'"))
+    settled(page)
+
+
+def ids_shown(page: Page) -> list[str]:
+    """Return the ids of the list in its order, once no question is open."""
+    settled(page)
+    return [str(row.get_attribute("data-flip")) for row in page.locator(".row").all()]
+
+
+def link(shelf: str = "", **more: str) -> str:
+    """Return a fragment, the shelf as ids with commas."""
+    parts = [f"shelf={item}" for item in shelf.split(",") if item]
+    return "#" + "&".join([*parts, *(f"{name}={value}" for name, value in more.items() if value != "list")])
