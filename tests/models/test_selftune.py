@@ -283,7 +283,7 @@ def test_bounds_and_scales_that_a_trial_tries_are_judged_as_if_the_model_had_the
 
 
 @pytest.mark.parametrize("settings", [{"xi": 0.0, "a": 0.0}, {"xi": 0.4, "a": 0.3}, {"xi": 1.0, "a": 0.0}])
-def test_users_left_out_are_judged_as_by_fits_without_them(settings: dict[str, float]) -> None:
+def test_users_left_out_are_judged_as_by_fits_without_them(settings: dict[str, Any]) -> None:
     """Refits hold the penalties fixed; the bound on the diagonal is met anew in each of them."""
     penalty, fold = penalties(TRAIN, 5.0, 0.2), left_out(TRAIN, 6, np.random.default_rng(0))
     solved = solve(gram(TRAIN), penalty)

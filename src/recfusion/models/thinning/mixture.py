@@ -81,7 +81,7 @@ class Thinning(Recommender):
             if len(valid.users) >= LEAST_USERS:
                 weights = find_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
             else:
-                told = "%d validation users are too few to choose weights by (at least %d are needed): usual ones are used."
+                told = "%d validation users are too few to choose weights by (at least %d are needed): the usual hold."
                 log.warning(told, len(valid.users), LEAST_USERS)
         self.weights_ = _shares(weights)
         self.parts_ = {name: fitted[name] for name in self.weights_}
