@@ -4,7 +4,7 @@
     python benchmarks/before_after.py /tmp/before/src --out benchmarks/before_after.json
 
 Each fit has a process of its own with one thread, the old and the new code take turns, and seconds are those of the
-processor, so that a busy machine changes them less. The split is one that no table has. ML-1M must be in RECFUSION_DATA.
+processor, so that a busy machine changes them less. The split is one that no table has. ML-1M is in RECFUSION_DATA.
 """
 
 import argparse
