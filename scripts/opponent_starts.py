@@ -1,4 +1,4 @@
-"""Where the searches of the linear opponents begin: a few points on the validation users of ML-1M's split 0, and nobody else.
+"""Where the searches of the linear opponents begin: a few points, judged by validation users of ML-1M's split 0 alone.
 
     python scripts/opponent_starts.py
 

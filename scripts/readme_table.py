@@ -46,8 +46,9 @@ def _value(model: Model, metric: str, paper: float | None) -> str:
 def _difference(test: Test | None) -> str:
     if test is None:
         return ""
+    low, high = (100 * end for end in test.ci95)
     sign = "" if test.p_holm < 0.05 else " n. s."
-    return f"{100 * test.difference:+.2f}{sign}".replace("-", "−")
+    return f"{100 * test.difference:+.2f} ({low:+.2f} to {high:+.2f}){sign}".replace("-", "−")
 
 
 if __name__ == "__main__":

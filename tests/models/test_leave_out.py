@@ -1,5 +1,7 @@
 """Leave-one-user-out scores against refits without the user, in double precision, with the penalties held fixed."""
 
+from typing import Any, TypeAlias
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,11 +14,11 @@ from recfusion.models.leave_out import LeftOut, left_out, linear_scores, nobody,
 from recfusion.models.thinning.leave_out import PairsLeftOut
 from recfusion.models.thinning.pairs import with_pairs
 
-Dense = NDArray[np.float64]
+Dense: TypeAlias = Any  # double precision, where models have single
 N_USERS, N_ITEMS = 25, 8
 RNG = np.random.default_rng(0)
 X = random_csr(N_USERS, N_ITEMS, 0.45, 3)
-WEIGHTS = RNG.uniform(0.3, 2.0, N_USERS)  # of users
+WEIGHTS: Dense = RNG.uniform(0.3, 2.0, N_USERS)  # of users
 PENALTIES = RNG.uniform(1.0, 4.0, N_ITEMS)
 FOLD = left_out(X, 100, np.random.default_rng(1))
 
@@ -28,7 +30,7 @@ def double(rows: Csr) -> Csr:
 def inverse(keep: NDArray[np.bool_]) -> Dense:
     """Return P of a fit on some users."""
     x = X.toarray().astype(np.float64)[keep]
-    return np.asarray(np.linalg.inv((x.T * WEIGHTS[keep]) @ x + np.diag(PENALTIES)))
+    return np.linalg.inv((x.T * WEIGHTS[keep]) @ x + np.diag(PENALTIES))
 
 
 def weights_of(p: Dense) -> Dense:
@@ -54,7 +56,8 @@ def test_linear_scores_and_diagonals_are_those_of_refits_without_the_user() -> N
 
 
 def test_what_is_shown_may_enter_with_a_scale_of_its_items() -> None:
-    p, scale = inverse(EVERYBODY), RNG.uniform(0.5, 2.0, N_ITEMS)
+    p: Dense = inverse(EVERYBODY)
+    scale: Dense = RNG.uniform(0.5, 2.0, N_ITEMS)
     fit = LeftOut(double(X), FOLD, WEIGHTS, weights_of(p), np.diag(p).copy())
     scores, _ = fit.scores_and_diagonal(slice(None), scale)
     for row, user in enumerate(FOLD.users):
@@ -88,7 +91,7 @@ def test_scores_with_pairs_are_those_of_refits_without_the_user() -> None:
             free = [f for f in range(n) if f != j and (f < N_ITEMS or j not in pairs[f - N_ITEMS])]
             toward = (features[keep][:, free].T * WEIGHTS[keep]) @ x[keep, j]
             b[free, j] = np.linalg.solve(a[np.ix_(free, free)], toward)
-        return b, np.asarray(np.linalg.inv(a))
+        return b, np.linalg.inv(a)
 
     b, p = regressions(EVERYBODY)
     fit = PairsLeftOut.of(X, FOLD, WEIGHTS, p, pairs)

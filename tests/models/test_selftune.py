@@ -167,6 +167,24 @@ def test_too_few_users_choose_nothing_and_that_is_said_once(kind: Kind, caplog: 
 
 
 @SELF_TUNED
+@pytest.mark.parametrize(
+    "train",
+    [
+        csr([[0, *sorted({1 + user % 7, 1 + user % 5})] for user in range(60)], 8),
+        csr([[0]] * 40, 1),
+        csr([[0, 1]] * 30, 2),
+    ],
+    ids=["an item that all have", "a single item", "everybody has everything"],
+)
+def test_data_that_says_little_is_fitted_all_the_same(kind: Kind, train: Csr) -> None:
+    model = make(kind, tune_trials=4).fit(train, rng=0)
+    assert np.isfinite(model.score(train)).all()
+    assert model.chosen().keys() == starts(kind).keys() - (
+        {"pair_l2"} if len(getattr(model, "pairs_", "x")) == 0 else set()
+    )
+
+
+@SELF_TUNED
 def test_the_same_seed_makes_the_same_choice(kind: Kind) -> None:
     one, two = (make(kind, tune_trials=4).fit(TRAIN, VALID, rng=7) for _ in range(2))
     assert one.chosen() == two.chosen()
@@ -265,7 +283,7 @@ def test_bounds_and_scales_that_a_trial_tries_are_judged_as_if_the_model_had_the
 
 
 @pytest.mark.parametrize("settings", [{"xi": 0.0, "a": 0.0}, {"xi": 0.4, "a": 0.3}, {"xi": 1.0, "a": 0.0}])
-def test_users_left_out_are_judged_as_by_fits_without_them(settings: dict[str, float]) -> None:
+def test_users_left_out_are_judged_as_by_fits_without_them(settings: dict[str, Any]) -> None:
     """Refits hold the penalties fixed; the bound on the diagonal is met anew in each of them."""
     penalty, fold = penalties(TRAIN, 5.0, 0.2), left_out(TRAIN, 6, np.random.default_rng(0))
     solved = solve(gram(TRAIN), penalty)

@@ -114,7 +114,7 @@ def settle(
     The objective gets all that are searched; its variants try the free ones, which stay at their starts otherwise.
     The search begins with the starts, those declared or `starts`, then with each of `first` laid over them. With
     `probes`, it ends after so many trials unless one of them is better than the starts by `DOUBT` standard errors:
-    defaults that fit are not worth a search. Where there is nobody to judge trials by, or too few, the starts are taken.
+    defaults that fit are not worth a search. With nobody to judge trials by, or too few, the starts are taken.
     """
     begun = open_settings(model)
     begun |= {name: value for name, value in (starts or {}).items() if name in begun}

@@ -40,7 +40,7 @@ def test_models_that_never_recommend_some_items_can_be_parts() -> None:
     assert np.isfinite(model.score(unknown)).all()
 
 
-def test_without_validation_users_the_usual_weights_hold() -> None:
+def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptureFixture) -> None:
     members = "thinning-pairs,thinning-kernel,ials,thinning-linear"
     for valid in (None, fold(19, 20)):
         model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
@@ -50,6 +50,7 @@ def test_without_validation_users_the_usual_weights_hold() -> None:
             "ials": round(0.2 / 0.8, 4),
             "thinning-linear": round(0.25 / 0.8, 4),
         }
+    assert caplog.text.count("19 validation users are too few to choose weights by") == 1
 
 
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
@@ -248,10 +249,12 @@ def test_parts_have_the_size_that_the_data_is_worth() -> None:
     assert ThinningDeep(width=8).economical(small).width == 8
     found = IALS().economical(small)
     assert (found.factors, found.iterations) == (64, 6)
+    assert found.l2 is not None
+    assert found.alpha0 is not None
     assert found.l2 * (43_500 / 750 + found.alpha0 * 1008) == pytest.approx(5)
     planned = Thinning(members="thinning-pairs")._planned(TRAIN)["thinning-pairs"]
     assert isinstance(planned, ThinningLinear)
-    assert planned.pairs == 5000
+    assert planned.pairs == 2500
 
 
 def test_the_trials_of_the_parts_are_limited_and_not_raised() -> None:

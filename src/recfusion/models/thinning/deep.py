@@ -81,8 +81,9 @@ class ThinningDeep(NeuralRecommender):
         """Return fewer epochs, or a smaller net for small data: as good as a part, in less time."""
         if shape.interactions >= _LARGE:
             return replace(self, max_epochs=min(self.max_epochs, _EPOCHS))
-        sizes = {"width": min(self.width, 400), "layers": min(self.layers, 2), "latent": min(self.latent, 200)}
-        return replace(self, **sizes, weight_decay=min(self.weight_decay, 0.5))
+        width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
+        decay = min(self.weight_decay, 0.5)
+        return replace(self, width=width, layers=layers, latent=latent, weight_decay=decay)
 
     def scores(self, history: Csr) -> Tensor:
         return self.logits(SparseRows.of(history, self.device))

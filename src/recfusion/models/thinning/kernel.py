@@ -110,8 +110,8 @@ class ThinningKernel(Recommender):
 
     def economical(self, shape: Shape) -> Self:
         """Return it with its defaults, which serve every data set that was tried, and landmarks for many users."""
-        few = {"max_users": _LANDMARKS} if shape.users > self.max_users else {}
-        return replace(self, **few, tune_trials=min(self.tune_trials, 1))
+        basis = _LANDMARKS if shape.users > self.max_users else self.max_users
+        return replace(self, max_users=basis, tune_trials=min(self.tune_trials, 1))
 
     @property
     def keeps_histories(self) -> bool:

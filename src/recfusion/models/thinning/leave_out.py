@@ -54,8 +54,9 @@ def block_products(p: FloatArray, own: list[IntArray], x: FloatArray, z: FloatAr
     `own` lists S_j, target j first; `x` and `z` are users' rows times P, (users, features).
     """
     diagonal = np.diag(p)[: len(own)]
-    with_itself = np.square(x[:, : len(own)]) / diagonal
-    with_query = z[:, : len(own)] * x[:, : len(own)] / diagonal
+    pulled = x[:, : len(own)] / diagonal
+    with_itself = (x[:, : len(own)] * pulled).astype(x.dtype)
+    with_query = (z[:, : len(own)] * pulled).astype(x.dtype)
     for j, s in enumerate(own):
         if len(s) > 1:
             theirs = x[:, s]

@@ -77,8 +77,12 @@ class Thinning(Recommender):
         if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
         weights = _usual(fitted) if self.weights is None else _given(self.weights, fitted)
-        if self.weights is None and len(fitted) > 1 and valid is not None and len(valid.users) >= LEAST_USERS:
-            weights = find_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
+        if self.weights is None and len(fitted) > 1 and valid is not None:
+            if len(valid.users) >= LEAST_USERS:
+                weights = find_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
+            else:
+                told = "%d validation users are too few to choose weights by (at least %d are needed): the usual hold."
+                log.warning(told, len(valid.users), LEAST_USERS)
         self.weights_ = _shares(weights)
         self.parts_ = {name: fitted[name] for name in self.weights_}
         self.trials_ = sum(part.trials_ for part in fitted.values())
