@@ -18,6 +18,7 @@ DEEP: dict[str, Any] = {"max_epochs": 2, "width": 16, "latent": 8, "layers": 2}
 UNET: dict[str, Any] = {"max_epochs": 1, "channels": 2, "levels": 2, "picture_users": 4}
 SMALL: dict[str, dict[str, Any]] = {
     "ials": IALS,
+    "ials-dislikes": IALS,
     "ease-pairs": {"tune_trials": 5},
     "thinning-pairs": {"tune_trials": 5},
     "thinning": {"parts": {"thinning-pairs": {}, "thinning-kernel": {}, "ials": IALS, "thinning-deep": DEEP}},

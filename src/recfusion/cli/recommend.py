@@ -17,7 +17,7 @@ from recfusion.data.readers import read_table
 from recfusion.data.settings import Source
 from recfusion.data.writers import table_writer
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import Histories, read_histories
+from recfusion.serving.histories import Histories, added_up, read_histories
 from recfusion.serving.ids import id_texts
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
@@ -87,7 +87,9 @@ def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int,
     with table_writer(file) as write:
         with working("Reading the users"):
             raw = read()
-            rows, disliked = (raw.rows, 0) if graded else _liked(raw.rows, threshold)
+            rows, disliked = added_up(raw.rows, protocol), 0
+            if not graded:
+                rows, disliked = _liked(rows, threshold)
             known = read_histories(maker.bundle, rows)
         bad = raw.report.missing + raw.report.unparsable
         _report(known, bad, disliked, threshold)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
+from recfusion.data.signals import Extra
 from recfusion.evaluation.topk import batch_rows
 
 Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference without the source, or a mixture of both
@@ -20,6 +21,12 @@ class Reasons:
     kind: Kind
     sources: tuple[tuple[int, ...], ...]
     parts: FloatArray  # (items asked for, sources)
+
+
+class Reader(Protocol):
+    """A model that takes more than ones for its reasons."""
+
+    def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons: ...
 
 
 def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntArray | None = None) -> Reasons:

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from recfusion.core.arrays import Csr, IntArray
+from recfusion.data.signals import Extra
 from recfusion.evaluation.evaluate import batches
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.histories import Histories, histories_of
@@ -91,12 +92,15 @@ def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: in
             }
         )
         frame = frame.hstack(described.drop("item")[taken].get_columns())
-        yield frame.with_columns(_reasons(maker, history, lists.items, why)) if why else frame
+        yield frame.with_columns(_reasons(maker, history, extra, lists.items, why)) if why else frame
 
 
-def _reasons(maker: ListMaker, history: Csr, items: IntArray, why: int) -> list[pl.Series]:
+def _reasons(maker: ListMaker, history: Csr, extra: Extra | None, items: IntArray, why: int) -> list[pl.Series]:
     """Return the columns `because` and `reasons`, which says of what kind they are."""
-    of_users = [explained(maker, history[[row]], own[own >= 0], why) for row, own in enumerate(items)]
+    of_users = [
+        explained(maker, history[[row]], own[own >= 0], why, None if extra is None else extra.rows(np.array([row])))
+        for row, own in enumerate(items)
+    ]
     because = [[asdict(reason) for reason in found] for one in of_users for found in one.because]
     kinds = [one.kind for one in of_users for _ in one.because]
     return [pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)]
