@@ -25,7 +25,8 @@ def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: in
     require_memory(
         int(n_matrices * 4 * (n_items + n_pairs) ** 2),
         f"{model} on {features}",
-        f"{fewer_pairs}raise --min-users-per-item so that fewer items remain, or use a machine with more memory.",
+        f"{fewer_pairs}train thinning-local, which holds no matrix of items by items, raise --min-users-per-item so "
+        "that fewer items remain, or use a machine with more memory.",
     )
 
 

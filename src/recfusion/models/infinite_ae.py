@@ -114,7 +114,11 @@ def weighted(rows: Csr, weights: FloatArray, norm_power: float = 0.0) -> Csr:
 
 def ntk(a: Csr, b: Csr, bias: float) -> FloatArray:
     """Return the kernel (rows of a, rows of b) of weighted rows; see `dots_to_ntk`."""
-    dots = np.ascontiguousarray((b @ a.T.toarray()).T)  # sparse times dense: fast whatever the density of b
+    dots = np.empty((a.shape[0], b.shape[0]), np.float32)
+    step = max(1, _CELLS_PER_STREAM // max(1, a.shape[1]))  # rows made dense at once, however many items there are
+    for start in range(0, a.shape[0], step):
+        block = a[start : start + step].T.toarray()  # sparse times dense: fast whatever the density of b
+        dots[start : start + step] = (b @ block).T
     return dots_to_ntk(dots, _variances(a, bias), _variances(b, bias), bias)
 
 

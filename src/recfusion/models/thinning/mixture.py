@@ -17,12 +17,19 @@ from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, trials_setting
 from recfusion.models.settings import learned, setting, setting_values
+from recfusion.models.thinning.plan import LOCAL, plan
 from recfusion.models.thinning.weights import Ballot, find_weights, standardised, weighted_sum
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_USUAL = {"thinning-pairs": 0.15, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.45}  # without validation
+_USUAL = {
+    "thinning-pairs": 0.15,
+    "thinning-kernel": 0.2,
+    "ials": 0.2,
+    "thinning-deep": 0.45,
+    LOCAL: 0.5,
+}  # without validation
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -145,8 +152,11 @@ class Thinning(Recommender):
         if self.parts is not None:
             return _made(self.parts)
         shape = Shape.of(train)
+        planned = plan(self._names(), shape)
+        for reason in planned.reasons:
+            log.warning("With %d items, %s.", shape.items, reason)
         parts: dict[str, Recommender] = {}
-        for name in self._names():
+        for name in planned.parts:
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
             part = make_model(name, {})
             if (part.seconds(shape) or 0.0) > _LONGEST:
@@ -154,6 +164,7 @@ class Thinning(Recommender):
                 log.warning(told, name, shape.users, shape.items)
             else:
                 parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
+        log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
 
     def _names(self) -> list[str]:
