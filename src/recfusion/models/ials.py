@@ -69,7 +69,7 @@ class IALS(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_users, n_items = train.shape
         require_memory(
-            4 * (n_users + n_items) * self.factors + 16 * train.nnz,
+            self.fit_bytes(Shape.of(train)),
             f"iALS on {n_users:,} users and {n_items:,} items",
             "set fewer factors.",
         )
@@ -115,6 +115,10 @@ class IALS(Recommender):
         """
         per_user = shape.interactions / max(1, shape.users) + _ALPHA0 * shape.items
         return replace(self, factors=64, iterations=6, alpha0=_ALPHA0, l2=_STRENGTH / per_user, nu=1.0)
+
+    def fit_bytes(self, shape: Shape) -> int:
+        rows = shape.users + 2 * shape.items + 2 * max(shape.users, shape.items)  # factors, old and new, and turned
+        return 4 * rows * self.factors + 12 * shape.interactions + 16 * _CELLS
 
     def seconds(self, shape: Shape) -> float:
         products = 2 * shape.interactions * self.factors**2 + (shape.users + shape.items) * self.factors**3 / 3

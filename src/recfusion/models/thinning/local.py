@@ -16,7 +16,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import blas_threads, user_weighted
+from recfusion.models.gram import blas_threads, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.far import far_field, leading
@@ -105,7 +105,7 @@ class ThinningLocal(Recommender):
         lists = shape.items * count * (8 + 4 + 8)  # neighbours, weights, and the places that sort them
         grams = min(GRAM_BYTES, 4 * shape.items * count**2)
         factors = 5 * 4 * shape.items * self.factors
-        return 24 * shape.interactions + max(lists + grams, lists + factors)
+        return gram_bytes(0, 0, shape.interactions) + lists + max(grams, factors)
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""

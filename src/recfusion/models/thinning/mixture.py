@@ -68,7 +68,7 @@ class Thinning(Recommender):
     ) -> Iterator[Epoch]:
         generator = make_rng(rng)
         fitted: dict[str, Recommender] = {}
-        for name, part in self._planned(train).items():
+        for name, part in self._planned(Shape.of(train)).items():
             part.use_device(self.device)
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
@@ -147,11 +147,15 @@ class Thinning(Recommender):
     def n_parameters(self) -> int:
         return sum(part.n_parameters for part in self.parts_.values())
 
-    def _planned(self, train: Csr) -> dict[str, Recommender]:
+    def fit_bytes(self, shape: Shape) -> int | None:
+        """Return what the largest of its parts takes, as far as they know: they are fitted one after another."""
+        known = [part.fit_bytes(shape) for part in self._planned(shape).values()]
+        return max((one for one in known if one is not None), default=None)
+
+    def _planned(self, shape: Shape) -> dict[str, Recommender]:
         """Return the parts to fit; those that would take hours on data of this size are left out, and it says so."""
         if self.parts is not None:
             return _made(self.parts)
-        shape = Shape.of(train)
         planned = plan(self._names(), shape)
         for reason in planned.reasons:
             log.warning("With %d items, %s.", shape.items, reason)
