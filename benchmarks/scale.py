@@ -1,4 +1,4 @@
-"""Seconds, peak memory and NDCG@100 as data grows, for some models beside implicit's ALS and cosine neighbours.
+"""CPU seconds, peak memory and NDCG@100 as data grows, for some models beside implicit's ALS and cosine neighbours.
 
     python benchmarks/scale.py --peer .venv-implicit/bin/python --out benchmarks/scale.json [--sizes U:I:N,...]
 
@@ -9,7 +9,6 @@ through the sizes (log-log least squares). `--draw` makes docs/scale.png from th
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -77,16 +76,21 @@ def read_split(path: Path) -> tuple[Csr, Fold, Fold]:
     return matrix("train"), valid, test
 
 
+def peak_bytes() -> int:
+    """Return the most memory that this process has had; ru_maxrss would begin with that of its parent."""
+    return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+
+
 def run_one(name: str, path: Path) -> dict[str, Any]:
     """Fit and judge one of our models in this process."""
     train, valid, test = read_split(path)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    before = peak_bytes()
     model = make_model(name, {})
     began = time.perf_counter()
     cpu = time.process_time()
     model.fit(train, valid, rng=stream(0, f"fit {name}"))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     values = evaluate(model, test, train, (METRIC,), threads=1).per_user[METRIC]
     forecast = model.forecast(Shape.of(train)).bytes
     return {
@@ -113,6 +117,7 @@ def run_peer(python: str, kind: str, path: Path) -> dict[str, Any]:
         values = _values(found[f"test_{best}"], test.held_out)
     return {
         "seconds": told["seconds"][best],
+        "cpu_seconds": told["cpu_seconds"][best],
         "peak_bytes": told["peak_bytes"],
         "settings": told["settings"][best],
         METRIC: float(values.mean()),
@@ -129,11 +134,11 @@ def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Return the growth of seconds and of peak bytes with the interactions, by model, where three sizes were run."""
     found = {}
     for name in dict.fromkeys(row["model"] for row in rows):
-        own = [row for row in rows if row["model"] == name and "seconds" in row]
+        own = [row for row in rows if row["model"] == name and "cpu_seconds" in row]
         if len(own) >= 3:
             x = np.log([row["interactions"] for row in own])
             grown = {
-                what: np.polyfit(x, np.log([row[what] for row in own]), 1)[0] for what in ("seconds", "peak_bytes")
+                what: np.polyfit(x, np.log([row[what] for row in own]), 1)[0] for what in ("cpu_seconds", "peak_bytes")
             }
             found[name] = {what: round(float(value), 2) for what, value in grown.items()}
     return found
@@ -141,7 +146,7 @@ def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 def table(document: dict[str, Any]) -> str:
     """Return the rows as Markdown."""
-    lines = ["| items | interactions | model | NDCG@100 | seconds | peak memory | forecast |", "|" + "---|" * 7]
+    lines = ["| items | interactions | model | NDCG@100 | CPU seconds | peak memory | forecast |", "|" + "---|" * 7]
     for row in document["rows"]:
         head = f"| {row['items']:,} | {row['interactions']:,} | {row['model']} |"
         if "refused" in row:
@@ -149,7 +154,7 @@ def table(document: dict[str, Any]) -> str:
             continue
         asked = gigabytes(row["forecast_bytes"] + row["before_bytes"]) if row.get("forecast_bytes") else ""
         value = f"{100 * row[METRIC]:.2f} ({100 * row['standard_error']:.2f})"
-        lines.append(f"{head} {value} | {row['seconds']:.1f} | {gigabytes(row['peak_bytes'])} | {asked} |")
+        lines.append(f"{head} {value} | {row['cpu_seconds']:.1f} | {gigabytes(row['peak_bytes'])} | {asked} |")
     return "\n".join(lines)
 
 
@@ -158,12 +163,12 @@ def draw(document: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, what, unit in zip(figure.subplots(1, 2), ("seconds", "peak_bytes"), (1, 1e9), strict=True):
+    for axes, what, unit in zip(figure.subplots(1, 2), ("cpu_seconds", "peak_bytes"), (1, 1e9), strict=True):
         for name in dict.fromkeys(row["model"] for row in document["rows"]):
             own = [row for row in document["rows"] if row["model"] == name and what in row]
             axes.loglog([row["interactions"] for row in own], [row[what] / unit for row in own], "o-", label=name, ms=3)
         axes.set_xlabel("interactions")
-        axes.set_ylabel("seconds of a fit" if what == "seconds" else "peak memory, GB")
+        axes.set_ylabel("CPU seconds of a fit" if what == "cpu_seconds" else "peak memory, GB")
     axes.legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=150)
 
@@ -191,7 +196,7 @@ def main() -> None:
             path = make_split(size, Path(folder), asked.seed)
             shape = Shape.of(read_split(path)[0])
             for name in [*asked.models.split(","), *(PEERS if asked.peer else ())]:
-                row = {"users": shape.users, "items": shape.items, "interactions": shape.interactions}
+                row: dict[str, Any] = {"users": shape.users, "items": shape.items, "interactions": shape.interactions}
                 if name in PEERS:
                     row |= {"model": f"implicit {name}", **run_peer(asked.peer, name, path)}
                 else:

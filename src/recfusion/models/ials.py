@@ -93,8 +93,10 @@ class IALS(Recommender):
         """
 
         def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
-            short = {"factors": min(self.factors, _TRIED_FACTORS), "iterations": min(self.iterations, _TRIED_PASSES)}
-            tried = replace(self, **values, **short, tune_trials=0).fit(train, rng=make_rng(seed))
+            factors, passes = min(self.factors, _TRIED_FACTORS), min(self.iterations, _TRIED_PASSES)
+            tried = replace(self, **values, factors=factors, iterations=passes, tune_trials=0).fit(
+                train, rng=make_rng(seed)
+            )
             values_of_users = jury.judge(lambda rows: [tried.score(jury.valid.history[rows])], lambda _: [])
             return [Judged({}, values_of_users[0])]
 

@@ -248,6 +248,8 @@ def test_parts_have_the_size_that_the_data_is_worth() -> None:
     assert ThinningDeep(width=8).economical(small).width == 8
     found = IALS().economical(small)
     assert (found.factors, found.iterations) == (64, 6)
+    assert found.l2 is not None
+    assert found.alpha0 is not None
     assert found.l2 * (43_500 / 750 + found.alpha0 * 1008) == pytest.approx(5)
     planned = Thinning(members="thinning-pairs")._planned(Shape.of(TRAIN))["thinning-pairs"]
     assert isinstance(planned, ThinningLinear)
