@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from implicit.als import AlternatingLeastSquares  # type: ignore[import-not-found]
-from implicit.nearest_neighbours import CosineRecommender  # type: ignore[import-not-found]
+from implicit.als import AlternatingLeastSquares
+from implicit.nearest_neighbours import CosineRecommender
 from scipy.sparse import csr_matrix
 
 # settings tried: three each, on the same validation users
-GRIDS = {
+GRIDS: dict[str, list[dict[str, float]]] = {
     "als": [{"regularization": r, "alpha": a} for r, a in ((0.01, 1.0), (1.0, 4.0), (10.0, 16.0))],
     "cosine": [{"K": k} for k in (20, 50, 200)],
 }
