@@ -24,6 +24,7 @@ from recfusion.data.settings import Preparation
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
+MOST_ROWS = 2**31  # places of entries in a matrix are numbers of 32 bits
 _MUCH = 0.1  # a share that a user should know of
 
 
@@ -56,6 +57,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     choices = preparation or Preparation()
     if raw.rows.is_empty():
         raise InputError(f"Expected interactions in '{raw.name}', got no usable row: check the file and its columns.")
+    if raw.rows.height >= MOST_ROWS:
+        raise InputError(
+            f"Expected fewer than {MOST_ROWS:,} rows on one machine, got {raw.rows.height:,} in '{raw.name}': prepare "
+            "them with `recfusion spark prepare`."
+        )
     user, user_ids = id_codes(raw.rows["user"])
     item, item_ids = id_codes(raw.rows["item"])
     rows = _Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64))
