@@ -96,7 +96,7 @@ class RecFusionUNet(RecFusion):
         if self.layout == "none":
             return super().make_net(n_items)
         planes = 2 if self.neighbours else 1
-        slots = torch.from_numpy(self.slots_)
+        slots = torch.from_numpy(getattr(self, "slots_", np.arange(n_items)))  # its size is known before any fit
         net = ItemUNet(slots, *self._sides(n_items), channels=self.channels, levels=self.levels, planes=planes)
         return self.with_schedule(net)
 
