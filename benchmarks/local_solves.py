@@ -5,10 +5,21 @@ python benchmarks/local_solves.py
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from scipy.linalg.lapack import sposv
+
+from recfusion.core.arrays import FloatArray
+
+
+def _one_by_one(a: FloatArray, y: FloatArray) -> object:
+    return [sposv(m.T, r, lower=True) for m, r in zip(a, y, strict=True)]
+
+
+def _batched(a: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cholesky_solve(y, torch.linalg.cholesky(a))
 
 
 def main() -> None:
@@ -19,9 +30,9 @@ def main() -> None:
         a, y = x @ x.swapaxes(1, 2) + np.eye(size, dtype=np.float32), rng.standard_normal((count, size)).astype("f4")
         ta, ty = torch.from_numpy(a), torch.from_numpy(y)[..., None]
         ways: dict[str, Callable[[], object]] = {
-            "LAPACK sposv, one by one": lambda a=a, y=y: [sposv(m.T, r, lower=True) for m, r in zip(a, y, strict=True)],
-            "torch, batched Cholesky": lambda ta=ta, ty=ty: torch.cholesky_solve(ty, torch.linalg.cholesky(ta)),
-            "numpy, batched solve": lambda a=a, y=y: np.linalg.solve(a, y[..., None]),
+            "LAPACK sposv, one by one": partial(_one_by_one, a, y),
+            "torch, batched Cholesky": partial(_batched, ta, ty),
+            "numpy, batched solve": partial(np.linalg.solve, a, y[..., None]),
         }
         for name, way in ways.items():
             way()

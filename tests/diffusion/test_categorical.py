@@ -123,7 +123,7 @@ def test_the_bound_lies_above_the_exact_likelihood_and_its_estimate_is_unbiased(
     assert (exact >= -density.log() - 1e-9).all()
     many = states.repeat(300, 1)
     for steps_drawn in ("all", 2):
-        found = elbo(process, net, many, torch.Generator().manual_seed(0), steps_drawn).total  # type: ignore[arg-type]
+        found = elbo(process, net, many, torch.Generator().manual_seed(0), steps_drawn).total
         each = found.reshape(300, -1)
         assert ((each.mean(0) - exact).abs() < 5 * each.std(0) / 300**0.5 + 1e-6).all()
 

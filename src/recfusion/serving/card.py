@@ -131,8 +131,8 @@ def _settings(bundle: Bundle) -> list[str]:
     told = "The fit chose none of the settings."
     if chosen:
         told = (
-            "The fit chose on validation users, or on training users that it left out in turn; too few of them leave the "
-            "value that its meaning states."
+            "The fit chose on validation users, or on training users that it left out in turn; too few of them leave "
+            "the value that its meaning states."
         )
     if bundle.searched:
         where = " of a split, before it learned from all users" if bundle.all_users else ""

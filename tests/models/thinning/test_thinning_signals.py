@@ -1,5 +1,7 @@
 """Thinning that reads more than ones."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -13,7 +15,7 @@ from recfusion.models.thinning.grades import graded
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.signals import ThinningSignals
 
-GIVEN = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "tune_trials": 0}
+GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "tune_trials": 0}
 
 
 @pytest.fixture
