@@ -53,7 +53,7 @@ def expected(models: tuple[Path, Path], history: str, k: int = 20, **more: Any) 
 
 
 def settings(**values: Any) -> str:
-    return quote(json.dumps(values))
+    return quote(json.dumps(values, separators=(",", ":")))
 
 
 def slide(page: Page, name: str, value: float) -> None:
@@ -135,6 +135,7 @@ def test_filters_come_from_the_columns_of_the_item_table(visit: Visit, models: t
 def test_every_item_says_why_and_what_is_similar_and_can_be_hidden(visit: Visit, models: tuple[Path, Path]) -> None:
     with visit.at(link(SHELF)) as page:
         found = rf.recommend(rf.Bundle.load(models[0]), SHELF.split(","), 20, why=3).to_frame()
+        settled(page)
         first = page.locator(".row").first
         told = [reason["text"] for reason in found["because"][0]]
         assert [part.strip() for part in first.locator(".part").all_inner_texts()] == told
