@@ -70,7 +70,7 @@ function numbers({ name, min, max }) {
 }
 
 const text = ({ name }) => field("with", {
-	type: "text", value: state.now.contains[name] ?? "", placeholder: "a word", "aria-label": `${name} with`, maxlength: 100,
+	type: "text", value: state.now.contains[name] ?? "", placeholder: "text", "aria-label": `${name} with`, maxlength: 100,
 	oninput: ({ target }) => turn({ contains: put(state.now.contains, name, target.value) }),
 });
 

@@ -72,7 +72,7 @@ export function steps() {
 		div({ class: "player" },
 			plain(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? to(at) : at < last ? (play(), change({})) : begin())),
 			input({ type: "range", min: 0, max: last, step: 1, value: at, "aria-label": "Step", "aria-valuetext": `${at} of ${last}`, style: track(0, at / last), oninput: ({ target }) => to(Number(target.value)) }),
-			plain("Rub out others", () => change({ seed: state.seed + 1 }))),
+			plain("Rub out again", () => change({ seed: state.seed + 1 }))),
 		ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),
 		at === last && p({ class: "lead" }, verdict(states)),
 		p({ class: "key note" }, [["known", "on your shelf"], ["gap", "rubbed out"], ["back", "came back"], ["other", "came instead"]].map(([kind, words]) =>
