@@ -22,7 +22,9 @@ def test_no_file_names_another_server() -> None:
 def test_nothing_is_inline_and_nothing_writes_html() -> None:
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son[a-z]+=", FILES["index.html"])
     for name, text in FILES.items():
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
+            name
+        )
 
 
 def test_every_module_is_there_and_imported() -> None:

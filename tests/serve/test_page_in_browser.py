@@ -10,11 +10,11 @@ from urllib.parse import quote
 import pytest
 from browsing import EVIL, Visit, go, ids_shown, launched, link, settled, shop_models
 from playwright.sync_api import Page, expect, sync_playwright
-from running import running
 
 import recfusion as rf
 from recfusion.data.interactions import Interactions
 from recfusion.serve.settings import Settings
+from running import running
 
 VIEWS = ("list", "compare", "complete", "steps", "model")
 SHELF = "i00,i02,i13"
@@ -143,7 +143,9 @@ def test_every_item_says_why_and_what_is_similar_and_can_be_hidden(visit: Visit,
         first.get_by_role("button", name="Similar to").click()
         like = rf.similar(rf.Bundle.load(models[0]), found["item"][0], 8)["title"].to_list()
         shown = [text.removeprefix("+") for text in page.locator(".similar .chip").all_inner_texts()]
-        assert [text.strip() for text in shown] == [name for name in like if name not in ("Item 0", "Item 2", "Item 13")]
+        assert [text.strip() for text in shown] == [
+            name for name in like if name not in ("Item 0", "Item 2", "Item 13")
+        ]
         first.get_by_role("button", name="Not ").click()
         assert found["item"][0] not in ids_shown(page)
         page.get_by_role("button", name="Bring back 1 hidden item").click()
