@@ -1,5 +1,6 @@
 """`recfusion serve`: a model folder as an HTTP service with a page on it."""
 
+import logging
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,6 +62,7 @@ def serve(
             "hosts": tuple(host_name or ()),
             "origins": tuple(origin or ()),
             "watch": watch,
+            "verbose": logging.getLogger("recfusion").isEnabledFor(logging.INFO),
             "keep_days": keep_events,
         }
         _serve(given)
