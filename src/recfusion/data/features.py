@@ -21,7 +21,9 @@ def with_features(data: Interactions, signals: str) -> Interactions:
     asked = [name.strip() for name in (data.source.feature_columns or "").split(",") if name.strip()] or None
     items = _features(data.item_table, asked)
     users = None if data.user_table is None else _features(data.user_table, None)
-    notes = [f"features of {what}: {said}" for what, found in (("items", items), ("users", users)) for said in _said(found)]
+    notes = [
+        f"features of {what}: {said}" for what, found in (("items", items), ("users", users)) for said in _said(found)
+    ]
     report = replace(data.report, notes=(*data.report.notes, *notes))
     return replace(data, item_features=items, user_features=users, report=report)
 

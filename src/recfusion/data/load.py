@@ -52,8 +52,8 @@ def load(
 
     `data` may also be a table in memory (see `as_frame`), which `name` names in messages and protocol cards. `user`,
     `item`, `rating` and `time` are columns of a file or frame, guessed where not given; `items` is a second table
-    with what is known of the items, `users_file` one of the users, and `feature_columns` names what features of items are
-    made of where they are asked for.
+    with what is known of the items, `users_file` one of the users, and `feature_columns` names what features of items
+    are made of where they are asked for.
     """
     given: dict[str, object] = {"user": user, "item": item, "rating": rating, "time": time}
     given |= {"items": items, "max_bad_share": max_bad_share, "feature_columns": feature_columns}

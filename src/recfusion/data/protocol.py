@@ -156,8 +156,8 @@ def _generalization(plan: SplitPlan) -> str:
         )
     if plan.cold_items:
         return (
-            f"New items: {plan.cold_items:.0%} of the items, drawn at random, leave training and all histories. Users are "
-            f"divided {shares}; of a test user the model is shown all other items, and must find these among all items."
+            f"New items: {plan.cold_items:.0%} of the items, drawn at random, leave training and all histories. Users "
+            f"are divided {shares}; of a test user the model is shown all other items, and must find these among all."
         )
     return (
         f"Strong generalization: users are divided {shares}; of a validation or test user the model is shown "

@@ -145,9 +145,7 @@ def read_items(
     with table_errors(where):
         frame = _item_rows(found).rename({role: f"{role}_2", column: role}, strict=False)
         ids = given_cell(role, frame.schema[role])
-        items = frame.select(role, pl.exclude(role)).with_columns(
-            ids, (cs.float() - cs.by_name(role)).fill_nan(None)
-        )
+        items = frame.select(role, pl.exclude(role)).with_columns(ids, (cs.float() - cs.by_name(role)).fill_nan(None))
     if items.is_empty():
         raise InputError(f"Expected a row per {role} in '{where}', got none.")
     described = items.drop_nulls(role).unique(role, keep="first", maintain_order=True)

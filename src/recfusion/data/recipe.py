@@ -1,4 +1,4 @@
-"""How columns of a table become features: a recipe that is made once and encodes rows that come later in the same way."""
+"""How columns of a table become features: a recipe that is made once and encodes rows that come later alike."""
 
 import hashlib
 import re
@@ -164,9 +164,7 @@ def _column(cells: pl.Series) -> Column | None:
     weights = tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values)
     if not values:
         return None
-    return Column(
-        name=cells.name, kind=kind, values=values, weights=weights, edges=edges, buckets=buckets, names=names
-    )
+    return Column(name=cells.name, kind=kind, values=values, weights=weights, edges=edges, buckets=buckets, names=names)
 
 
 def _kind(cells: pl.Series) -> Kind | None:

@@ -29,7 +29,11 @@ class Source(BaseModel, frozen=True, extra="forbid"):
 
         What described the items is left behind: it plays no part in the data's identity.
         """
-        return self.model_copy(update={"data": data, "items": None, "users_file": None}) if Path(data).exists() else Source(data=data)
+        return (
+            self.model_copy(update={"data": data, "items": None, "users_file": None})
+            if Path(data).exists()
+            else Source(data=data)
+        )
 
     def absolute(self) -> "Source":
         """Return the same files with absolute paths, so that they can be read from any folder."""
@@ -78,8 +82,8 @@ class SplitPlan(BaseModel, frozen=True, extra="forbid"):
         0.0,
         ge=0,
         lt=1,
-        description="share of the items that leave training entirely; test users' items among them are to be found among "
-        "all items, by features alone",
+        description="share of the items that leave training entirely; test users' items among them are to be found "
+        "among all items, by features alone",
     )
 
     def covered(self) -> dict[str, Any]:

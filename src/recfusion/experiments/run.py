@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
 from recfusion.core.pool import Failure, Kind, Pool, Tell, Work, available_cores
-from recfusion.data.interactions import Interactions
 from recfusion.data.features import with_features
+from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import SplitPlan

@@ -143,7 +143,9 @@ def _located(source: Source, folder: Path) -> Source:
     """Return the source with paths that can be read from any folder; a name of the catalog stays as it is."""
     data = source.data
     is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
-    beside = {name: str(folder / path) for name in ("items", "users_file") if (path := getattr(source, name)) is not None}
+    beside = {
+        name: str(folder / path) for name in ("items", "users_file") if (path := getattr(source, name)) is not None
+    }
     return source.model_copy(update={"data": str(folder / data) if is_file else data} | beside)
 
 

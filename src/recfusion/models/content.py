@@ -32,7 +32,7 @@ class ContentNeighbours(Recommender):
         self.features_ = _matrix(extra, train.shape[1])
         return self
 
-    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:  # noqa: ARG002
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         taste = (history @ self.features_).toarray()  # (users, features)
         return np.ascontiguousarray((self.features_ @ taste.T).T, np.float32)
 
@@ -61,7 +61,7 @@ class CategoryPopularity(Recommender):
         self.popularity_ /= max(1.0, float(self.popularity_.max(initial=0)))
         return self
 
-    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:  # noqa: ARG002
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         taste = (history @ self.features_).toarray()
         taste /= np.maximum(taste.sum(axis=1, keepdims=True), 1e-6)
         taste[np.diff(history.indptr) == 0] = 1
@@ -103,7 +103,7 @@ class CollectiveEASE(Recommender):
         self.weights_ = solved(self.l2_, self.weight_)
         return self
 
-    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:  # noqa: ARG002
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         return np.asarray(history @ self.weights_)
 
 

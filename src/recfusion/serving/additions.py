@@ -50,7 +50,9 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     config = read_config(folder)
     for name, digest in config.digests.items():
         if name != WEIGHTS and file_digest(folder / name) != digest:
-            raise InputError(f"The file {name} in the model folder '{folder}' is not the one that was saved: copy it again.")
+            raise InputError(
+                f"The file {name} in the model folder '{folder}' is not the one that was saved: copy it again."
+            )
     recipe, kind = _recipe(folder, config.digests), trusted(config.model, config.place, ()).load()
     join = getattr(kind, "with_added", None)
     if recipe is None or join is None:
@@ -61,7 +63,9 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     items = pl.read_parquet(folder / ITEMS, glob=False)
     fresh, existing = _fresh(items, table)
     if fresh.is_empty():
-        raise InputError(f"Expected new items, got {existing:,} that the model in '{folder}' has already: nothing to add.")
+        raise InputError(
+            f"Expected new items, got {existing:,} that the model in '{folder}' has already: nothing to add."
+        )
     encoded = recipe.encode(fresh)
     if not encoded.known:
         columns = ", ".join(column.name for column in recipe.columns)

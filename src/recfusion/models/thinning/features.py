@@ -1,6 +1,6 @@
 """The linear denoiser of thinned rows with features of items as further columns, and columns for items that are new."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -9,19 +9,21 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
-from recfusion.core.rng import RngLike
+from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.interactions import Features, Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender
-from recfusion.models.gram import gram, require_gram_memory, user_weighted
+from recfusion.models.gram import Grams, require_gram_memory
+from recfusion.models.leave_out import nobody
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.columns import Solved, as_new, fair_lift, solve_with_features
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 
 _OPEN = ("l2", "nu", "kappa", "b", "c")
+_TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries beside where it starts
 
 
 @dataclass
@@ -43,8 +45,12 @@ class ThinningFeatures(Recommender):
     kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
     b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
     c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
-    feature_l2: float = setting(3000.0, "penalty of a history's feature", at_least=1e-6, search=(100, 1e6), log=True)
-    new_l2: float = setting(1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True)
+    feature_l2: float | None = self_tuned(
+        1e5, "penalty of a history's feature", at_least=1e-6, search=(100, 1e7), log=True
+    )
+    new_l2: float = setting(
+        1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True
+    )
     own: float = setting(0.4, "what an item weighs for a new one that is like it", at_least=0, search=(0.0, 1.0))
     lift: float | None = self_tuned(
         1.0, "factor of new items' scores, at which they come as often as known ones", at_least=0, search=(0.5, 3.0)
@@ -56,9 +62,12 @@ class ThinningFeatures(Recommender):
     kappa_: float = learned()
     b_: float = learned()
     c_: float = learned()
+    feature_l2_: float = learned()
     lift_: float = learned()
     weights_: FloatArray = learned()  # (items, items)
-    shared_: FloatArray = learned()  # (features, items): what a history's features say; rows of new items are made of it
+    shared_: FloatArray = (
+        learned()
+    )  # (features, items): what a history's features say; rows of new items are made of it
     map_: FloatArray = learned()  # (items, features): T
     links_: FloatArray = learned()  # (features, features): from a new item in the history to a new one
     new_: NDArray[np.bool_] = learned()  # (items,): nobody has it in training
@@ -69,20 +78,34 @@ class ThinningFeatures(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         features = _matrix(None if extra is None else extra.item_features, train.shape[1])
-        require_gram_memory(train.shape[1], "A linear thinning model with features", 1.1 + 4 * features.shape[1] / train.shape[1])
+        require_gram_memory(
+            train.shape[1], "A linear thinning model with features", 1.1 + 4 * features.shape[1] / train.shape[1]
+        )
         plain = ThinningLinear(**{name: getattr(self, name) for name in _OPEN}, tune_trials=self.tune_trials)
         plain.fit(train, valid, rng=rng)
         for name in _OPEN:
             setattr(self, f"{name}_", getattr(plain, f"{name}_"))
         self.trials_ = plain.trials_
         del plain  # makes room
-        g = gram(user_weighted(train, self.b_))
-        n, known = np.diag(g).copy(), column_counts(train) > 0
-        mean = train.nnz / max(1, int(known.sum()))
-        item_l2 = penalty(n, l2=self.l2_, nu=self.nu_, mean=mean)
-        solved = solve_with_features(g, item_l2, np.float32(self.kappa_) * n, features, self.feature_l2)
-        scale = selftune.relative(column_counts(train).astype(np.float32), mean) ** np.float32(-self.c_)
-        self._learn_new(valid, features, solved, np.where(known, scale, 1).astype(np.float32), known)
+        known, counts = column_counts(train) > 0, column_counts(train).astype(np.float32)
+        mean, grams = train.nnz / max(1, int(known.sum())), Grams(train)
+        scale = np.where(known, selftune.relative(counts, mean) ** np.float32(-self.c_), 1).astype(np.float32)
+
+        def solved(g: FloatArray, feature_l2: float) -> Solved:
+            n = np.diag(g).copy()
+            item_l2 = penalty(n, l2=self.l2_, nu=self.nu_, mean=mean)
+            return solve_with_features(g, item_l2, np.float32(self.kappa_) * n, features, feature_l2)
+
+        def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
+            weights = solved(grams.copy(self.b_), values["feature_l2"]).weights * scale
+            return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, jury.valid))]
+
+        jury = None
+        if valid is not None and features.nnz and train.shape[1] <= selftune.MOST_ITEMS:
+            jury = selftune.Jury(nobody(train), selftune.judged_users(valid))
+        trials, first = min(self.tune_trials, 1 + len(_TRIED)), [{"feature_l2": value} for value in _TRIED]
+        selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
+        self._learn_new(valid, features, solved(grams.last(self.b_), self.feature_l2_), scale, known)
         self._learn_people(train, None if extra is None else extra.user_features)
         return self
 
@@ -103,7 +126,9 @@ class ThinningFeatures(Recommender):
         self.new_ = ~known & (np.diff(features.indptr) > 0)
         self.weights_[:, self.new_] = self.map_ @ features[self.new_].T.toarray()
         self.shared_[:, self.new_] = self.links_ @ features[self.new_].T.toarray()
-        kept = csr_array((features.data * self.new_[row_numbers(features)], features.indices, features.indptr), features.shape)
+        kept = csr_array(
+            (features.data * self.new_[row_numbers(features)], features.indices, features.indptr), features.shape
+        )
         kept.eliminate_zeros()
         self.features_ = kept
         self.added_columns_ = np.zeros((len(known), 0), np.float32)
@@ -161,7 +186,9 @@ class ThinningFeatures(Recommender):
         return rows
 
     @classmethod
-    def with_added(cls, saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr) -> dict[str, NDArray[Any] | Csr]:
+    def with_added(
+        cls, saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr
+    ) -> dict[str, NDArray[Any] | Csr]:
         """Return the learned arrays that change when items with these `features` join, without a fit.
 
         `saved` reads one array of a saved model; `kept` are its `features_`, with those that were added before.
