@@ -28,7 +28,19 @@ from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
 from recfusion.serving.card import model_card
 from recfusion.serving.categories import Categories
-from recfusion.serving.config import ADDED, CONFIG, FEATURES, FILES, FORMAT, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config, read_metrics
+from recfusion.serving.config import (
+    ADDED,
+    CONFIG,
+    FEATURES,
+    FILES,
+    FORMAT,
+    ITEMS,
+    METRICS,
+    PROTOCOL,
+    WEIGHTS,
+    read_config,
+    read_metrics,
+)
 from recfusion.serving.similarity import Similarity
 from recfusion.serving.where import matching
 
