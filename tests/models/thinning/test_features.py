@@ -1,11 +1,13 @@
 """The closed form with features of items, by brute force, and columns of items that are new."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.models.thinning.columns import as_new, fair_lift, solve_with_features
@@ -13,20 +15,20 @@ from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.linear import ThinningLinear
 
 N, F = 9, 3
-FIXED = {"l2": 4.0, "nu": 0.3, "kappa": 0.5, "b": 0.0, "c": 0.2, "tune_trials": 0}
+FIXED: dict[str, Any] = {"l2": 4.0, "nu": 0.3, "kappa": 0.5, "b": 0.0, "c": 0.2, "tune_trials": 0}
 
 
-def rows(seed: int = 0, users: int = 60) -> csr_array:
+def rows(seed: int = 0, users: int = 60) -> Csr:
     rng = np.random.default_rng(seed)
     return csr_array((rng.random((users, N)) < 0.4).astype(np.float32))
 
 
-def features(seed: int = 1) -> np.ndarray:
+def features(seed: int = 1) -> FloatArray:
     rng = np.random.default_rng(seed)
     return ((rng.random((N, F)) < 0.6) * rng.random((N, F))).astype(np.float32)
 
 
-def extra(matrix: np.ndarray) -> Extra:
+def extra(matrix: FloatArray) -> Extra:
     return Extra(item_features=Features(csr_array(matrix), tuple(f"f{n}" for n in range(matrix.shape[1]))))
 
 
