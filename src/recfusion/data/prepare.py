@@ -99,19 +99,22 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user_row, minlength=len(user_kept)))])
     disliked, disliked_times = _disliked(below, user_kept, item_kept, len(user_ids), len(item_ids))
     items = item_ids[item_kept].alias("item")
-    item_table, item_notes = _item_table(items, raw.items)
+    users = user_ids[user_kept].alias("user")
+    item_table, item_notes = _described(items, raw.items)
+    user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
     doubts = (*return_notes(returned), *time_notes(raw))
-    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes)
+    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes, *user_notes)
     return Interactions(
         name=raw.name,
         matrix=binary_csr(indptr, item_column, len(item_kept)),
-        users=user_ids[user_kept].alias("user"),
+        users=users,
         items=items,
         item_table=item_table,
         times=rows.time,
         grades=rows.rating,
         disliked=disliked,
         disliked_times=disliked_times,
+        user_table=user_table,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
@@ -276,12 +279,14 @@ def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
 
 
-def _item_table(items: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return one row per item, in order, with what the item file says of it, and a note where it leaves out some."""
-    table = items.to_frame()
+def _described(ids: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataFrame, list[str]]:
+    """Return one row per item or user, in order, with what a file says of it, and a note where it leaves out some."""
+    table, kind = ids.to_frame(), ids.name
     if described is None:
         return table, []
-    known = described.with_columns(parse_ids(described["item"], items.dtype)).unique("item", keep="first")
-    count = items.is_in(known["item"].implode()).sum()
-    notes = [f"the item file describes {count:,} of {len(items):,} items"] if count < len(items) else []
-    return table.join(known, on="item", how="left", maintain_order="left"), notes
+    known = described.with_columns(parse_ids(described[kind], ids.dtype)).unique(kind, keep="first")
+    count = ids.is_in(known[kind].implode()).sum()
+    if kind == "user" and not count:
+        raise InputError("The user file knows none of the users: name their ids as the interactions do.")
+    notes = [f"the {kind} file describes {count:,} of {len(ids):,} {kind}s"] if count < len(ids) else []
+    return table.join(known, on=kind, how="left", maintain_order="left"), notes

@@ -16,7 +16,10 @@ Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference witho
 
 @dataclass(frozen=True)
 class Reasons:
-    """What sources contribute to the scores of some items: sources are items of the history, or pairs of them."""
+    """What sources contribute to the scores of some items: sources are items of the history, or pairs of them.
+
+    A number beyond the items is a feature of the item that is scored, counted from there.
+    """
 
     kind: Kind
     sources: tuple[tuple[int, ...], ...]

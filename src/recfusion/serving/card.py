@@ -53,7 +53,9 @@ def model_card(bundle: Bundle) -> str:
         "Limitations": [
             (_HOLDS_ROWS if bundle.model.keeps_histories else "")
             + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its "
-            "data. Items with no interaction in training cannot be recommended on merit, and a user without any known "
+            "data. Items with no interaction in training cannot be recommended on merit"
+            + (" but by their features" if bundle.recipes.items is not None else "")
+            + ", and a user without any known "
             "item gets the most popular ones. Results on users of another time, place or shop will differ.",
         ],
         "Licence of the data": _licence(bundle.protocol),

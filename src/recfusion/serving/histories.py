@@ -4,7 +4,7 @@ Ids that the model does not know are left out and counted.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import to_columns
+from recfusion.data.interactions import Features, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.data.readers import read_table
 from recfusion.data.scale import adds_up
@@ -44,12 +44,26 @@ class Histories:
         return int(np.count_nonzero(np.diff(self.matrix.indptr) == 0))
 
 
-def histories_of(bundle: Bundle, given: Any) -> Histories:
+def histories_of(bundle: Bundle, given: Any, about: pl.DataFrame | None = None) -> Histories:
     """Return histories of any form: users with their items, one sequence of items, or a frame of users and items.
 
     An item is an id, or a mapping with `item` and, for a model that was trained with them, `rating` and `time`.
     """
-    return read_histories(bundle, _rows(given, bundle.protocol))
+    found = read_histories(bundle, _rows(given, bundle.protocol))
+    return found if about is None else with_users(bundle, found, about)
+
+
+def with_users(bundle: Bundle, histories: Histories, about: pl.DataFrame) -> Histories:
+    """Return the histories with features of their users, from a table with the column `user` and others."""
+    recipe = bundle.recipes.users
+    if recipe is None:
+        raise InputError("This model knows no features of users: train one with --users-file and --signals features.")
+    places = to_columns(about["user"], histories.users)
+    rows = about[np.maximum(places, 0).tolist()].with_columns(
+        pl.when(pl.Series(places >= 0)).then(pl.col(name)).alias(name) for name in about.columns
+    )
+    features = Features(recipe.encode(rows).matrix, recipe.names, recipe)
+    return replace(histories, extra=replace(histories.extra or Extra(), user_features=features))
 
 
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:

@@ -15,7 +15,7 @@ from recfusion.serving.lists import ListMaker
 
 @dataclass(frozen=True)
 class Reason:
-    """One reason: items of the history (two for a pair), or a knob, and its weight.
+    """One reason: items of the history (two for a pair), a feature of the item itself, or a knob, and its weight.
 
     Weights of items are in units of the model's score; where they are exact, those of all items add up to it. A knob's
     weight is what it adds to the logarithm of relevance.
@@ -42,7 +42,8 @@ def explained(maker: ListMaker, history: Csr, items: IntArray, most: int, extra:
     own = set(history.indices.tolist())
     disliked = set() if extra is None or extra.disliked is None else set(extra.disliked.indices.tolist())
     own |= disliked
-    mine = np.array([own.issuperset(source) for source in reasons.sources], bool)
+    n_items = len(maker.bundle.items)
+    mine = np.array([source[0] >= n_items or own.issuperset(source) for source in reasons.sources], bool)
     because = []
     for item, parts in zip(items.tolist(), reasons.parts, strict=True):
         best = np.argsort(-np.where(mine, parts, 0), kind="stable")[:most]
@@ -66,8 +67,16 @@ def model_reasons(model: Recommender, history: Csr, items: IntArray, extra: Extr
     return model.reasons(history, items) if read is None else cast(Reader, model).reasons(history, items, extra=read)
 
 
+def people_like(items: IntArray) -> Explanation:
+    """Return the reasons of a list that was made of a user's features alone."""
+    return Explanation("features", [[Reason((), "what people like you have", 0.0)] for _ in items])
+
+
 def _reason(maker: ListMaker, source: tuple[int, ...], weight: float, disliked: set[int]) -> Reason:
-    """Return the reason that an item of the history is, or a pair of them, by their names."""
+    """Return the reason that an item of the history is, or a pair of them, by their names; or a feature of its own."""
+    n_items, features = len(maker.bundle.items), maker.bundle.recipes.items
+    if source[0] >= n_items and features is not None:
+        return Reason((), f"its {features.names[source[0] - n_items]}", float(weight))
     ids, texts = zip(*(maker.bundle.names[column] for column in source), strict=True)
     liked = not disliked.issuperset(source)
     return Reason(ids, " and ".join(texts) if liked else f"not {texts[0]}", float(weight))
