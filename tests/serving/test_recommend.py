@@ -71,7 +71,7 @@ def test_a_list_longer_than_the_catalogue_ends_with_it(bundle: Bundle) -> None:
 def test_no_user_and_no_length_are_refused(bundle: Bundle) -> None:
     with pytest.raises(InputError, match="at least one user"):
         recommend(bundle, {})
-    with pytest.raises(InputError, match="k = 0"):
+    with pytest.raises(InputError, match="at least one item to recommend, got 0"):
         recommend(bundle, {"a": ["i01"]}, k=0)
 
 
