@@ -11,7 +11,7 @@ from recfusion.models.settings import search_space, settings_of
 from recfusion.testing import Check, Subject, check_recommender, checks
 
 ALL = pytest.mark.parametrize("name", MODELS)
-FLOORS = ("random", "popularity", "recent-popularity")
+FLOORS = ("random", "popularity", "recent-popularity", "content", "category-popularity")
 PERSONAL = pytest.mark.parametrize("name", [name for name in MODELS if name not in FLOORS])
 IALS: dict[str, Any] = {"factors": 8, "iterations": 4}
 DEEP: dict[str, Any] = {"max_epochs": 2, "width": 16, "latent": 8, "layers": 2}

@@ -101,9 +101,10 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
                 weights += [weight[key] for key in known]
             start += len(column.values)
         values = np.array(weights, np.float32)
-        norms = np.sqrt(np.bincount(rows, values**2, minlength=len(table)) if rows else np.zeros(len(table)))
-        values = values / np.maximum(norms[rows], 1e-12).astype(np.float32) if rows else values
-        matrix = csr_array((values, (rows, places)), shape=(len(table), start), dtype=np.float32)
+        owners = np.array(rows, np.int64)
+        norms = np.sqrt(np.bincount(owners, values.astype(np.float64) ** 2, minlength=len(table)))
+        values = (values / np.maximum(norms[owners], 1e-12)).astype(np.float32)
+        matrix = csr_array((values, (owners, np.array(places, np.int64))), shape=(len(table), start), dtype=np.float32)
         absent = tuple(column.name for column in self.columns if column.name not in table.columns)
         return Encoded(matrix, len(rows), given, absent)
 
@@ -144,11 +145,10 @@ class Recipes(BaseModel, frozen=True, extra="forbid"):
 
 def _column(cells: pl.Series) -> Column | None:
     """Return how a column is read, None where it says nothing."""
-    kind, edges, buckets = _kind(cells), (), 0
+    kind, buckets = _kind(cells), 0
     if kind is None:
         return None
-    if kind == "numbers":
-        edges = _edges(cells)
+    edges = _edges(cells) if kind == "numbers" else ()
     texts = [_keys(kind, cell, edges, 0) for cell in cells]
     counts = Counter(key for keys in texts for key in keys)
     names: tuple[str, ...] = ()

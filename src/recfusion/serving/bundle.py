@@ -178,7 +178,7 @@ class Bundle:
             (folder / PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
             (folder / METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
-            files = FILES
+            files: tuple[str, ...] = FILES
             if self.recipes != Recipes():
                 files = (*FILES, FEATURES)
                 (folder / FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
