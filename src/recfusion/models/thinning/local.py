@@ -105,7 +105,11 @@ class ThinningLocal(Recommender):
         lists = shape.items * count * (8 + 4 + 8)  # neighbours, weights, and the places that sort them
         grams = min(GRAM_BYTES, 4 * shape.items * count**2)
         factors = 5 * 4 * shape.items * self.factors
-        return gram_bytes(0, 0, shape.interactions) + lists + max(grams, factors)
+        search = (
+            min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
+        )  # of thinning-linear's matrices
+        own = gram_bytes(0, 0, shape.interactions) + lists + max(grams, factors)
+        return max(own, gram_bytes(search, 2.1, shape.interactions))
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""
