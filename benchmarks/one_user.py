@@ -2,7 +2,7 @@
 
     python benchmarks/one_user.py --model ml1m-thinning --out benchmarks/one_user.json
 
-`linear`: a dense linear model of 20,000 items (1.6 GB of random weights) and histories of 30 items. The bare peer is the
+`linear`: a dense linear model of 20,000 items (1.6 GB of random weights), histories of 30 items. The bare peer is the
 sum of the history's rows and numpy's argpartition; the library path takes ids and gives names, columns and scores.
 `--model` adds a saved model of the data set it was trained on: the library path for 200 of its users, and each part of
 a mixture by itself. One thread. Medians of 200 users; the quickest is printed too, since a shared machine adds to the

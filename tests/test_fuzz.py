@@ -55,7 +55,7 @@ def test_the_tool_sees_an_error_that_is_no_sentence(
 @pytest.mark.parametrize(
     ("changes", "words"), [({"rows": 2}, "3 lines, but 2 rows"), ({"missing": 1}, "does not add up")]
 )
-def test_the_tool_sees_lines_that_are_not_accounted_for(tmp_path: Path, changes: dict[str, int], words: str) -> None:
+def test_the_tool_sees_lines_that_are_not_accounted_for(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text("user,item\n1,2\n2,3\n3,4\n")
     fuzz_data.read_whole(path)

@@ -29,7 +29,7 @@ def test_every_promise_names_tests_and_all_of_them_exist() -> None:
 def test_nothing_that_is_written_names_a_user_or_a_folder_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "recfusion")  # a command that ran before may have set another
     elsewhere, here = tmp_path / "secret-folder", tmp_path / "work"
     elsewhere.mkdir()
     here.mkdir()

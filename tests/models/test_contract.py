@@ -15,16 +15,18 @@ FLOORS = ("random", "popularity", "recent-popularity")
 PERSONAL = pytest.mark.parametrize("name", [name for name in MODELS if name not in FLOORS])
 IALS: dict[str, Any] = {"factors": 8, "iterations": 4}
 DEEP: dict[str, Any] = {"max_epochs": 2, "width": 16, "latent": 8, "layers": 2}
-UNET: dict[str, Any] = {"max_epochs": 1, "channels": 2, "levels": 2, "picture_users": 4}
+UNET: dict[str, Any] = {"max_epochs": 1, "channels": 2, "levels": 2, "pixels": 2}
 SMALL: dict[str, dict[str, Any]] = {
     "ials": IALS,
+    "ials-dislikes": IALS,
     "ease-pairs": {"tune_trials": 5},
     "thinning-pairs": {"tune_trials": 5},
     "thinning": {"parts": {"thinning-pairs": {}, "thinning-kernel": {}, "ials": IALS, "thinning-deep": DEEP}},
     "mixture": {"members": "ease,infinite-ae"},
     "recvae": {**DEEP, "encoder_passes": 1},
     "recfusion-unet1d": UNET,
-    "recfusion-unet2d": UNET,
+    "recfusion-unet2d": {**UNET, "neighbours": 3},
+    "recfusion-map": UNET,
 }
 
 

@@ -22,12 +22,12 @@ from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import MODELS, make_model
 from recfusion.training.batches import dense
 
-FAMILY = [name for name in MODELS if name.startswith("recfusion")]
+FAMILY = [name for name in MODELS if name.startswith("recfusion") and name != "recfusion-map"]
 
 
 def test_the_paper_s_six_variants_are_rows_of_the_registry() -> None:
     assert len(FAMILY) == 6
-    assert {type(make_model(name)) for name in FAMILY} == {RecFusion}
+    assert all(isinstance(make_model(name), RecFusion) for name in FAMILY)
     assert len({str(make_model(name)) for name in FAMILY}) == 6
 
 
@@ -100,7 +100,7 @@ def test_learning_lowers_the_loss(groups: Interactions) -> None:
 
 def test_the_full_matrix_is_one_example(groups: Interactions) -> None:
     parts = split(groups)
-    settings = {"picture_users": 0, "max_epochs": 2, "channels": 2, "levels": 3}
+    settings = {"preset": "paper", "picture_users": 0, "max_epochs": 2, "channels": 2, "levels": 3}
     model = make_model("recfusion-unet2d", settings).fit(parts.train, rng=0)
     assert isinstance(model, RecFusion)
     assert model.companions_.shape[0] == parts.train.shape[0] - 1
@@ -112,7 +112,7 @@ def test_a_matrix_too_large_for_memory_is_refused_with_an_estimate(monkeypatch: 
     with pytest.raises(
         InputError, match=r"A U-Net on 50 users and 400 items at once needs about 8 MB .* picture_users"
     ):
-        make_model("recfusion-unet2d", {"picture_users": 0}).fit(random_csr(50, 400, 0.1, 0), rng=0)
+        make_model("recfusion-unet2d", {"preset": "paper", "picture_users": 0}).fit(random_csr(50, 400, 0.1, 0), rng=0)
 
 
 @pytest.mark.parametrize("process", ["gaussian", "thinning"])

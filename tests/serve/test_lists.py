@@ -36,7 +36,7 @@ def ids(reply: Any) -> list[str]:
 
 
 def test_a_list_is_the_one_of_the_library_with_names_columns_and_reasons(client: Client, bundle: Bundle) -> None:
-    knobs = {"popularity": -0.5, "wish": {"kind": {"Tea": 1}}, "diversity": 0.2}
+    knobs: dict[str, Any] = {"popularity": -0.5, "wish": {"kind": {"Tea": 1}}, "diversity": 0.2}
     asked = {"history": HISTORY, "k": 5, "where": "stock > 0", "deny": ["i05"], "knobs": knobs, "why": 2}
     found = client.post("/recommend", asked).json
     wanted = recommend(
@@ -45,7 +45,7 @@ def test_a_list_is_the_one_of_the_library_with_names_columns_and_reasons(client:
         5,
         rules=Rules(where="stock > 0", deny=["i05"]),
         knobs=Knobs(**knobs),
-        why=2,  # type: ignore[arg-type]
+        why=2,
     ).to_frame()
     assert ids(found) == wanted["item"].to_list()
     assert [one["score"] for one in found["items"]] == pytest.approx(wanted["score"].to_list())

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from recfusion.cli import main as cli
+from recfusion.core.errors import InputError
 from recfusion.core.pool import THREAD_VARIABLES
 from recfusion.data.interactions import Interactions
+from recfusion.serve.run import free_port
 from recfusion.serve.store import Store
 from running import Client
 from shop import shop
@@ -106,7 +108,7 @@ def test_several_processes_know_the_same_events_columns_and_models(
     folder: Path, groups: Interactions, tmp_path: Path
 ) -> None:
     with started(folder, "--events", str(tmp_path / "e.sqlite"), "--workers", "2") as (process, client):
-        seen = set()
+        seen: set[str] = set()
         until = time.monotonic() + 60
         while len(seen) < 2 and time.monotonic() < until:
             seen = {*seen, *re.findall(r"worker (\d+)", str(Store(tmp_path / "e.sqlite").states("worker ")))}
@@ -149,3 +151,15 @@ def test_what_cannot_be_served_is_one_sentence(
     assert stop.value.code == 2
     assert told in shown
     assert len(shown.strip().splitlines()) == 1
+
+
+def test_a_port_that_is_taken_is_one_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port} .*name another"):
+            free_port("127.0.0.1", port)
+    assert free_port("127.0.0.1", 0) > 0
+    with pytest.raises(InputError, match="Cannot listen on"):
+        free_port("no such name", 80)

@@ -35,6 +35,8 @@ COMMANDS = {
     "events export": "Write what users have come to have as rows of user, item and time, for training.",
     "events report": "Compare how often the lists of the served models led to an event.",
     "events forget": "Delete all events of users, whom the service then takes for strangers.",
+    "items": "Add new items to a model.",
+    "items add": "Add new items to a model by their features alone; nothing is fitted again.",
     "data": "List, fetch, describe and generate data sets.",
     "data list": "List the named data sets and where they are on this machine.",
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",

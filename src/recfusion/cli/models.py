@@ -7,6 +7,7 @@ from typer import Argument
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import out, print_json
+from recfusion.data.signals import BINARY, asked_signals
 from recfusion.models.registry import Entry, find, known_models
 from recfusion.models.settings import setting_values, settings_of
 
@@ -25,12 +26,12 @@ def models(
         width = max(len(label) for label in shown)
         for label, entry in shown.items():
             console.print(f"[bold]{label:<{width}}[/bold]  ", end="", highlight=False)
-            console.print(f"{entry.title}{_presets(entry)} ({entry.origin})", markup=False)
+            console.print(f"{entry.title}{_presets(entry)}{_reads(entry)} ({entry.origin})", markup=False)
         console.print("\nThe settings of one: recfusion models NAME", style="dim")
         return
     about = _document(shown[name])
     console.print(f"{name}: {about['title']}{_presets(shown[name])}", markup=False, style="bold")
-    console.print(f"    {about['place']}, from {about['origin']}", markup=False, style="dim")
+    console.print(f"    {about['place']}, from {about['origin']}{_reads(shown[name])}", markup=False, style="dim")
     for key, value in about["settings"].items():
         default = ": chosen by the fit" if value["default"] is None else f" = {value['default']}"
         console.print(f"    {key}{default}  {value['doc']}", markup=False)
@@ -40,12 +41,19 @@ def _presets(entry: Entry) -> str:
     return f" (presets: {', '.join(entry.presets)})" if entry.presets else ""
 
 
+def _reads(entry: Entry) -> str:
+    """Return which signals a model reads, as one asks for them."""
+    asked = asked_signals(entry.load().reads)
+    return "" if asked == BINARY else f"; reads {asked}"
+
+
 def _document(entry: Entry) -> dict[str, Any]:
     declared = settings_of(entry.load())
     return {
         "title": entry.title,
         "place": entry.place,
         "origin": entry.origin,
+        "reads": sorted(entry.load().reads),
         "presets": {preset: dict(values) for preset, values in entry.presets.items()},
         "settings": {
             key: {"default": value, **asdict(declared[key])} for key, value in setting_values(entry.make()).items()

@@ -12,6 +12,7 @@ from typer import Option
 
 from recfusion.cli.output import working
 from recfusion.core.errors import InputError
+from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.settings import Preparation, SignalChoice, Source, SplitPlan
@@ -70,7 +71,7 @@ class DataChoice:
     def load(self) -> Interactions:
         """Read and prepare the data."""
         with working(f"Reading {self.source.data}"):
-            return load(self.source, self.preparation)
+            return with_features(load(self.source, self.preparation), self.signals)
 
 
 def data_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -13,11 +13,11 @@ from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import counted, note, print_json, progress, working
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
-from recfusion.data.readers import read_table
+from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Source
 from recfusion.data.writers import table_writer
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import Histories, read_histories
+from recfusion.serving.histories import Histories, added_up, read_histories, with_users
 from recfusion.serving.ids import id_texts
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
@@ -42,6 +42,9 @@ def recommend(
     max_bad_share: Annotated[
         float, Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
+    users_file: Annotated[
+        Path | None, Option(help="A file with what is known of the users, for a model with their features.")
+    ] = None,
     why: Annotated[int, Option(help="Reasons for each item, at the most.", min=0)] = 0,
     trust: TrustOption = None,
     as_json: JsonOption = False,
@@ -65,7 +68,7 @@ def recommend(
         raise InputError("This model reads no times: leave out --time, or train one with --signals timed.")
     when = time if timed else "none"
     source = Source(user=user, item=item, rating=rating, time=when, separator=separator, max_bad_share=max_bad_share)
-    _for_file(maker, partial(read_table, users, source, lone_users=True), file, k, why)
+    _for_file(maker, partial(read_table, users, source, lone_users=True), file, k, why, users_file)
 
 
 def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: bool) -> None:
@@ -80,15 +83,19 @@ def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: b
         print_items(found, f"{maker.bundle.name} on {maker.bundle.protocol.name}")
 
 
-def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int) -> None:
+def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int, about: Path | None) -> None:
     protocol = maker.bundle.protocol
     threshold, graded = protocol.preparation.min_rating, "grades" in protocol.signals.used
     texts = why > 0 and file.suffix.lower() in (".csv", ".tsv")
     with table_writer(file) as write:
         with working("Reading the users"):
             raw = read()
-            rows, disliked = (raw.rows, 0) if graded else _liked(raw.rows, threshold)
+            rows, disliked = added_up(raw.rows, protocol), 0
+            if not graded:
+                rows, disliked = _liked(rows, threshold)
             known = read_histories(maker.bundle, rows)
+            if about is not None:
+                known = with_users(maker.bundle, known, read_items(about, raw.report.columns["user"], role="user"))
         bad = raw.report.missing + raw.report.unparsable
         _report(known, bad, disliked, threshold)
         with progress("Recommending", len(known.users)) as advance:

@@ -114,7 +114,7 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
             ran.results,
             table=name,
             title=experiment.title,
-            note=paper.QUICK_NOTE if quick else "",
+            note=" ".join(filter(None, [paper.QUICK_NOTE if quick else "", paper.other_rows(ran.protocol)])),
             command=f"recfusion reproduce {name}{' --quick' if quick else ''}",
         )
         print_protocol(ran.protocol)
@@ -122,6 +122,8 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
             _print_table(table)
         if quick:
             note(paper.QUICK_NOTE)
+        if (other := paper.other_rows(ran.protocol)) is not None:
+            note(other)
         for suffix in SUFFIXES:
             write_as(comparison, folder / f"{name}{suffix}")
         note(f"Page:   {folder / f'{name}.html'}\nTables: {folder / name}.md, .csv, .tex; box plot: .svg, .png")

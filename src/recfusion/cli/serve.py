@@ -1,6 +1,8 @@
 """`recfusion serve`: a model folder as an HTTP service with a page on it."""
 
+import logging
 import tempfile
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -42,9 +44,10 @@ def serve(
     """Serve a model over HTTP, with a page to try it on; without a folder, the embedded movies."""
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise InputError("Serving needs the extra 'serve': pip install 'recfusion[serve]'.")
-    with tempfile.TemporaryDirectory(prefix="recfusion-serve-") as made:
+    with ExitStack() as ending:
         if folder is None:
-            folder, events = _movies(Path(made)), events or Path(made) / "events.sqlite"
+            made = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="recfusion-serve-")))
+            folder, events = _movies(made), events or made / "events.sqlite"
         elif not (folder / CONFIG).is_file():
             raise InputError(f"Expected a model folder at '{folder}', found no {CONFIG} there: train one with --out.")
         given: dict[str, object] = {
@@ -61,6 +64,7 @@ def serve(
             "hosts": tuple(host_name or ()),
             "origins": tuple(origin or ()),
             "watch": watch,
+            "verbose": logging.getLogger("recfusion").isEnabledFor(logging.INFO),
             "keep_days": keep_events,
         }
         _serve(given)
@@ -68,7 +72,7 @@ def serve(
 
 def _serve(given: dict[str, object]) -> None:
     from recfusion.serve.keys import Keys
-    from recfusion.serve.run import run
+    from recfusion.serve.run import free_port, run
     from recfusion.serve.settings import Settings
 
     try:
@@ -77,6 +81,7 @@ def _serve(given: dict[str, object]) -> None:
         wrong = error.errors()[0]
         raise InputError(f"Expected another --{wrong['loc'][0]}: {wrong['msg'].lower()}.") from None
     token = Keys.of(settings).token()
+    settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     note(f"Serving {settings.folder.name}: http://{shown}:{settings.port}/{f'#token={token}' if token else ''}")
     note(f"Events are kept in {settings.events}; stop with Ctrl-C.")

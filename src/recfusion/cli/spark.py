@@ -14,6 +14,7 @@ from recfusion.core.files import check_replaceable
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.settings import SignalChoice, Source, SplitPlan
+from recfusion.data.signals import asked_signals
 from recfusion.serving.bundle import Bundle
 from recfusion.spark import JOB, check_path
 
@@ -67,7 +68,13 @@ def spark_recommend(
 ) -> None:
     """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
     _check_paths(str(users), folder)
-    threshold = Bundle.load(model, trust=trusted_classes(trust)).protocol.preparation.min_rating
+    protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
+    if protocol.signals.used:
+        raise InputError(
+            f"Lists on Spark read who has what and nothing else, but this model was trained with "
+            f"{asked_signals(protocol.signals.used)} signals: use `recfusion recommend`, or a model without them."
+        )
+    threshold = protocol.preparation.min_rating
     columns = {"user": user, "item": item, "rating": rating, "time": "none", "separator": separator}
     source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)

@@ -19,6 +19,7 @@ from recfusion.cli.options import (
 from recfusion.cli.output import note, print_protocol, training
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, replacing_folder
+from recfusion.data.signals import parse_signals
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
 from recfusion.serving.bundle import Bundle
@@ -53,6 +54,8 @@ def train(
     if (kept := _kept(checkpoint)) and not resume:
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
     against = None if old is None else Bundle.load(old, trust=trusted_classes(trust))
+    if "graded" in parse_signals(choice.signals) and "grades" not in candidate.model.reads:
+        note(f"{candidate.label} reads no grades: what was rated low is masked, no more; thinning-signals reads them.")
     data = choice.load()
     with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
         try:

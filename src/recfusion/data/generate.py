@@ -131,7 +131,7 @@ def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple
             place, by_taste = rng.integers(0, n_items, len(users)), np.zeros(len(users), bool)
         rounds += 1
         key, first = np.unique(users * n_items + place, return_index=True)
-        at: IntArray = np.searchsorted(kept, key)
+        at = np.atleast_1d(np.searchsorted(kept, key))
         fresh = np.ones(len(key), bool)
         inside = at < len(kept)
         fresh[inside] = kept[at[inside]] != key[inside]

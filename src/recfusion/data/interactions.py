@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.data.parsing import parse_ids
+from recfusion.data.recipe import Recipe
 from recfusion.data.settings import Preparation, Source
 
 NAMES = ("title", "name")
@@ -50,6 +51,7 @@ class RawData:
     licence: str = ""
     citation: str = ""
     source: Source = field(default_factory=Source)
+    users: pl.DataFrame | None = None  # one row per user: the column `user` and any others
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Features:
 
     matrix: Csr
     names: tuple[str, ...]  # of the columns
+    recipe: Recipe | None = None  # how they were made, where a table's columns were
 
     def __post_init__(self) -> None:
         if len(self.names) != self.matrix.shape[1]:
@@ -89,6 +92,7 @@ class Interactions:
     disliked_times: NDArray[np.int64] | None = None  # of its stored entries
     item_features: Features | None = None  # a row per column of the matrix
     user_features: Features | None = None  # a row per row of the matrix
+    user_table: pl.DataFrame | None = None  # one row per row of the matrix: `user` and what is known of the users
     source: Source = field(default_factory=Source)
     preparation: Preparation = field(default_factory=Preparation)
     steps: tuple[PreparationStep, ...] = ()

@@ -43,6 +43,8 @@ def load(
     rating: str | None = None,
     time: str | None = None,
     items: str | PathLike[str] | ArrowStream | None = None,
+    users_file: str | PathLike[str] | None = None,
+    feature_columns: str | None = None,
     name: str = "frame",
     max_bad_share: float | None = None,
 ) -> Interactions:
@@ -50,10 +52,12 @@ def load(
 
     `data` may also be a table in memory (see `as_frame`), which `name` names in messages and protocol cards. `user`,
     `item`, `rating` and `time` are columns of a file or frame, guessed where not given; `items` is a second table
-    with what is known of the items.
+    with what is known of the items, `users_file` one of the users, and `feature_columns` names what features of items
+    are made of where they are asked for.
     """
     given: dict[str, object] = {"user": user, "item": item, "rating": rating, "time": time}
-    given |= {"items": items, "max_bad_share": max_bad_share}
+    given |= {"items": items, "max_bad_share": max_bad_share, "feature_columns": feature_columns}
+    given["users_file"] = None if users_file is None else str(users_file)
     frame = described = None
     if isinstance(data, Source):
         start = data.model_dump()
@@ -84,7 +88,8 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
     """Return the rows of a source as read, before any preparation; `frame` and `items` stand for its files."""
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
-        return replace(read_named(source.data), source=source)
+        named = replace(read_named(source.data), source=source)
+        return named if source.users_file is None else replace(named, source=source.shown(), users=_users(source, None))
     if frame is None and not _exists(source.data):
         if Path(source.data).suffix:
             raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
@@ -95,7 +100,14 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
     raw = read_table(Path(source.data) if frame is None else frame, source)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
-    return replace(raw, items=table, source=source.shown())
+    users = _users(source, raw.report.columns["user"])
+    return replace(raw, items=table, users=users, source=source.shown())
+
+
+def _users(source: Source, column: str | None) -> pl.DataFrame | None:
+    if source.users_file is None:
+        return None
+    return read_items(Path(source.users_file), column, role="user")
 
 
 def is_prepared(path: Path) -> bool:

@@ -24,6 +24,7 @@ from recfusion.data.settings import Preparation
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
+MOST_ROWS = 2**31  # places of entries in a matrix are numbers of 32 bits
 _MUCH = 0.1  # a share that a user should know of
 
 
@@ -56,6 +57,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     choices = preparation or Preparation()
     if raw.rows.is_empty():
         raise InputError(f"Expected interactions in '{raw.name}', got no usable row: check the file and its columns.")
+    if raw.rows.height >= MOST_ROWS:
+        raise InputError(
+            f"Expected fewer than {MOST_ROWS:,} rows on one machine, got {raw.rows.height:,} in '{raw.name}': prepare "
+            "them with `recfusion spark prepare`."
+        )
     user, user_ids = id_codes(raw.rows["user"])
     item, item_ids = id_codes(raw.rows["item"])
     rows = _Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64))
@@ -93,19 +99,22 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user_row, minlength=len(user_kept)))])
     disliked, disliked_times = _disliked(below, user_kept, item_kept, len(user_ids), len(item_ids))
     items = item_ids[item_kept].alias("item")
-    item_table, item_notes = _item_table(items, raw.items)
+    users = user_ids[user_kept].alias("user")
+    item_table, item_notes = _described(items, raw.items)
+    user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
     doubts = (*return_notes(returned), *time_notes(raw))
-    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes)
+    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes, *user_notes)
     return Interactions(
         name=raw.name,
         matrix=binary_csr(indptr, item_column, len(item_kept)),
-        users=user_ids[user_kept].alias("user"),
+        users=users,
         items=items,
         item_table=item_table,
         times=rows.time,
         grades=rows.rating,
         disliked=disliked,
         disliked_times=disliked_times,
+        user_table=user_table,
         source=raw.source,
         preparation=choices.model_copy(update={"min_rating": threshold}),
         steps=tuple(steps),
@@ -270,12 +279,14 @@ def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes))) if len(codes) else 0
 
 
-def _item_table(items: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return one row per item, in order, with what the item file says of it, and a note where it leaves out some."""
-    table = items.to_frame()
+def _described(ids: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataFrame, list[str]]:
+    """Return one row per item or user, in order, with what a file says of it, and a note where it leaves out some."""
+    table, kind = ids.to_frame(), ids.name
     if described is None:
         return table, []
-    known = described.with_columns(parse_ids(described["item"], items.dtype)).unique("item", keep="first")
-    count = items.is_in(known["item"].implode()).sum()
-    notes = [f"the item file describes {count:,} of {len(items):,} items"] if count < len(items) else []
-    return table.join(known, on="item", how="left", maintain_order="left"), notes
+    known = described.with_columns(parse_ids(described[kind], ids.dtype)).unique(kind, keep="first")
+    count = ids.is_in(known[kind].implode()).sum()
+    if kind == "user" and not count:
+        raise InputError("The user file knows none of the users: name their ids as the interactions do.")
+    notes = [f"the {kind} file describes {count:,} of {len(ids):,} {kind}s"] if count < len(ids) else []
+    return table.join(known, on=kind, how="left", maintain_order="left"), notes

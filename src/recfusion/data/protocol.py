@@ -82,7 +82,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         covered: dict[str, Any] = {
             "data": self.fingerprint,
             "preparation": self.preparation.model_dump(mode="json"),
-            "split": self.plan.model_dump(mode="json"),
+            "split": self.plan.covered(),
             "metrics": sorted(self.metrics),
         }
         if self.signals.used:  # else the hash is that of results from before there were any
@@ -153,6 +153,11 @@ def _generalization(plan: SplitPlan) -> str:
             f"Two moments divide all interactions {shares} into training, validation and test: the model learns from "
             "what came before the first, and is shown everything before the moment after which it is judged. The seed "
             "has no part in it."
+        )
+    if plan.cold_items:
+        return (
+            f"New items: {plan.cold_items:.0%} of the items, drawn at random, leave training and all histories. Users "
+            f"are divided {shares}; of a test user the model is shown all other items, and must find these among all."
         )
     return (
         f"Strong generalization: users are divided {shares}; of a validation or test user the model is shown "

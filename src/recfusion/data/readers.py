@@ -116,41 +116,46 @@ def read_table(table: Path | pl.DataFrame, source: Source | None = None, *, lone
 
 
 def read_items(
-    table: Path | pl.DataFrame, item: str | None, separator: str | None = None, *, name: str = "frame of items"
+    table: Path | pl.DataFrame,
+    item: str | None,
+    separator: str | None = None,
+    *,
+    name: str = "frame of items",
+    role: str = "item",
 ) -> pl.DataFrame:
     """Return a table of items (titles, genres, ...), one row each, with its id column renamed to `item`.
+
+    With the role "user" it is one of users, and their ids are in the column `user`.
 
     A quoted text may hold line feeds here, as descriptions do; rows that cannot be used are counted in the log.
     """
     found = open_table(table, separator, name)
     where = found.where
     if not found.named:
-        raise InputError(f"Expected a header in the item file '{where}', got none: add one that names its columns.")
+        raise InputError(f"Expected a header in the {role} file '{where}', got none: add one that names its columns.")
     plain = next((column for column in found.columns if column.lower() == "id"), None)
     try:
-        asked = {"item": item if item in found.columns else plain}
-        column = guess_columns(found.columns, asked, where=f"'{where}'", by_position=False)["item"]
+        asked = {role: item if item in found.columns else plain}
+        column = guess_columns(found.columns, asked, where=f"'{where}'", by_position=False)[role]
     except InputError:
         raise InputError(
-            f"Expected a column '{item or 'item'}' with the ids in the item file '{where}', which has: "
+            f"Expected a column '{item or role}' with the ids in the {role} file '{where}', which has: "
             f"{listed(found.columns)}; rename the one that holds them."
         ) from None
     with table_errors(where):
-        frame = _item_rows(found).rename({"item": "item_2", column: "item"}, strict=False)
-        ids = given_cell("item", frame.schema["item"])
-        items = frame.select("item", pl.exclude("item")).with_columns(
-            ids, (cs.float() - cs.by_name("item")).fill_nan(None)
-        )
+        frame = _item_rows(found).rename({role: f"{role}_2", column: role}, strict=False)
+        ids = given_cell(role, frame.schema[role])
+        items = frame.select(role, pl.exclude(role)).with_columns(ids, (cs.float() - cs.by_name(role)).fill_nan(None))
     if items.is_empty():
-        raise InputError(f"Expected a row per item in '{where}', got none.")
-    described = items.drop_nulls("item").unique("item", keep="first", maintain_order=True)
+        raise InputError(f"Expected a row per {role} in '{where}', got none.")
+    described = items.drop_nulls(role).unique(role, keep="first", maintain_order=True)
     if len(described) < len(items):
-        counts = (len(items) - len(described), len(items))
-        _log.warning("%s of %s rows in '%s' repeat an item or lack its id and are left out.", *counts, where)
+        counts, one = (len(items) - len(described), len(items)), "an item" if role == "item" else "a user"
+        _log.warning("%s of %s rows in '%s' repeat %s or lack its id and are left out.", *counts, where, one)
     if found.layout is None:  # its columns have types of their own
         return described
     return described.with_columns(
-        number_column(column, decimal_comma=found.decimal_comma) for column in described.drop("item")
+        number_column(column, decimal_comma=found.decimal_comma) for column in described.drop(role)
     )
 
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,10 @@ class Source(BaseModel, frozen=True, extra="forbid"):
     time: str | None = Field(None, description="column of the times; guessed where not given; none: leave them out")
     separator: str | None = Field(None, description="separator of a text file; guessed where not given")
     items: str | None = Field(None, description="a second file with titles, genres and other columns of the items")
+    users_file: str | None = Field(None, description="a file with what is known of the users, for their features")
+    feature_columns: str | None = Field(
+        None, description="columns of the items that features are made of, with commas; all usable ones where not given"
+    )
     max_bad_share: float = Field(0.05, ge=0, le=1, description="largest share of unusable rows that is accepted")
 
     def moved_to(self, data: str) -> "Source":
@@ -25,7 +29,11 @@ class Source(BaseModel, frozen=True, extra="forbid"):
 
         What described the items is left behind: it plays no part in the data's identity.
         """
-        return self.model_copy(update={"data": data, "items": None}) if Path(data).exists() else Source(data=data)
+        return (
+            self.model_copy(update={"data": data, "items": None, "users_file": None})
+            if Path(data).exists()
+            else Source(data=data)
+        )
 
     def absolute(self) -> "Source":
         """Return the same files with absolute paths, so that they can be read from any folder."""
@@ -36,8 +44,8 @@ class Source(BaseModel, frozen=True, extra="forbid"):
         return self._with_paths(_shown_path)
 
     def _with_paths(self, change: Callable[[str], str]) -> "Source":
-        items = None if self.items is None else change(self.items)
-        return self.model_copy(update={"data": change(self.data), "items": items})
+        more = {name: change(path) for name in ("items", "users_file") if (path := getattr(self, name)) is not None}
+        return self.model_copy(update={"data": change(self.data)} | more)
 
 
 def _shown_path(path: str) -> str:
@@ -70,6 +78,17 @@ class SplitPlan(BaseModel, frozen=True, extra="forbid"):
     valid: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for validation")
     test: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for the test")
     fold_in: float = Field(0.8, gt=0, lt=1, description="share of a held-out user's history that the model is shown")
+    cold_items: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the items that leave training entirely; test users' items among them are to be found "
+        "among all items, by features alone",
+    )
+
+    def covered(self) -> dict[str, Any]:
+        """Return what the hash of a protocol covers: a choice that came later is left out where it is not made."""
+        return self.model_dump(mode="json", exclude=None if self.cold_items else {"cold_items"})
 
 
 class SignalChoice(BaseModel, frozen=True, extra="forbid"):

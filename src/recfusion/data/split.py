@@ -66,12 +66,36 @@ def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, u
     if plan.kind in ("temporal", "global") and data.times is None:
         raise InputError(f"A {plan.kind} split needs times, and '{data.name}' has none: name the column with --time.")
     parts = {"weak": _split_weak, "global": _split_time}.get(plan.kind, _split_users)(data, plan, rng, seed)
+    if plan.cold_items:
+        parts = _without_cold(data, parts, used)
     return _with_extra(data, parts, used) if used else parts
 
 
 def without_test(parts: Split) -> Split:
     """Return a split whose test users are gone: what may be sent to whoever chooses settings."""
     return replace(parts, test=parts.test.take(slice(0, 0)))
+
+
+def _without_cold(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:
+    """Return the split without a share of the items, which test users' histories have to be completed by."""
+    if parts.plan.kind != "strong" or {"grades", "times"} & set(used):
+        raise InputError("New items are judged on a strong split, without grades and times: leave out --cold-items.")
+    order = stream(parts.seed, "cold items").permutation(data.n_items)
+    cold = np.zeros(data.n_items, bool)
+    cold[order[: max(1, round(parts.plan.cold_items * data.n_items))]] = True
+
+    def warm(matrix: Csr) -> Csr:
+        return keep_entries(matrix, ~cold[matrix.indices])
+
+    whole = data.matrix[parts.test.users]
+    folds = (
+        Fold(parts.valid.users, warm(parts.valid.history), warm(parts.valid.held_out)),
+        Fold(parts.test.users, warm(whole), keep_entries(whole, cold[whole.indices])),
+    )
+    valid, test = (fold.over(np.arange(data.n_items)) for fold in folds)
+    if not len(valid.users) or not len(test.users):
+        raise InputError(f"No user of '{data.name}' has both new and known items: choose other --cold-items.")
+    return replace(parts, train=warm(parts.train), valid=valid, test=test)
 
 
 def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:

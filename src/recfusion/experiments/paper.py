@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from recfusion.core.errors import choices
-from recfusion.data.catalog import data_set, how_to_get, locate
+from recfusion.data.catalog import CATALOG, data_set, how_to_get, locate
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol, split_counts
 from recfusion.data.settings import Preparation, SplitPlan
@@ -72,13 +72,13 @@ def paper_values(protocol: Protocol, names: Mapping[str, str], table: str | None
     """Return the paper's values of some models, which `names` takes from their labels to their names.
 
     They come from `table`, one of TABLES, and for models that it lacks from the other tables of the same data. Under
-    another protocol than the paper's there are none: numbers under different protocols are not compared.
+    another protocol than the paper's, or for other data of the same name, there are none: these are not compared.
     """
     if table is not None and table not in TABLES:
         raise choices("table of the paper", table, TABLES)
     tables = [found for found in TABLES.values() if found.data == protocol.name]
     tables.sort(key=lambda found: found.name != table)
-    if not _is_the_paper_s(protocol):
+    if not _is_the_paper_s(protocol) or other_rows(protocol) is not None:
         return None
     models, used = {}, []
     for label, name in names.items():
@@ -95,6 +95,17 @@ def _is_the_paper_s(protocol: Protocol) -> bool:
     if preparation.min_rating == 4:
         preparation = preparation.model_copy(update={"min_rating": "auto"})
     return preparation == Preparation() and protocol.plan == SplitPlan() and set(METRICS) <= set(protocol.metrics)
+
+
+def other_rows(protocol: Protocol) -> str | None:
+    """Return the sentence that says that data of a published name is not the published data; None where it is."""
+    published = data_set(protocol.name).ratings if protocol.name in CATALOG else protocol.read.rows
+    if protocol.read.rows == published:
+        return None
+    return (
+        f"This is not the published data: '{protocol.name}' has {protocol.read.rows:,} rows here and {published:,} as "
+        "published. The paper's values are left out."
+    )
 
 
 def packaged_experiment(name: str, *, quick: bool = False) -> Experiment:

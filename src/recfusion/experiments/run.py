@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
 from recfusion.core.pool import Failure, Kind, Pool, Tell, Work, available_cores
+from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
@@ -129,6 +130,7 @@ def run_candidates(
         check_writable_file(Path(store))
     unique([candidate.label for candidate, _ in candidates])
     by_label = {candidate.label: candidate for candidate, _ in candidates}
+    data = with_features(data, signals)
     used = used_signals(signals, data)
     check_read(used, [(candidate.label, candidate.model.reads) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
@@ -203,7 +205,7 @@ def run_experiment(
 
 def stored_results(experiment: Experiment, stored: Sequence[Result]) -> list[Result]:
     """Return those of stored results that are of this very experiment, in its order; nothing is run."""
-    data = load(experiment.data, experiment.preparation)
+    data = with_features(load(experiment.data, experiment.preparation), experiment.signals)
     protocol = Protocol.of(data, experiment.split, experiment.metrics, used_signals(experiment.signals, data))
     return list(matching(experiment.models, protocol, stored).values())
 

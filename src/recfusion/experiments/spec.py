@@ -143,8 +143,10 @@ def _located(source: Source, folder: Path) -> Source:
     """Return the source with paths that can be read from any folder; a name of the catalog stays as it is."""
     data = source.data
     is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
-    items = None if source.items is None else str(folder / source.items)
-    return source.model_copy(update={"data": str(folder / data) if is_file else data, "items": items})
+    beside = {
+        name: str(folder / path) for name in ("items", "users_file") if (path := getattr(source, name)) is not None
+    }
+    return source.model_copy(update={"data": str(folder / data) if is_file else data} | beside)
 
 
 def _refusal(where: str, error: ValidationError) -> InputError:

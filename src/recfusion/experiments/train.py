@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from recfusion.core.errors import InputError, choices
+from recfusion.data.features import features_of, with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
@@ -61,6 +62,7 @@ def train(
     candidate = replace(candidate, model=replace(unfitted))
     use_device(candidate.model, device)
     plan = plan or SplitPlan()
+    data = with_features(data, signals)
     used = used_signals(signals, data)
     check_read(used, [(candidate.entry.name, candidate.model.reads)])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
@@ -148,6 +150,9 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
         )
     protocol = bundle.protocol
     data = load((source or protocol.source).model_copy(update={"items": None}), protocol.preparation)
+    if bundle.recipes.items is not None:  # the items are described in the folder, and those added later come last
+        described = bundle.items.head(protocol.items)
+        data = replace(data, item_features=features_of(bundle.recipes.items, described))
     if data.fingerprint != protocol.fingerprint:
         raise InputError(
             f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "

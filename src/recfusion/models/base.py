@@ -35,6 +35,14 @@ class Shape:
         return cls(train.shape[0], train.shape[1], train.nnz)
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """What a fit is expected to take; None where nobody knows."""
+
+    seconds: float | None
+    bytes: int | None  # at the peak, beside the data and the program itself
+
+
 class NotFitted(InputError, AttributeError):  # noqa: N818
     """A model was asked for something that it has only after `fit`."""
 
@@ -124,6 +132,14 @@ class Recommender(ABC):
     def seconds(self, shape: Shape) -> float | None:
         """Return about how long a fit takes on data of this size; None where it is not worth asking."""
         return None
+
+    def fit_bytes(self, shape: Shape) -> int | None:
+        """Return about how many bytes a fit holds at its peak, beside the data; None where nobody knows."""
+        return None
+
+    def forecast(self, shape: Shape) -> Forecast:
+        """Return what a fit on data of this size takes, from counts alone."""
+        return Forecast(self.seconds(shape), self.fit_bytes(shape))
 
     def economical(self, shape: Shape) -> Self:
         """Return the model as it is best fitted as one of several on data of this size, where time is shared."""

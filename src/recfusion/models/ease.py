@@ -13,7 +13,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import Grams, gram, item_weights, require_gram_memory, solve_items, user_weights
+from recfusion.models.gram import Grams, gram, gram_bytes, item_weights, require_gram_memory, solve_items, user_weights
 from recfusion.models.leave_out import LeftOut
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned
@@ -55,6 +55,10 @@ class EASE(Recommender):
     def needs_validation(self, shape: Shape) -> bool:
         """Return False: training users judge its settings, each left out of the fit in turn."""
         return False
+
+    def fit_bytes(self, shape: Shape) -> int:
+        copied = selftune.searches(self) and shape.items <= selftune.MOST_ITEMS
+        return gram_bytes(shape.items, 2.1 if copied else 1.1, shape.interactions)
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
@@ -129,6 +133,10 @@ class LinearAutoencoder(Recommender):
     def needs_validation(self, shape: Shape) -> bool:
         """Return False: training users judge its settings, each left out of the fit in turn."""
         return False
+
+    def fit_bytes(self, shape: Shape) -> int:
+        copied = selftune.searches(self) and shape.items <= selftune.MOST_ITEMS
+        return gram_bytes(shape.items, 2.1 if copied else 1.1, shape.interactions)
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)

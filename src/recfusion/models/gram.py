@@ -1,5 +1,6 @@
 """Dense work on the items-by-items Gram matrix, shared by the linear models: float32, in place."""
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 
@@ -9,13 +10,19 @@ from scipy.linalg.lapack import spotrf, spotri
 from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr, FloatArray, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 
 _CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
+_PRODUCTS_PER_BLOCK = 1 << 23  # multiply-adds of a block of sparse Gram rows, and so the most entries that it can have
 _SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted in a dense one's (measured)
 _SMALL = 6000  # items up to which one thread is enough
+
+
+def gram_bytes(n_features: int, n_matrices: float, interactions: int) -> int:
+    """Return the bytes of a fit with matrices over all features, and of the data's copies that make them."""
+    return int(n_matrices * 4 * n_features**2) + 24 * interactions + 16 * _PRODUCTS_PER_BLOCK
 
 
 def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: int = 0) -> None:
@@ -25,7 +32,8 @@ def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: in
     require_memory(
         int(n_matrices * 4 * (n_items + n_pairs) ** 2),
         f"{model} on {features}",
-        f"{fewer_pairs}raise --min-users-per-item so that fewer items remain, or use a machine with more memory.",
+        f"{fewer_pairs}train thinning-local, which holds no matrix of items by items, raise --min-users-per-item so "
+        "that fewer items remain, or use a machine with more memory.",
     )
 
 
@@ -52,8 +60,10 @@ def gram(train: Csr) -> FloatArray:
     n_users, n_items = train.shape
     per_user = np.diff(train.indptr).astype(np.float64)
     if np.square(per_user).sum() * _SPARSE_PENALTY < n_users * float(n_items) ** 2:
-        product = (train.T @ train).tocsc()
-        return product.toarray(order="F")
+        g = np.empty((n_items, n_items), np.float32, order="F")
+        for start, block in gram_rows(train, train.T.tocsr()):
+            g[:, start : start + block.shape[0]] = block.toarray().T
+        return g
     g = np.zeros((n_items, n_items), np.float32, order="F")
     rows = max(1, _CELLS_PER_BLOCK // n_items)
     with blas_threads(n_items):
@@ -61,6 +71,22 @@ def gram(train: Csr) -> FloatArray:
             block = train[start : start + rows].toarray()  # (rows, items)
             g = ssyrk(1.0, block.T, beta=1.0, c=g, overwrite_c=True, lower=True)
     return mirror_lower(g)
+
+
+def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
+    """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first one.
+
+    `by_item` is the transpose of `rows`. Blocks are of about equal work, however popular their items are.
+    """
+    lengths = np.diff(rows.indptr).astype(np.int64)
+    work = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
+    done = np.cumsum(work)
+    start, n_items = 0, by_item.shape[0]
+    while start < n_items:
+        upto = (done[start - 1] if start else 0) + _PRODUCTS_PER_BLOCK
+        stop = max(start + 1, int(np.searchsorted(done, upto, side="right")))
+        yield start, csr_array(by_item[start:stop] @ rows)
+        start = stop
 
 
 class Grams:

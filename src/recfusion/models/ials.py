@@ -69,7 +69,7 @@ class IALS(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_users, n_items = train.shape
         require_memory(
-            4 * (n_users + n_items) * self.factors + 16 * train.nnz,
+            self.fit_bytes(Shape.of(train)),
             f"iALS on {n_users:,} users and {n_items:,} items",
             "set fewer factors.",
         )
@@ -93,8 +93,10 @@ class IALS(Recommender):
         """
 
         def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
-            short = {"factors": min(self.factors, _TRIED_FACTORS), "iterations": min(self.iterations, _TRIED_PASSES)}
-            tried = replace(self, **values, **short, tune_trials=0).fit(train, rng=make_rng(seed))
+            factors, passes = min(self.factors, _TRIED_FACTORS), min(self.iterations, _TRIED_PASSES)
+            tried = replace(self, **values, factors=factors, iterations=passes, tune_trials=0).fit(
+                train, rng=make_rng(seed)
+            )
             values_of_users = jury.judge(lambda rows: [tried.score(jury.valid.history[rows])], lambda _: [])
             return [Judged({}, values_of_users[0])]
 
@@ -115,6 +117,10 @@ class IALS(Recommender):
         """
         per_user = shape.interactions / max(1, shape.users) + _ALPHA0 * shape.items
         return replace(self, factors=64, iterations=6, alpha0=_ALPHA0, l2=_STRENGTH / per_user, nu=1.0)
+
+    def fit_bytes(self, shape: Shape) -> int:
+        rows = shape.users + 2 * shape.items + 2 * max(shape.users, shape.items)  # factors, old and new, and turned
+        return 4 * rows * self.factors + 12 * shape.interactions + 16 * _CELLS
 
     def seconds(self, shape: Shape) -> float:
         products = 2 * shape.interactions * self.factors**2 + (shape.users + shape.items) * self.factors**3 / 3

@@ -16,7 +16,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import blas_threads, gram, invert_in_place, mirror_lower
 from recfusion.models.settings import learned, setting
 
@@ -62,6 +62,9 @@ class InfiniteAE(Recommender):
         )
         self.inputs_, self.solution_, self.targets_ = folded(regression)
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return kernel_bytes(shape, self.max_users)
 
     @property
     def keeps_histories(self) -> bool:
@@ -114,7 +117,11 @@ def weighted(rows: Csr, weights: FloatArray, norm_power: float = 0.0) -> Csr:
 
 def ntk(a: Csr, b: Csr, bias: float) -> FloatArray:
     """Return the kernel (rows of a, rows of b) of weighted rows; see `dots_to_ntk`."""
-    dots = np.ascontiguousarray((b @ a.T.toarray()).T)  # sparse times dense: fast whatever the density of b
+    dots = np.empty((a.shape[0], b.shape[0]), np.float32)
+    step = max(1, _CELLS_PER_STREAM // max(1, a.shape[1]))  # rows made dense at once, however many items there are
+    for start in range(0, a.shape[0], step):
+        block = a[start : start + step].T.toarray()  # sparse times dense: fast whatever the density of b
+        dots[start : start + step] = (b @ block).T
     return dots_to_ntk(dots, _variances(a, bias), _variances(b, bias), bias)
 
 
@@ -173,13 +180,11 @@ def fit_kernel_ridge(
     lengths = np.maximum(np.diff(train.indptr), 1).astype(np.float64)
     relative = (lengths / lengths.mean()) ** ridge_power
     ridges = (ridge * _variances(inputs, bias).mean(dtype=np.float64) * relative).astype(np.float32)
-    if n_users <= max_users:
-        _require_memory(1.3 * n_users**2, f"{model} on {n_users:,} users")
+    exact = n_users <= max_users
+    what = f"on {n_users:,} users" if exact else f"with {max_users:,} landmark users on {n_items:,} items"
+    _require_memory(kernel_bytes(Shape.of(train), max_users), f"{model} {what}")
+    if exact:
         return fit_exact(inputs, train, ridges, bias)
-    _require_memory(
-        3.2 * max_users**2 + 2 * max_users * n_items + 4 * min(n_users * max_users, _CELLS_PER_STREAM),
-        f"{model} with {max_users:,} landmark users on {n_items:,} items",
-    )
     landmarks = np.sort(rng.choice(n_users, max_users, replace=False))
     return fit_nystroem(inputs, train, ridges, bias, landmarks)
 
@@ -274,5 +279,15 @@ def _cholesky(k: FloatArray) -> FloatArray:
     raise InputError("The kernel of the landmark users cannot be factored: raise bias or lower max_users.")
 
 
-def _require_memory(cells: float, what: str) -> None:
-    require_memory(int(4 * cells), what, "lower max_users (fewer landmarks), or use a machine with more memory.")
+def kernel_bytes(shape: Shape, max_users: int) -> int:
+    """Return about how many bytes a kernel regression holds at its peak, beside the data."""
+    data = 16 * shape.interactions + 24 * _CELLS_PER_BLOCK  # and what is computed of a block of kernel values
+    if shape.users <= max_users:
+        return int(4 * 1.3 * shape.users**2) + data
+    dense = max(shape.items, _CELLS_PER_STREAM)  # rows of users that are made dense at once
+    streamed = 4 * min(shape.users * max_users, _CELLS_PER_STREAM) + 2 * dense
+    return int(4 * (3.2 * max_users**2 + 2 * max_users * shape.items + streamed)) + data
+
+
+def _require_memory(n_bytes: int, what: str) -> None:
+    require_memory(n_bytes, what, "lower max_users (fewer landmarks), or use a machine with more memory.")

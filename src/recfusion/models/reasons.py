@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
+from recfusion.data.signals import Extra
 from recfusion.evaluation.topk import batch_rows
 
 Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference without the source, or a mixture of both
@@ -15,11 +16,20 @@ Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference witho
 
 @dataclass(frozen=True)
 class Reasons:
-    """What sources contribute to the scores of some items: sources are items of the history, or pairs of them."""
+    """What sources contribute to the scores of some items: sources are items of the history, or pairs of them.
+
+    A number beyond the items is a feature of the item that is scored, counted from there.
+    """
 
     kind: Kind
     sources: tuple[tuple[int, ...], ...]
     parts: FloatArray  # (items asked for, sources)
+
+
+class Reader(Protocol):
+    """A model that takes more than ones for its reasons."""
+
+    def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons: ...
 
 
 def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntArray | None = None) -> Reasons:

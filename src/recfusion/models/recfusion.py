@@ -19,6 +19,9 @@ from recfusion.nets.mlp import MLP
 from recfusion.nets.unet import UNet
 from recfusion.training.batches import dense
 
+Process = Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"]
+Net = Literal["mlp", "unet1d", "unet2d"]
+Objective = Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published"]
 _MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
 
 
@@ -31,13 +34,9 @@ class RecFusion(NeuralRecommender):
     asked user stands in the middle of fixed training users, so that scores never depend on who else is asked for.
     """
 
-    process: Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"] = setting(
-        "gaussian", "forward process"
-    )
-    net: Literal["mlp", "unet1d", "unet2d"] = setting("mlp", "network")
-    objective: Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published"] = setting(
-        "simple", "what is minimised; ranking: removed without its weights"
-    )
+    process: Process = setting("gaussian", "forward process")
+    net: Net = setting("mlp", "network")
+    objective: Objective = setting("simple", "what is minimised; ranking: removed without its weights")
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
     T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))

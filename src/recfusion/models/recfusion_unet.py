@@ -17,7 +17,7 @@ from recfusion.core.errors import InputError
 from recfusion.models.knn import NearestUsers, input_weights
 from recfusion.models.layout import item_features, place_items
 from recfusion.models.neural import NeuralRecommender
-from recfusion.models.recfusion import RecFusion
+from recfusion.models.recfusion import Net, Objective, Process, RecFusion
 from recfusion.models.settings import learned, setting
 from recfusion.nets.item_unet import ItemUNet
 from recfusion.training.batches import dense
@@ -36,6 +36,9 @@ class RecFusionUNet(RecFusion):
     a share of the ones that falls evenly from `high` at t = 1 to `low` at t = T.
     """
 
+    process: Process = setting("thinning", "forward process")
+    net: Net = setting("unet2d", "network")
+    objective: Objective = setting("ranking", "what is minimised; ranking: removed without its weights")
     layout: Layout = setting("map", "where a U-Net sees the items; none: in the data's own order, as published")
     pixels: int = setting(
         8, "side of the map in patches, each of which the U-Net takes for a pixel; a row has its square"
@@ -96,7 +99,7 @@ class RecFusionUNet(RecFusion):
         if self.layout == "none":
             return super().make_net(n_items)
         planes = 2 if self.neighbours else 1
-        slots = torch.from_numpy(self.slots_)
+        slots = torch.from_numpy(getattr(self, "slots_", np.arange(n_items)))  # its size is known before any fit
         net = ItemUNet(slots, *self._sides(n_items), channels=self.channels, levels=self.levels, planes=planes)
         return self.with_schedule(net)
 

@@ -45,7 +45,10 @@ _HOUR = 3600.0
 
 def from_environment() -> ASGIApp:
     """Return the application of a worker process."""
-    return make_app(Settings.model_validate_json(os.environ[SETTINGS]))
+    settings = Settings.model_validate_json(os.environ[SETTINGS])
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("recfusion").setLevel(logging.DEBUG if settings.verbose else logging.WARNING)
+    return make_app(settings)
 
 
 def make_app(settings: Settings) -> ASGIApp:
@@ -195,6 +198,10 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         return _file("index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return _file("routes.html")
 
     @app.get("/static/{name:path}", include_in_schema=False)
     async def static(name: str) -> Response:

@@ -173,7 +173,7 @@ def _same(origin: str, host: str) -> bool:
 
 
 def _is_static(path: str) -> bool:
-    return path in ("/", "/favicon.ico") or path.startswith("/static/")
+    return path in ("/", "/docs", "/favicon.ico") or path.startswith("/static/")
 
 
 def _depth(body: bytes) -> int:

@@ -3,12 +3,14 @@
 import logging
 import os
 import signal
+import socket
 import tempfile
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from recfusion.core.errors import InputError
 from recfusion.serve.app import SETTINGS, make_app
 from recfusion.serve.settings import Settings
 
@@ -26,6 +28,19 @@ def run(settings: Settings) -> None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         os.environ[SETTINGS] = settings.model_dump_json()
         uvicorn.run("recfusion.serve.app:from_environment", factory=True, workers=settings.workers, **options(settings))
+
+
+def free_port(host: str, port: int) -> int:
+    """Return the port, a free one for 0; raise where nothing can listen there."""
+    try:
+        place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(place[0], socket.SOCK_STREAM) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(place[4])
+            return int(tried.getsockname()[1])
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise InputError(f"Cannot listen on {host}, port {port} ({told}): name another --host or --port.") from None
 
 
 def _leave(*_: object) -> None:

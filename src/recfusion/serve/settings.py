@@ -23,6 +23,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     hosts: tuple[str, ...] = ()  # names beside the loopback's that requests may call us by
     origins: tuple[str, ...] = ()  # of pages elsewhere that may ask
     watch: bool = False
+    verbose: bool = False  # a line for each request
     keep_days: float | None = Field(None, gt=0)
     max_body: int = 1 << 20  # bytes
     max_waiting: int = 256  # requests that may wait for the scoring thread

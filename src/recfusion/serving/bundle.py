@@ -19,14 +19,28 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
 from recfusion.core.mapped import mapped_arrays
+from recfusion.data.features import recipes_of
 from recfusion.data.interactions import NAMES, Interactions, name_column, to_columns
 from recfusion.data.protocol import Protocol
+from recfusion.data.recipe import Recipes
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
 from recfusion.serving.card import model_card
 from recfusion.serving.categories import Categories
-from recfusion.serving.config import CONFIG, FILES, FORMAT, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config, read_metrics
+from recfusion.serving.config import (
+    ADDED,
+    CONFIG,
+    FEATURES,
+    FILES,
+    FORMAT,
+    ITEMS,
+    METRICS,
+    PROTOCOL,
+    WEIGHTS,
+    read_config,
+    read_metrics,
+)
 from recfusion.serving.similarity import Similarity
 from recfusion.serving.where import matching
 
@@ -61,6 +75,7 @@ class Bundle:
     fit_seconds: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
     searched: tuple[str, ...] = ()  # the settings that a search chose before the fit, on the validation users
+    recipes: Recipes = Recipes()  # how items and users become features, for a model that reads them
 
     @property
     def name(self) -> str:
@@ -83,10 +98,10 @@ class Bundle:
         searched: Iterable[str] = (),
     ) -> "Bundle":
         """Return the bundle of a model just fitted on `train`."""
-        items = data.item_table.rename(_free_names(data.item_table.columns))
+        items = data.item_table.rename(free_names(data.item_table.columns))
         items = items.with_columns(pl.Series(COUNT, column_counts(train)))
         record = (seed, all_users, train.shape[0], fit_seconds)
-        return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched))
+        return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched), recipes_of(data, protocol))
 
     def with_columns(self, columns: Iterable[pl.Series]) -> "Bundle":
         """Return the bundle with other values in some columns of its item table; what they leave alone is kept."""
@@ -163,7 +178,11 @@ class Bundle:
             (folder / PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
             (folder / METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
-            digests = {name: file_digest(folder / name) for name in FILES}
+            files = FILES
+            if self.recipes != Recipes():
+                files = (*FILES, FEATURES)
+                (folder / FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
+            digests = {name: file_digest(folder / name) for name in files}
             (folder / CONFIG).write_text(json_text(self._config() | {"digests": digests}), encoding="utf-8")
         return path
 
@@ -189,6 +208,8 @@ class Bundle:
         try:
             items = pl.read_parquet(path / ITEMS, glob=False)
             state = mapped_arrays(path / WEIGHTS) if mapped else load_file(path / WEIGHTS)
+            if ADDED in config.digests:
+                state |= load_file(path / ADDED)
             _check_items(items)
             _check_finite(state)
             model.load_state(state, config.chosen, len(items))
@@ -199,7 +220,10 @@ class Bundle:
         protocol = Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL))
         metrics = read_metrics(path / METRICS)
         record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
-        return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched))
+        recipes = Recipes()
+        if FEATURES in config.digests:
+            recipes = Recipes.parse(read_json(path / FEATURES), str(path / FEATURES))
+        return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched), recipes)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -218,7 +242,7 @@ class Bundle:
         }
 
 
-def _free_names(columns: Iterable[str]) -> dict[str, str]:
+def free_names(columns: Iterable[str]) -> dict[str, str]:
     """Return new names for the columns of items that lists have of their own; none collides with another."""
     taken, renamed = set(columns), {}
     for name in (*LIST_COLUMNS, COUNT):

@@ -53,7 +53,9 @@ def model_card(bundle: Bundle) -> str:
         "Limitations": [
             (_HOLDS_ROWS if bundle.model.keeps_histories else "")
             + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its "
-            "data. Items with no interaction in training cannot be recommended on merit, and a user without any known "
+            "data. Items with no interaction in training cannot be recommended on merit"
+            + (" but by their features" if bundle.recipes.items is not None else "")
+            + ", and a user without any known "
             "item gets the most popular ones. Results on users of another time, place or shop will differ.",
         ],
         "Licence of the data": _licence(bundle.protocol),
@@ -131,8 +133,8 @@ def _settings(bundle: Bundle) -> list[str]:
     told = "The fit chose none of the settings."
     if chosen:
         told = (
-            "The fit chose on validation users, or on training users that it left out in turn; too few of them leave the "
-            "value that its meaning states."
+            "The fit chose on validation users, or on training users that it left out in turn; too few of them leave "
+            "the value that its meaning states."
         )
     if bundle.searched:
         where = " of a split, before it learned from all users" if bundle.all_users else ""

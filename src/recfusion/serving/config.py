@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 FORMAT = 2
 CONFIG = "config.json"  # marks a folder as ours
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
+ADDED, FEATURES = "added.safetensors", "features.json"  # items that came later; how a table becomes features
 
 
 class Config(BaseModel):
@@ -51,7 +52,7 @@ def read_config(path: Path) -> Config:
             f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
             "train the model again, or install the version that wrote it."
         )
-    if version == FORMAT and config.digests.keys() != set(FILES):
+    if version == FORMAT and config.digests.keys() - {ADDED, FEATURES} != set(FILES):
         raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
     return config
 

@@ -3,8 +3,8 @@
 Ids that the model does not know are left out and counted.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Signal, to_columns
+from recfusion.data.interactions import Features, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.data.readers import read_table
+from recfusion.data.scale import adds_up
 from recfusion.data.settings import Source
 from recfusion.data.signals import Extra, valued
 from recfusion.data.tables import ArrowStream, as_frame
@@ -43,12 +44,26 @@ class Histories:
         return int(np.count_nonzero(np.diff(self.matrix.indptr) == 0))
 
 
-def histories_of(bundle: Bundle, given: Any) -> Histories:
+def histories_of(bundle: Bundle, given: Any, about: pl.DataFrame | None = None) -> Histories:
     """Return histories of any form: users with their items, one sequence of items, or a frame of users and items.
 
     An item is an id, or a mapping with `item` and, for a model that was trained with them, `rating` and `time`.
     """
-    return read_histories(bundle, _rows(given, bundle.protocol.signals.used))
+    found = read_histories(bundle, _rows(given, bundle.protocol))
+    return found if about is None else with_users(bundle, found, about)
+
+
+def with_users(bundle: Bundle, histories: Histories, about: pl.DataFrame) -> Histories:
+    """Return the histories with features of their users, from a table with the column `user` and others."""
+    recipe = bundle.recipes.users
+    if recipe is None:
+        raise InputError("This model knows no features of users: train one with --users-file and --signals features.")
+    places = to_columns(about["user"], histories.users)
+    rows = about[np.maximum(places, 0).tolist()].with_columns(
+        pl.when(pl.Series(places >= 0)).then(pl.col(name)).alias(name) for name in about.columns
+    )
+    features = Features(recipe.encode(rows).matrix, recipe.names, recipe)
+    return replace(histories, extra=replace(histories.extra or Extra(), user_features=features))
 
 
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
@@ -87,6 +102,18 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     return Histories(users, matrix, int(unknown.sum()), tuple(names), extra, below.nnz)
 
 
+def added_up(rows: pl.DataFrame, protocol: Protocol) -> pl.DataFrame:
+    """Return the rows with counts added up per user and item, returns taken off, where the model's data had counts."""
+    if "rating" not in rows.columns or not adds_up(protocol.read.columns.get("rating"), 0.0):
+        return rows
+    last = [pl.col("time").filter(pl.col("rating") > 0).max().alias("time")] if "time" in rows.columns else []
+    total = (
+        pl.when(pl.col("rating").count() > 0).then(pl.col("rating").sum()).alias("rating")
+    )  # none where none is given
+    found = rows.group_by("user", "item", maintain_order=True).agg(total, *last)
+    return found.with_columns(pl.col("time").fill_null(pl.col("time").min())) if last else found
+
+
 def _entries(keys: IntArray, n_users: int, n_items: int) -> Csr:
     """Return the 0/1 matrix with ones at the sorted keys user * items + item."""
     indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // n_items, minlength=n_users))])
@@ -99,8 +126,12 @@ def _grades(rows: pl.DataFrame, protocol: Protocol) -> tuple[FloatArray, NDArray
     least = float(threshold) if isinstance(threshold, int | float) else 1.0
     given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
     grades = given.cast(pl.Float32).fill_null(least).to_numpy()
-    known = threshold is not None and "grades" in protocol.signals.used
-    return grades, grades >= np.float32(least) if known else np.ones(len(rows), bool)
+    if "grades" not in protocol.signals.used or "rating" not in rows.columns:
+        return grades, np.ones(len(rows), bool)
+    if threshold is not None:
+        return grades, grades >= np.float32(least)
+    counts = adds_up(protocol.read.columns.get("rating"), 0.0)
+    return grades, (grades > 0) | ~np.bool_(counts)
 
 
 def _times(rows: pl.DataFrame) -> NDArray[np.int64]:
@@ -110,12 +141,18 @@ def _times(rows: pl.DataFrame) -> NDArray[np.int64]:
     return rows["time"].cast(pl.Int64).to_numpy()
 
 
-def _rows(given: Any, used: Collection[Signal] = ()) -> pl.DataFrame:
+def _rows(given: Any, protocol: Protocol) -> pl.DataFrame:
     """Return histories as rows of user and item, and what else is used; a user without items has a row with a null."""
+    used = protocol.signals.used
     if isinstance(given, ArrowStream) and hasattr(given, "columns"):  # a series has none
-        rating, time = (None if name in used else "none" for name in ("grades", "times"))
+        counts = adds_up(protocol.read.columns.get("rating"), 0.0)
+        rating = None if "grades" in used or counts else "none"
+        time = None if "times" in used else "none"
         source = Source(data="frame", rating=rating, time=time)
-        return read_table(as_frame(given), source, lone_users=True).rows
+        rows = added_up(read_table(as_frame(given), source, lone_users=True).rows, protocol)
+        if "grades" in used or "rating" not in rows.columns:
+            return rows
+        return rows.with_columns(pl.when(pl.col("rating") > 0).then("item").alias("item"))
     named = given if isinstance(given, Mapping) else {YOU: given}
     if not named:
         raise InputError("Expected at least one user to recommend for, got none.")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
@@ -93,10 +94,16 @@ class ListMaker:
 
     def _plain(self, history: Csr, extra: Extra | None = None, scores: FloatArray | None = None) -> FloatArray:
         scores = model_scores(self.bundle.model, history, extra) if scores is None else scores
-        empty = np.diff(history.indptr) == 0
+        empty = (np.diff(history.indptr) == 0) & ~self.described(history, extra)
         if empty.any():
             scores[empty] = self.popularity
         return scores
+
+    def described(self, history: Csr, extra: Extra | None) -> NDArray[np.bool_]:
+        """Return of which users the model reads features, (users,)."""
+        read = read_by(self.bundle.model, extra)
+        users = None if read is None else read.user_features
+        return np.zeros(history.shape[0], bool) if users is None else np.diff(users.matrix.indptr) > 0
 
     def _put_last(self, scores: FloatArray, believed: Csr, history: Csr) -> None:
         """Put what is taken for granted behind everything else, in its own order: it comes where nothing else is."""

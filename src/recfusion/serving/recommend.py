@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, IntArray
+from recfusion.data.signals import Extra
+from recfusion.data.tables import ArrowStream, as_frame
 from recfusion.evaluation.evaluate import batches
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.histories import Histories, histories_of
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.rules import Rules
-from recfusion.serving.why import explained
+from recfusion.serving.why import explained, people_like
 
 log = logging.getLogger(__name__)
 _BECAUSE = pl.List(pl.Struct({"items": pl.List(pl.String), "text": pl.String, "weight": pl.Float32}))
@@ -54,13 +57,16 @@ def recommend(
     rules: Rules | None = None,
     knobs: Knobs | None = None,
     why: int = 0,
+    users: ArrowStream | None = None,
 ) -> Recommendations:
     """Return the K best items of each user, under rules and knobs, with up to `why` reasons for each.
 
     `histories` maps any name of a user to the ids of the items that the user has (a list, tuple, array or series), or
-    is one such sequence of ids, or a frame with a row per user and item.
+    is one such sequence of ids, or a frame with a row per user and item. `users` is a frame with a column `user` and
+    what is known of them, for a model that was trained with features of users.
     """
-    known, maker = histories_of(bundle, histories), ListMaker.of(bundle, rules, knobs)
+    about = None if users is None else as_frame(users)
+    known, maker = histories_of(bundle, histories, about), ListMaker.of(bundle, rules, knobs)
     if known.unknown_rows:
         log.warning(
             "%d ids are unknown to the model and left out (%s).", known.unknown_rows, ", ".join(known.unknown_ids)
@@ -78,7 +84,8 @@ def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: in
         history = histories.matrix[rows]
         extra = None if histories.extra is None else histories.extra.rows(rows)
         lists = maker.lists(history, k, extra)
-        empty = np.diff(history.indptr) == 0
+        empty, described_users = np.diff(history.indptr) == 0, maker.described(history, extra)
+        basis = np.where(empty, np.where(described_users, "features", "popularity"), "history")
         user, rank = np.nonzero(lists.items >= 0)
         taken = lists.items[user, rank]
         frame = pl.DataFrame(
@@ -87,16 +94,26 @@ def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: in
                 "rank": rank + 1,
                 "item": described["item"][taken],
                 "score": lists.scores[user, rank],
-                "basis": np.where(empty[user], "popularity", "history"),
+                "basis": basis[user],
             }
         )
         frame = frame.hstack(described.drop("item")[taken].get_columns())
-        yield frame.with_columns(_reasons(maker, history, lists.items, why)) if why else frame
+        by_features = empty & described_users
+        yield frame.with_columns(_reasons(maker, history, extra, lists.items, why, by_features)) if why else frame
 
 
-def _reasons(maker: ListMaker, history: Csr, items: IntArray, why: int) -> list[pl.Series]:
+def _reasons(
+    maker: ListMaker, history: Csr, extra: Extra | None, items: IntArray, why: int, by_features: NDArray[np.bool_]
+) -> list[pl.Series]:
     """Return the columns `because` and `reasons`, which says of what kind they are."""
-    of_users = [explained(maker, history[[row]], own[own >= 0], why) for row, own in enumerate(items)]
+    of_users = [
+        people_like(own[own >= 0])
+        if by_features[row]
+        else explained(
+            maker, history[[row]], own[own >= 0], why, None if extra is None else extra.rows(np.array([row]))
+        )
+        for row, own in enumerate(items)
+    ]
     because = [[asdict(reason) for reason in found] for one in of_users for found in one.because]
     kinds = [one.kind for one in of_users for _ in one.because]
     return [pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)]

@@ -13,7 +13,7 @@ from recfusion.data.prepare import prepare
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 from recfusion.models.gram import gram, user_weighted
-from recfusion.models.thinning import local, neighbours
+from recfusion.models.thinning import local
 from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
@@ -24,7 +24,7 @@ GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
 @pytest.fixture
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let both loops over blocks have many of them."""
-    monkeypatch.setattr(neighbours, "_PRODUCTS_PER_BLOCK", 200)
+    monkeypatch.setattr("recfusion.models.gram._PRODUCTS_PER_BLOCK", 200)
     monkeypatch.setattr(local, "GRAM_BYTES", 4 * 7**2 * 5)
 
 

@@ -206,10 +206,10 @@ def test_every_part_computes_where_the_mixture_does(monkeypatch: pytest.MonkeyPa
 def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert len(Thinning()._planned(TRAIN)) == 4
+    assert len(Thinning()._planned(Shape.of(TRAIN))) == 4
     assert not caplog.text
     monkeypatch.setattr(IALS, "seconds", lambda self, shape: 7200.1 if shape == Shape.of(TRAIN) else 0.0)
-    assert set(Thinning()._planned(TRAIN)) == {"thinning-pairs", "thinning-kernel", "thinning-deep"}
+    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs", "thinning-kernel", "thinning-deep"}
     assert "The mixture does without ials: it would take hours on 40 users and 20 items." in caplog.text
 
 
@@ -252,15 +252,17 @@ def test_parts_have_the_size_that_the_data_is_worth() -> None:
     assert found.l2 is not None
     assert found.alpha0 is not None
     assert found.l2 * (43_500 / 750 + found.alpha0 * 1008) == pytest.approx(5)
-    planned = Thinning(members="thinning-pairs")._planned(TRAIN)["thinning-pairs"]
+    planned = Thinning(members="thinning-pairs")._planned(Shape.of(TRAIN))["thinning-pairs"]
     assert isinstance(planned, ThinningLinear)
     assert planned.pairs == 2500
 
 
 def test_the_trials_of_the_parts_are_limited_and_not_raised() -> None:
-    assert [part.tune_trials for part in Thinning(**CHEAP)._planned(TRAIN).values() if isinstance(part, EASE)] == [0]
+    assert [
+        part.tune_trials for part in Thinning(**CHEAP)._planned(Shape.of(TRAIN)).values() if isinstance(part, EASE)
+    ] == [0]
     usual = EASE().tune_trials
-    many = Thinning(members="ease", tune_trials=usual + 100)._planned(TRAIN)["ease"]
+    many = Thinning(members="ease", tune_trials=usual + 100)._planned(Shape.of(TRAIN))["ease"]
     assert isinstance(many, EASE)
     assert many.tune_trials == usual
 

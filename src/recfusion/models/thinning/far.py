@@ -47,7 +47,7 @@ def far_field(
     scaled = u * root[:, None]  # (items, k)
     inside = scaled.T - (near.T @ scaled).T  # (k, items)
     inside -= u.T * (inverse_diagonal / root) / (s + 1)[:, None]
-    return u / root[:, None], np.ascontiguousarray(inside)
+    return np.asarray(u / root[:, None], np.float32), np.ascontiguousarray(inside, np.float32)
 
 
 def _twice(z: Csr, q: FloatArray) -> FloatArray:

@@ -8,7 +8,15 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.infinite_ae import KernelRidge, fit_kernel_ridge, folded, input_weights, predict, weighted
+from recfusion.models.infinite_ae import (
+    KernelRidge,
+    fit_kernel_ridge,
+    folded,
+    input_weights,
+    kernel_bytes,
+    predict,
+    weighted,
+)
 from recfusion.models.selftune import (
     MOST_USERS,
     Judged,
@@ -107,6 +115,9 @@ class ThinningKernel(Recommender):
     def needs_validation(self, shape: Shape) -> bool:
         """Return whether landmarks stand for the users: they have no left-out scores."""
         return shape.users > self.max_users and super().needs_validation(shape)
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return kernel_bytes(shape, self.max_users)
 
     def economical(self, shape: Shape) -> Self:
         """Return it with its defaults, which serve every data set that was tried, and landmarks for many users."""

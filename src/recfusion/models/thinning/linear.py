@@ -15,6 +15,7 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import (
     Grams,
     gram,
+    gram_bytes,
     invert_in_place,
     require_gram_memory,
     solve_items,
@@ -79,7 +80,8 @@ class ThinningLinear(Recommender):
     pairs_: IntArray = learned(item_numbers=True)  # (pairs, 2)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        self._require_memory(train.shape[1])
+        n_items = train.shape[1]
+        require_gram_memory(n_items, "A linear thinning model", self._matrices(n_items), self._most_pairs(n_items))
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
@@ -180,13 +182,20 @@ class ThinningLinear(Recommender):
         """Return after how many trials a search ends where the defaults fit; 0: it does not."""
         return count
 
-    def _require_memory(self, n_items: int) -> None:
-        """Raise unless there is room for the Gram matrix, for a trial's copy of it and for weights on the side."""
-        n_pairs = min(self.pairs, n_items * (n_items - 1) // 2)
+    def fit_bytes(self, shape: Shape) -> int:
+        n_pairs = self._most_pairs(shape.items)
+        return gram_bytes(shape.items + n_pairs, self._matrices(shape.items), shape.interactions)
+
+    def _most_pairs(self, n_items: int) -> int:
+        return min(self.pairs, n_items * (n_items - 1) // 2)
+
+    def _matrices(self, n_items: int) -> float:
+        """Return how many matrices are held at once: the Gram matrix, a trial's copy of it, and weights on the side."""
+        n_pairs = self._most_pairs(n_items)
         whole = n_pairs > 0 or n_items <= selftune.MOST_ITEMS  # otherwise the search looks at a part of the items
         copies = whole and selftune.searches(self, unused=() if n_pairs else ("pair_l2",))
         aside = n_items / (n_items + n_pairs) if n_pairs else 0  # without pairs they take the matrix's place
-        require_gram_memory(n_items, "A linear thinning model", 1.1 + copies + aside, n_pairs)
+        return 1.1 + copies + aside
 
     def _features(self, history: Csr) -> Csr:
         return with_pairs(history, self.pairs_) if len(self.pairs_) else history

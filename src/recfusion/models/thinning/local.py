@@ -16,7 +16,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import blas_threads, user_weighted
+from recfusion.models.gram import blas_threads, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.far import far_field, leading
@@ -105,7 +105,7 @@ class ThinningLocal(Recommender):
         lists = shape.items * count * (8 + 4 + 8)  # neighbours, weights, and the places that sort them
         grams = min(GRAM_BYTES, 4 * shape.items * count**2)
         factors = 5 * 4 * shape.items * self.factors
-        return 24 * shape.interactions + max(lists + grams, lists + factors)
+        return gram_bytes(0, 0, shape.interactions) + lists + max(grams, factors)
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""
@@ -151,8 +151,8 @@ def solve_each(
 ) -> FloatArray:
     """Return (G_NN + diag ridge_N)^-1 G_Nj for each target j, (targets, count); `among` is overwritten.
 
-    One LAPACK call a target: with 50 neighbours it takes less than half as long as torch's batched Cholesky and an
-    eighth of numpy's batched solve (`benchmarks/local_solves.py`).
+    One LAPACK call a target: of the ways that `benchmarks/local_solves.py` measures it takes the least time, at 50 to
+    100 neighbours less than half of torch's batched Cholesky, and it needs no compiler.
     """
     padded = chosen == np.arange(targets.start, targets.stop)[:, None]
     among[padded] = 0

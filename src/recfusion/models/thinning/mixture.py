@@ -17,12 +17,19 @@ from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, trials_setting
 from recfusion.models.settings import learned, setting, setting_values
+from recfusion.models.thinning.plan import LOCAL, plan
 from recfusion.models.thinning.weights import Ballot, find_weights, standardised, weighted_sum
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_USUAL = {"thinning-pairs": 0.15, "thinning-kernel": 0.2, "ials": 0.2, "thinning-deep": 0.45}  # without validation
+_USUAL = {
+    "thinning-pairs": 0.15,
+    "thinning-kernel": 0.2,
+    "ials": 0.2,
+    "thinning-deep": 0.45,
+    LOCAL: 0.5,
+}  # without validation
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -61,7 +68,7 @@ class Thinning(Recommender):
     ) -> Iterator[Epoch]:
         generator = make_rng(rng)
         fitted: dict[str, Recommender] = {}
-        for name, part in self._planned(train).items():
+        for name, part in self._planned(Shape.of(train)).items():
             part.use_device(self.device)
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
@@ -144,13 +151,20 @@ class Thinning(Recommender):
     def n_parameters(self) -> int:
         return sum(part.n_parameters for part in self.parts_.values())
 
-    def _planned(self, train: Csr) -> dict[str, Recommender]:
+    def fit_bytes(self, shape: Shape) -> int | None:
+        """Return what the largest of its parts takes, as far as they know: they are fitted one after another."""
+        known = [part.fit_bytes(shape) for part in self._planned(shape).values()]
+        return max((one for one in known if one is not None), default=None)
+
+    def _planned(self, shape: Shape) -> dict[str, Recommender]:
         """Return the parts to fit; those that would take hours on data of this size are left out, and it says so."""
         if self.parts is not None:
             return _made(self.parts)
-        shape = Shape.of(train)
+        planned = plan(self._names(), shape)
+        for reason in planned.reasons:
+            log.warning("With %d items, %s.", shape.items, reason)
         parts: dict[str, Recommender] = {}
-        for name in self._names():
+        for name in planned.parts:
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
             part = make_model(name, {})
             if (part.seconds(shape) or 0.0) > _LONGEST:
@@ -158,6 +172,7 @@ class Thinning(Recommender):
                 log.warning(told, name, shape.users, shape.items)
             else:
                 parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
+        log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
 
     def _names(self) -> list[str]:

@@ -1,31 +1,12 @@
 """Neighbourhoods of items and their small Gram matrices; the items-by-items matrix is never held whole."""
 
-from collections.abc import Iterator
-
 import numpy as np
-from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.models.gram import gram_rows
 
-_PRODUCTS_PER_BLOCK = 1 << 25  # multiply-adds of a block of Gram rows, and so the most entries that it can have
 _POWER = 0.75  # of popularity, that co-occurrence is divided by
 GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data
-
-
-def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
-    """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first one.
-
-    `by_item` is the transpose of `rows`. Blocks are of about equal work, however popular their items are.
-    """
-    lengths = np.diff(rows.indptr).astype(np.int64)
-    work = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
-    done = np.cumsum(work)
-    start, n_items = 0, by_item.shape[0]
-    while start < n_items:
-        upto = (done[start - 1] if start else 0) + _PRODUCTS_PER_BLOCK
-        stop = max(start + 1, int(np.searchsorted(done, upto, side="right")))
-        yield start, csr_array(by_item[start:stop] @ rows)
-        start = stop
 
 
 def nearest(rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: int) -> IntArray:

@@ -3,41 +3,41 @@ const KEPT = "recfusion-token";
 let token = sessionStorage.getItem(KEPT);
 
 export function takeToken() {
-  const params = new URLSearchParams(location.hash.slice(1));
-  if (!params.has("token")) return false;
-  token = params.get("token");
-  sessionStorage.setItem(KEPT, token);
-  params.delete("token");
-  history.replaceState(null, "", "#" + params);
-  return true;
+	const params = new URLSearchParams(location.hash.slice(1));
+	if (!params.has("token")) return false;
+	token = params.get("token");
+	sessionStorage.setItem(KEPT, token);
+	params.delete("token");
+	history.replaceState(null, "", "#" + params);
+	return true;
 }
 
 export async function ask(path, body) {
-  const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
-  let answer, data;
-  try {
-    answer = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
-  } catch {
-    throw new Error("The service does not answer. Is it still running?");
-  }
-  try {
-    data = await answer.json();
-  } catch {} // an answer of something in between, a proxy perhaps
-  if (answer.status === 401) throw new Error("This page needs a token: open the address that the service printed at its start.");
-  if (!answer.ok || !data) throw new Error(data?.error ?? `The service answered ${answer.status}.`);
-  return data;
+	const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
+	let answer, data;
+	try {
+		answer = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
+	} catch {
+		throw new Error("The service does not answer. Is it still running?");
+	}
+	try {
+		data = await answer.json();
+	} catch {} // an answer of something in between, a proxy perhaps
+	if (answer.status === 401) throw new Error("This page needs a token: open the address that the service printed at its start.");
+	if (!answer.ok || !data) throw new Error(data?.error ?? `The service answered ${answer.status}.`);
+	return data;
 }
 
-// At most one call under way: of those that come meanwhile only the last is made, so a slider never waits for a queue.
+// One call at a time: of those that come meanwhile only the last is made, so a slider never waits.
 export function latest(run) {
-  let busy = false, next;
-  return async function call(...args) {
-    if (busy) return void (next = args);
-    busy = true;
-    await run(...args);
-    busy = false;
-    const waiting = next;
-    next = undefined;
-    if (waiting) call(...waiting);
-  };
+	let busy = false, next;
+	return async function call(...args) {
+		if (busy) return void (next = args);
+		busy = true;
+		await run(...args);
+		busy = false;
+		const waiting = next;
+		next = undefined;
+		if (waiting) call(...waiting);
+	};
 }

@@ -3,54 +3,54 @@ import { count, number, tags } from "./dom.js";
 import { add, change, nameOf, remove, state } from "./store.js";
 import { similar } from "./list.js";
 
-const { aside, button, div, h2, input, label, li, p, ul } = tags;
+const { button, div, h2, input, label, li, p, ul } = tags;
 const found = () => (state.query.trim() && state.answers.search?.data?.items || []).filter(({ item }) => !state.shelf.includes(item));
 
 function key(event) {
-  const items = found(), last = items.length - 1;
-  const moves = { ArrowDown: state.active < last ? state.active + 1 : 0, ArrowUp: state.active > 0 ? state.active - 1 : last };
-  if (event.key in moves && items.length) change({ active: moves[event.key], open: true });
-  else if (event.key === "Enter" && items.length) add(items[Math.max(0, state.active)]);
-  else if (event.key === "Escape") change(state.open ? { open: false, active: -1 } : { query: "" });
-  else return;
-  event.preventDefault();
+	const items = found(), last = items.length - 1;
+	const moves = { ArrowDown: state.active < last ? state.active + 1 : 0, ArrowUp: state.active > 0 ? state.active - 1 : last };
+	if (event.key in moves && items.length) change({ active: moves[event.key], open: true });
+	else if (event.key === "Enter" && items.length) add(items[Math.max(0, state.active)]);
+	else if (event.key === "Escape") change(state.open ? { open: false, active: -1 } : { query: "" });
+	else return;
+	event.preventDefault();
 }
 
 function search() {
-  const items = found(), asked = state.query.trim(), open = state.open && asked !== "";
-  return div({ class: "search" },
-    label({ for: "query", class: "hidden" }, "Search titles"),
-    input({
-      id: "query", type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", value: state.query,
-      placeholder: `Search ${number(state.model.items)} titles`,
-      "aria-expanded": String(open && items.length > 0), "aria-controls": "found", "aria-autocomplete": "list",
-      "aria-activedescendant": open && state.active >= 0 && `found-${state.active}`,
-      oninput: (event) => change({ query: event.target.value, open: true, active: -1 }),
-      onkeydown: key,
-      onfocus: () => change({ open: true }),
-      onblur: () => change({ open: false, active: -1 }),
-    }),
-    ul({ id: "found", role: "listbox", "aria-label": "Titles found", hidden: !open || !items.length }, open && items.map((one, place) =>
-      li({
-        key: one.item, id: `found-${place}`, role: "option", "aria-selected": String(place === state.active),
-        onmousedown: (event) => event.preventDefault(), // the field keeps the focus
-        onclick: () => add(one),
-      }, one.name))),
-    open && !items.length && state.answers.search?.query === asked && p({ class: "found note" }, "No title is like that."));
+	const items = found(), asked = state.query.trim(), open = state.open && asked !== "";
+	return div({ class: "search" },
+		label({ for: "query", class: "hidden" }, "Search titles"),
+		input({
+			id: "query", type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", value: state.query,
+			placeholder: `Search ${number(state.model.items)} titles`,
+			"aria-expanded": String(open && items.length > 0), "aria-controls": "found", "aria-autocomplete": "list",
+			"aria-activedescendant": open && state.active >= 0 && `found-${state.active}`,
+			oninput: (event) => change({ query: event.target.value, open: true, active: -1 }),
+			onkeydown: key,
+			onfocus: () => change({ open: true }),
+			onblur: () => change({ open: false, active: -1 }),
+		}),
+		ul({ id: "found", role: "listbox", "aria-label": "Titles found", hidden: !open || !items.length }, open && items.map((one, place) =>
+			li({
+				key: one.item, id: `found-${place}`, role: "option", "aria-selected": String(place === state.active),
+				onmousedown: (event) => event.preventDefault(), // the field keeps the focus
+				onclick: () => add(one),
+			}, one.name))),
+		open && !items.length && state.answers.search?.query === asked && p({ class: "found note" }, "No title is like that."));
 }
 
 export function shelf() {
-  const unknown = state.shelf.filter((item) => state.answers.list?.data?.unknown?.includes(item));
-  return aside({ class: "shelf", "aria-label": "Your shelf" },
-    div({ class: "head" }, h2(null, "Your shelf"),
-      state.shelf.length > 0 && button({ class: "quiet", onclick: () => change({ shelf: [], similar: "" }, true) }, "Clear")),
-    search(),
-    state.shelf.length
-      ? ul({ class: "things", "aria-label": count(state.shelf.length, "thing") + " on the shelf" }, state.shelf.map((item) =>
-          li({ key: item, class: unknown.includes(item) && "unknown" },
-            button({ class: "name", title: `Similar to ${nameOf(item)}`, "aria-expanded": String(state.similar === item), onclick: () => change({ similar: state.similar === item ? "" : item }) }, nameOf(item)),
-            button({ class: "cross", "aria-label": `Take ${nameOf(item)} off the shelf`, onclick: () => remove(item) }, "×"))))
-      : p({ class: "note" }, "Put a few things here that you like. The list follows at once."),
-    unknown.length > 0 && p({ class: "note" }, `${count(unknown.length, "thing")} on the shelf ${unknown.length === 1 ? "is" : "are"} unknown to this model and left out.`),
-    state.shelf.includes(state.similar) && similar());
+	const unknown = state.shelf.filter((item) => state.answers.list?.data?.unknown?.includes(item));
+	return div({ class: "shelf" },
+		div({ class: "head" }, h2(null, "Your shelf"),
+			state.shelf.length > 0 && button({ class: "quiet", onclick: () => change({ shelf: [], similar: "" }, true) }, "Clear")),
+		search(),
+		state.shelf.length
+			? ul({ class: "things", "aria-label": count(state.shelf.length, "thing") + " on the shelf" }, state.shelf.map((item) =>
+					li({ key: item, class: unknown.includes(item) && "unknown" },
+						button({ class: "name", title: `Similar to ${nameOf(item)}`, "aria-expanded": String(state.similar === item), onclick: () => change({ similar: state.similar === item ? "" : item }) }, nameOf(item)),
+						button({ class: "cross", "aria-label": `Take ${nameOf(item)} off the shelf`, onclick: () => remove(item) }, "×"))))
+			: p({ class: "note" }, "Put a few things here that you like."),
+		unknown.length > 0 && p({ class: "note" }, "What is struck out is unknown to this model and left out."),
+		state.shelf.includes(state.similar) && similar());
 }

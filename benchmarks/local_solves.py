@@ -1,0 +1,45 @@
+"""Many small ridge systems: one LAPACK call each against batched solvers; microseconds a system, one thread, one run.
+
+python benchmarks/local_solves.py
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from scipy.linalg.lapack import sposv
+
+from recfusion.core.arrays import FloatArray
+
+
+def _one_by_one(a: FloatArray, y: FloatArray) -> object:
+    return [sposv(m.T, r, lower=True) for m, r in zip(a, y, strict=True)]
+
+
+def _batched(a: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.cholesky_solve(y, torch.linalg.cholesky(a))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    for size, count in ((50, 2000), (100, 500), (200, 100)):
+        x = rng.standard_normal((count, size, 2 * size)).astype(np.float32)
+        a, y = x @ x.swapaxes(1, 2) + np.eye(size, dtype=np.float32), rng.standard_normal((count, size)).astype("f4")
+        ta, ty = torch.from_numpy(a), torch.from_numpy(y)[..., None]
+        ways: dict[str, Callable[[], object]] = {
+            "LAPACK sposv, one by one": partial(_one_by_one, a, y),
+            "torch, batched Cholesky": partial(_batched, ta, ty),
+            "numpy, batched solve": partial(np.linalg.solve, a, y[..., None]),
+        }
+        for name, way in ways.items():
+            way()
+            began = time.process_time()
+            way()
+            print(f"{size:4d} {name:26s} {1e6 * (time.process_time() - began) / count:8.1f} us")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""CPU seconds, peak memory and NDCG@100 as data grows, for some models beside implicit's ALS and cosine neighbours.
+
+    python benchmarks/scale.py --peer .venv-implicit/bin/python --out benchmarks/scale.json [--sizes U:I:N,...]
+
+Each fit runs in a process of its own, with default settings and search, one thread, and is judged on the same test
+users; the peer's settings are chosen among three on the same validation users. Growth is the exponent of a power law
+through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, binary_csr
+from recfusion.core.memory import gigabytes
+from recfusion.core.rng import stream
+from recfusion.data.generate import Size
+from recfusion.data.generated import generate
+from recfusion.data.load import load
+from recfusion.data.settings import SplitPlan
+from recfusion.data.split import Fold, split
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import judge, per_user
+from recfusion.models.base import Shape
+from recfusion.models.registry import make_model
+
+METRIC = "ndcg@100"
+JUDGED = 1000  # users of either fold
+SIZES = "10000:5000:250000,20000:10000:500000,40000:20000:1000000"
+MODELS = "popularity,thinning-linear,thinning-local,thinning-factors,ials,thinning"
+PEERS = ("als", "cosine")
+
+
+def make_split(size: Size, folder: Path, seed: int) -> Path:
+    """Write made-up data, read and split it as a user would, and keep the split as arrays."""
+    began = time.perf_counter()
+    generate(size, seed, "parquet", folder / "made")
+    made = time.perf_counter()
+    data = load(folder / "made" / "interactions.parquet")
+    parts = split(data, SplitPlan(), seed=seed)
+    folds = [fold.take(np.arange(min(JUDGED, len(fold.users)))) for fold in (parts.valid, parts.test)]
+    matrices = {"train": parts.train, "valid": folds[0].history, "test": folds[1].history}
+    matrices |= {"valid_out": folds[0].held_out, "test_out": folds[1].held_out}
+    arrays = {
+        f"{name}_{part}": getattr(matrix, part) for name, matrix in matrices.items() for part in ("indptr", "indices")
+    }
+    rows = [matrices[name].shape[0] for name in ("train", "valid", "test")]
+    path = folder / "split.npz"
+    np.savez(path, shape=np.array([*rows, parts.train.shape[1]]), **arrays)
+    print(f"{size}: made in {made - began:.0f} s, prepared and split in {time.perf_counter() - made:.0f} s", flush=True)
+    return path
+
+
+def read_split(path: Path) -> tuple[Csr, Fold, Fold]:
+    """Return the training matrix and both folds."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    n_items = int(arrays["shape"][3])
+
+    def matrix(name: str) -> Csr:
+        return binary_csr(arrays[f"{name}_indptr"], arrays[f"{name}_indices"], n_items)
+
+    valid, test = (
+        Fold(np.arange(len(arrays[f"{name}_indptr"]) - 1), matrix(name), matrix(f"{name}_out"))
+        for name in ("valid", "test")
+    )
+    return matrix("train"), valid, test
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had; ru_maxrss would begin with that of its parent."""
+    return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+
+
+def run_one(name: str, path: Path) -> dict[str, Any]:
+    """Fit and judge one of our models in this process."""
+    train, valid, test = read_split(path)
+    before = peak_bytes()
+    model = make_model(name, {})
+    began = time.perf_counter()
+    cpu = time.process_time()
+    model.fit(train, valid, rng=stream(0, f"fit {name}"))
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    peak = peak_bytes()
+    values = evaluate(model, test, train, (METRIC,), threads=1).per_user[METRIC]
+    forecast = model.forecast(Shape.of(train)).bytes
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "peak_bytes": peak,
+        "before_bytes": before,
+        "forecast_bytes": forecast,
+        METRIC: float(values.mean()),
+        "standard_error": float(values.std() / np.sqrt(len(values))),
+    }
+
+
+def run_peer(python: str, kind: str, path: Path) -> dict[str, Any]:
+    """Fit the peer with each of its settings, and judge the one that is best on the validation users."""
+    lists = path.with_name(f"{kind}.npz")
+    peer = Path(__file__).with_name("implicit_peer.py")
+    done = subprocess.run([python, peer, kind, path, lists], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    _, valid, test = read_split(path)
+    with np.load(lists) as found:
+        means = [_values(found[f"valid_{n}"], valid.held_out).mean() for n in range(len(told["settings"]))]
+        best = int(np.argmax(means))
+        values = _values(found[f"test_{best}"], test.held_out)
+    return {
+        "seconds": told["seconds"][best],
+        "cpu_seconds": told["cpu_seconds"][best],
+        "peak_bytes": told["peak_bytes"],
+        "settings": told["settings"][best],
+        METRIC: float(values.mean()),
+        "standard_error": float(values.std() / np.sqrt(len(values))),
+    }
+
+
+def _values(items: NDArray[Any], held_out: csr_array) -> NDArray[np.float64]:
+    popularity = np.zeros(held_out.shape[1])
+    return np.asarray(per_user(judge(items.astype(np.int64), held_out, popularity), (METRIC,))[METRIC])
+
+
+def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the growth of seconds and of peak bytes with the interactions, by model, where three sizes were run."""
+    found = {}
+    for name in dict.fromkeys(row["model"] for row in rows):
+        own = [row for row in rows if row["model"] == name and "cpu_seconds" in row]
+        if len(own) >= 3:
+            x = np.log([row["interactions"] for row in own])
+            grown = {
+                what: np.polyfit(x, np.log([row[what] for row in own]), 1)[0] for what in ("cpu_seconds", "peak_bytes")
+            }
+            found[name] = {what: round(float(value), 2) for what, value in grown.items()}
+    return found
+
+
+def table(document: dict[str, Any]) -> str:
+    """Return the rows as Markdown."""
+    lines = ["| items | interactions | model | NDCG@100 | CPU seconds | peak memory | forecast |", "|" + "---|" * 7]
+    for row in document["rows"]:
+        head = f"| {row['items']:,} | {row['interactions']:,} | {row['model']} |"
+        if "refused" in row:
+            lines.append(f"{head} refused: {row['refused']} | | | |")
+            continue
+        asked = gigabytes(row["forecast_bytes"] + row["before_bytes"]) if row.get("forecast_bytes") else ""
+        value = f"{100 * row[METRIC]:.2f} ({100 * row['standard_error']:.2f})"
+        lines.append(f"{head} {value} | {row['cpu_seconds']:.1f} | {gigabytes(row['peak_bytes'])} | {asked} |")
+    return "\n".join(lines)
+
+
+def draw(document: dict[str, Any], path: Path) -> None:
+    """Draw seconds and peak memory against the interactions, log-log."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, what, unit in zip(figure.subplots(1, 2), ("cpu_seconds", "peak_bytes"), (1, 1e9), strict=True):
+        for name in dict.fromkeys(row["model"] for row in document["rows"]):
+            own = [row for row in document["rows"] if row["model"] == name and what in row]
+            axes.loglog([row["interactions"] for row in own], [row[what] / unit for row in own], "o-", label=name, ms=3)
+        axes.set_xlabel("interactions")
+        axes.set_ylabel("CPU seconds of a fit" if what == "cpu_seconds" else "peak memory, GB")
+    axes.legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default=SIZES, help="users:items:interactions, separated by commas")
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--peer", help="Python of an environment that has implicit")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("scale.json"))
+    parser.add_argument("--draw", type=Path, help="draw the figure of --out to this file, and run nothing")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(run_one(asked.one[0], Path(asked.one[1]))))
+        return
+    if asked.draw:
+        draw(json.loads(asked.out.read_text()), asked.draw)
+        return
+    document: dict[str, Any] = {"seed": asked.seed, "rows": [], "exponents": {}}
+    for text in asked.sizes.split(","):
+        size = Size(*map(int, text.split(":")))
+        with tempfile.TemporaryDirectory() as folder:
+            path = make_split(size, Path(folder), asked.seed)
+            shape = Shape.of(read_split(path)[0])
+            for name in [*asked.models.split(","), *(PEERS if asked.peer else ())]:
+                row: dict[str, Any] = {"users": shape.users, "items": shape.items, "interactions": shape.interactions}
+                if name in PEERS:
+                    row |= {"model": f"implicit {name}", **run_peer(asked.peer, name, path)}
+                else:
+                    command = [sys.executable, __file__, "--one", name, str(path)]
+                    done = subprocess.run(command, capture_output=True, text=True, check=False)
+                    last = (done.stderr.strip() or "ended").splitlines()[-1].partition("InputError: ")[2]
+                    failed = {"refused": last or "ended"}
+                    row |= {
+                        "model": name,
+                        **(json.loads(done.stdout.splitlines()[-1]) if not done.returncode else failed),
+                    }
+                document["rows"].append(row)
+                document["exponents"] = exponents(document["rows"])
+                asked.out.write_text(json.dumps(document, indent=1) + "\n")
+                print(row, flush=True)
+    print(table(document))
+    print(document["exponents"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""How columns of a table become features: a recipe that is made once and encodes rows that come later alike."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel, Field, ValidationError
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError, choices
+
+SEPARATOR = "|"  # between several values of one cell
+MOST_WORDS = 4096  # of a text column that have a feature each; with more of them, words are hashed into as many
+_BINS = 10  # of numbers, by quantiles
+_FEW = 20  # distinct whole numbers up to which they are categories
+_SHARED = 2  # rows that a value must have: what one row alone has says nothing of another
+_WORD = re.compile(r"[^\W_]+")
+Kind = Literal["categories", "words", "numbers"]
+
+
+class Column(BaseModel, frozen=True, extra="forbid"):
+    """How one column is read: its values and the weight of each, log(rows / rows that have it)."""
+
+    name: str
+    kind: Kind
+    values: tuple[str, ...]  # categories, words or (hashed) their buckets; of numbers their bins
+    weights: tuple[float, ...]
+    edges: tuple[float, ...] = ()  # of the bins
+    buckets: int = Field(0, ge=0)  # into which words are hashed; 0: each is its own
+    names: tuple[str, ...] = ()  # of hashed buckets: the commonest word of each
+
+    def keys(self, cell: object) -> list[str]:
+        """Return the distinct values that a cell has, known or not; none of a missing one."""
+        return _keys(self.kind, cell, self.edges, self.buckets)
+
+    @property
+    def features(self) -> list[str]:
+        """What people call its features."""
+        return [f"{self.name}: {name}" for name in self.names or self.values]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as features, each row of norm 1, and how many of their values the recipe knows."""
+
+    matrix: Csr  # (rows, features)
+    known: int
+    given: int  # values in the cells, known or not
+    absent: tuple[str, ...]  # columns of the recipe that the table has not
+
+    @property
+    def without(self) -> int:
+        """How many rows have no known value."""
+        return int(np.count_nonzero(np.diff(self.matrix.indptr) == 0))
+
+
+class Recipe(BaseModel, frozen=True, extra="forbid"):
+    """Which columns become which features; stored with a model, so that new rows are encoded in the same way."""
+
+    columns: tuple[Column, ...]
+    unused: tuple[str, ...] = ()  # columns that say nothing: ids, texts that no two rows share
+
+    @classmethod
+    def of(cls, table: pl.DataFrame, asked: Sequence[str] | None = None) -> "Recipe":
+        """Return the recipe of a table's columns, all that are usable or those asked for; the first holds the ids."""
+        there = table.columns[1:]
+        for name in asked or ():
+            if name not in there:
+                raise choices("column for features", name, there or ["(there is none)"])
+        found = {name: _column(table[name]) for name in asked or there}
+        unused = tuple(name for name, column in found.items() if column is None)
+        if asked and unused:
+            raise InputError(
+                f"Expected values that several rows share in the column '{unused[0]}', got none: choose others."
+            )
+        return cls(columns=tuple(column for column in found.values() if column is not None), unused=unused)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all features, in the order of the matrix's columns."""
+        return tuple(name for column in self.columns for name in column.features)
+
+    def encode(self, table: pl.DataFrame) -> Encoded:
+        """Return the features of a table's rows; a column that it lacks, or a value that is not known, adds nothing."""
+        rows, places, weights, given, start = [], [], [], 0, 0
+        for column in self.columns:
+            place = {value: start + number for number, value in enumerate(column.values)}
+            weight = dict(zip(column.values, column.weights, strict=True))
+            for row, cell in enumerate(table[column.name] if column.name in table.columns else ()):
+                keys = column.keys(cell)
+                given += len(keys)
+                known = [key for key in keys if key in place]
+                rows += [row] * len(known)
+                places += [place[key] for key in known]
+                weights += [weight[key] for key in known]
+            start += len(column.values)
+        values = np.array(weights, np.float32)
+        norms = np.sqrt(np.bincount(rows, values**2, minlength=len(table)) if rows else np.zeros(len(table)))
+        values = values / np.maximum(norms[rows], 1e-12).astype(np.float32) if rows else values
+        matrix = csr_array((values, (rows, places)), shape=(len(table), start), dtype=np.float32)
+        absent = tuple(column.name for column in self.columns if column.name not in table.columns)
+        return Encoded(matrix, len(rows), given, absent)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what a card says of each column."""
+        how = {
+            "categories": "its values",
+            "words": f"words that at least {_SHARED} rows have",
+            "numbers": "bins with about as many rows each",
+        }
+        for column in self.columns:
+            hashed = f", hashed into {column.buckets:,}" if column.buckets else ""
+            yield f"{column.name}: {len(column.values):,} features, {how[column.kind]}{hashed}"
+        if self.unused:
+            yield f"not used, since no two rows share a value: {', '.join(self.unused)}"
+
+
+class Recipes(BaseModel, frozen=True, extra="forbid"):
+    """How a model's items and users become features, where they do."""
+
+    items: Recipe | None = None
+    users: Recipe | None = None
+
+    @classmethod
+    def parse(cls, document: object, where: str) -> "Recipes":
+        """Return the recipes that `document` (from JSON) holds."""
+        try:
+            found = cls.model_validate(document)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise InputError(f"Expected recipes of features in '{where}': {place}: {first['msg']}.") from None
+        columns = [column for recipe in (found.items, found.users) if recipe is not None for column in recipe.columns]
+        if any(len({*column.values}) != len(column.weights) for column in columns):
+            raise InputError(f"Expected distinct values with a weight each in '{where}': train the model again.")
+        return found
+
+
+def _column(cells: pl.Series) -> Column | None:
+    """Return how a column is read, None where it says nothing."""
+    kind, edges, buckets = _kind(cells), (), 0
+    if kind is None:
+        return None
+    if kind == "numbers":
+        edges = _edges(cells)
+    texts = [_keys(kind, cell, edges, 0) for cell in cells]
+    counts = Counter(key for keys in texts for key in keys)
+    names: tuple[str, ...] = ()
+    common = [key for key, count in counts.items() if count >= _SHARED]
+    if kind == "words" and len(common) > MOST_WORDS:
+        buckets = MOST_WORDS
+        called = {_bucket(word, buckets): word for word, _ in reversed(counts.most_common())}
+        counts = Counter(key for cell in cells for key in _keys(kind, cell, edges, buckets))
+        common = [key for key, count in counts.items() if count >= _SHARED]
+    values = tuple(sorted(key for key in common if counts[key] < len(cells)))  # what every row has tells none apart
+    if buckets:
+        names = tuple(called[value] for value in values)
+    weights = tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values)
+    if not values:
+        return None
+    return Column(name=cells.name, kind=kind, values=values, weights=weights, edges=edges, buckets=buckets, names=names)
+
+
+def _kind(cells: pl.Series) -> Kind | None:
+    if cells.dtype.is_numeric():
+        whole = cells.dtype.is_integer() and cells.drop_nulls().n_unique() <= _FEW
+        return "categories" if whole else "numbers"
+    if cells.dtype == pl.Boolean:
+        return "categories"
+    if cells.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return None  # dates, lists: nothing that is read here
+    texts = cells.cast(pl.String).drop_nulls()
+    several = texts.str.contains(SEPARATOR, literal=True).any()
+    few = texts.n_unique() <= max(_FEW, len(texts) // 10)
+    return "categories" if several or few else "words"
+
+
+def _edges(cells: pl.Series) -> tuple[float, ...]:
+    numbers = cells.drop_nulls().cast(pl.Float64).to_numpy()
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return ()
+    return tuple(np.unique(np.quantile(numbers, np.arange(1, _BINS) / _BINS)).tolist())
+
+
+def _keys(kind: Kind, cell: object, edges: Sequence[float], buckets: int) -> list[str]:
+    if cell is None:
+        return []
+    if kind == "numbers":
+        return _bin(cell, edges)
+    if kind == "categories":
+        text = str(cell).lower() if isinstance(cell, bool) else str(cell)
+        return list(dict.fromkeys(part for one in text.split(SEPARATOR) if (part := one.strip())))
+    words = dict.fromkeys(_WORD.findall(str(cell).lower()))
+    return list(dict.fromkeys(_bucket(word, buckets) for word in words)) if buckets else list(words)
+
+
+def _bin(cell: object, edges: Sequence[float]) -> list[str]:
+    """Return the bin of a number, by its ends; none of what is no number."""
+    try:
+        number = float(str(cell))
+    except ValueError:
+        return []
+    if not np.isfinite(number) or not edges:
+        return []
+    place = int(np.searchsorted(edges, number, side="right"))
+    low, high = (f"{edge:.6g}" for edge in (edges[max(place - 1, 0)], edges[min(place, len(edges) - 1)]))
+    return [f"below {high}" if place == 0 else f"from {low}" if place == len(edges) else f"{low} to {high}"]
+
+
+def _bucket(word: str, buckets: int) -> str:
+    """Return a word's bucket: the same on every machine."""
+    digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
+    return f"#{int.from_bytes(digest, 'big') % buckets}"

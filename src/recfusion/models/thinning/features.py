@@ -1,0 +1,207 @@
+"""The linear denoiser of thinned rows with features of items as further columns, and columns for items that are new."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.interactions import Features, Signal
+from recfusion.data.signals import Extra
+from recfusion.data.split import Fold
+from recfusion.models import selftune
+from recfusion.models.base import Recommender
+from recfusion.models.gram import Grams, require_gram_memory
+from recfusion.models.leave_out import nobody
+from recfusion.models.reasons import Reasons
+from recfusion.models.settings import learned, self_tuned, setting
+from recfusion.models.thinning.columns import Solved, as_new, fair_lift, solve_with_features
+from recfusion.models.thinning.linear import ThinningLinear, penalty
+
+_OPEN = ("l2", "nu", "kappa", "b", "c")
+_TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries beside where it starts
+
+
+@dataclass
+class ThinningFeatures(Recommender):
+    """Weights from items and from features of items to items, and from features alone to items that nobody has yet.
+
+    A history x has the features x F. They are columns that are never recommended, solved in one inverse with the
+    items, and each target is predicted without what it adds to them itself. Without features this is
+    `thinning-linear`. An item that nobody has in training, or that is added later, gets the column T f of its
+    features f, where T is the ridge regression of the columns of the known items on their features. A user without
+    history gets the regression of the training rows on users' features. The derivations are in docs/features.md.
+    """
+
+    reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
+    l2: float | None = self_tuned(
+        693.0, "penalty of an item of mean popularity", at_least=1e-6, search=(1, 1e4), log=True
+    )
+    nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
+    kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
+    b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
+    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
+    feature_l2: float | None = self_tuned(
+        1e5, "penalty of a history's feature", at_least=1e-6, search=(100, 1e7), log=True
+    )
+    new_l2: float = setting(
+        1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True
+    )
+    own: float = setting(0.4, "what an item weighs for a new one that is like it", at_least=0, search=(0.0, 1.0))
+    lift: float | None = self_tuned(
+        1.0, "factor of new items' scores, at which they come as often as known ones", at_least=0, search=(0.5, 3.0)
+    )
+    user_l2: float = setting(10.0, "penalty of a user's feature", at_least=1e-6)
+    tune_trials: int = selftune.trials_setting()
+    l2_: float = learned()
+    nu_: float = learned()
+    kappa_: float = learned()
+    b_: float = learned()
+    c_: float = learned()
+    feature_l2_: float = learned()
+    lift_: float = learned()
+    weights_: FloatArray = learned()  # (items, items)
+    shared_: FloatArray = (
+        learned()
+    )  # (features, items): what a history's features say; rows of new items are made of it
+    map_: FloatArray = learned()  # (items, features): T
+    links_: FloatArray = learned()  # (features, features): from a new item in the history to a new one
+    new_: NDArray[np.bool_] = learned()  # (items,): nobody has it in training
+    features_: Csr = learned()  # (items, features) of the new ones, for reasons; then of the added ones
+    people_: FloatArray = learned()  # (1 + user features, items)
+    added_columns_: FloatArray = learned()  # (items, added)
+    added_rows_: FloatArray = learned()  # (added, items + added)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
+        features = _matrix(None if extra is None else extra.item_features, train.shape[1])
+        require_gram_memory(
+            train.shape[1], "A linear thinning model with features", 1.1 + 4 * features.shape[1] / train.shape[1]
+        )
+        plain = ThinningLinear(**{name: getattr(self, name) for name in _OPEN}, tune_trials=self.tune_trials)
+        plain.fit(train, valid, rng=rng)
+        for name in _OPEN:
+            setattr(self, f"{name}_", getattr(plain, f"{name}_"))
+        self.trials_ = plain.trials_
+        del plain  # makes room
+        known, counts = column_counts(train) > 0, column_counts(train).astype(np.float32)
+        mean, grams = train.nnz / max(1, int(known.sum())), Grams(train)
+        scale = np.where(known, selftune.relative(counts, mean) ** np.float32(-self.c_), 1).astype(np.float32)
+
+        def solved(g: FloatArray, feature_l2: float) -> Solved:
+            n = np.diag(g).copy()
+            item_l2 = penalty(n, l2=self.l2_, nu=self.nu_, mean=mean)
+            return solve_with_features(g, item_l2, np.float32(self.kappa_) * n, features, feature_l2)
+
+        def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
+            weights = solved(grams.copy(self.b_), values["feature_l2"]).weights * scale
+            return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, jury.valid))]
+
+        jury = None
+        if valid is not None and features.nnz and train.shape[1] <= selftune.MOST_ITEMS:
+            jury = selftune.Jury(nobody(train), selftune.judged_users(valid))
+        trials, first = min(self.tune_trials, 1 + len(_TRIED)), [{"feature_l2": value} for value in _TRIED]
+        selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
+        self._learn_new(valid, features, solved(grams.last(self.b_), self.feature_l2_), scale, known)
+        self._learn_people(train, None if extra is None else extra.user_features)
+        return self
+
+    def _learn_new(
+        self, valid: Fold | None, features: Csr, solved: Solved, scale: FloatArray, known: NDArray[np.bool_]
+    ) -> None:
+        """Scale the columns by popularity, and give those that nobody has theirs by their features."""
+        new = as_new(features, known, self.new_l2)
+        self.lift_ = 1.0 if self.lift is None else self.lift
+        if self.lift is None and valid is not None and valid.history.shape[0] >= selftune.LEAST_USERS:
+            self.lift_ = fair_lift(valid.history, solved.weights, scale, self.own, new)
+        scaled = new.map * (np.float32(self.lift_) * scale)[:, None]
+        self.map_ = solved.weights @ scaled + np.float32(self.own) * scaled
+        self.links_ = solved.shared @ scaled
+        self.weights_ = solved.weights
+        self.weights_ *= scale
+        self.shared_ = solved.shared * scale
+        self.new_ = ~known & (np.diff(features.indptr) > 0)
+        self.weights_[:, self.new_] = self.map_ @ features[self.new_].T.toarray()
+        self.shared_[:, self.new_] = self.links_ @ features[self.new_].T.toarray()
+        kept = csr_array(
+            (features.data * self.new_[row_numbers(features)], features.indices, features.indptr), features.shape
+        )
+        kept.eliminate_zeros()
+        self.features_ = kept
+        self.added_columns_ = np.zeros((len(known), 0), np.float32)
+        self.added_rows_ = np.zeros((0, len(known)), np.float32)
+
+    def _learn_people(self, train: Csr, users: Features | None) -> None:
+        """Regress the rows on users' features: what is left to go by where every item of a history is lost."""
+        if users is None:
+            self.people_ = np.zeros((0, train.shape[1]), np.float32)
+            return
+        known = users.matrix.toarray().astype(np.float64)
+        about = np.hstack([np.ones((len(known), 1)), known])  # (users, 1 + features)
+        ridge = np.r_[1e-6, np.full(known.shape[1], self.user_l2)]
+        found = np.linalg.solve(about.T @ about + np.diag(ridge), (train.T @ about).T)
+        self.people_ = found.astype(np.float32)
+
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        n_items = self.weights_.shape[0]
+        old = history if history.shape[1] == n_items else history[:, :n_items]
+        scores = np.asarray(old @ self.weights_)
+        users = None if extra is None else extra.user_features
+        if users is not None and len(self.people_):
+            lone = np.flatnonzero((np.diff(history.indptr) == 0) & (np.diff(users.matrix.indptr) > 0))
+            scores[lone] = self.people_[0] + users.matrix[lone] @ self.people_[1:]
+        if not len(self.added_rows_):
+            return scores
+        scores = np.hstack([scores, old @ self.added_columns_])
+        return scores + history[:, n_items:] @ self.added_rows_
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        """Return what items of the history contribute; of items that are new, what their own features do."""
+        n_items, n_features = self.weights_.shape[0], self.map_.shape[1]
+        sources = [(int(item),) for item in history.indices]
+        by_item = self._rows(history.indices)[:, items].T  # (items asked for, sources)
+        old, later = history[:, :n_items], history[:, n_items:]
+        by_feature = np.asarray(old @ self.map_ + later @ (self.features_[n_items:] @ self.links_))[0]
+        own = self.features_[items].toarray() * by_feature  # (items asked for, features)
+        new = np.concatenate([self.new_, np.ones(len(self.added_rows_), bool)])[items]
+        by_item[new] = 0
+        own[~new] = 0
+        used = np.flatnonzero(np.any(own != 0, axis=0))
+        named = [(len(self.new_) + len(self.added_rows_) + int(feature),) for feature in used]
+        assert n_features >= len(used)
+        parts = np.hstack([by_item, own[:, used]]).astype(np.float32)
+        return Reasons("exact", (*sources, *named), np.ascontiguousarray(parts))
+
+    def _rows(self, items: IntArray) -> FloatArray:
+        """Return the weights of some items of a history for all items, (items asked for, items + added)."""
+        n_items = self.weights_.shape[0]
+        rows = np.zeros((len(items), n_items + len(self.added_rows_)), np.float32)
+        old = items < n_items
+        rows[old, :n_items] = self.weights_[items[old]]
+        rows[old, n_items:] = self.added_columns_[items[old]]
+        rows[~old] = self.added_rows_[items[~old] - n_items]
+        return rows
+
+    @classmethod
+    def with_added(
+        cls, saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr
+    ) -> dict[str, NDArray[Any] | Csr]:
+        """Return the learned arrays that change when items with these `features` join, without a fit.
+
+        `saved` reads one array of a saved model; `kept` are its `features_`, with those that were added before.
+        """
+        mapped, n_items = saved("map_"), len(saved("new_"))
+        known = vstack([kept, features]).tocsr().astype(np.float32)
+        added = known[n_items:]
+        rows = np.hstack([added @ saved("shared_"), (added @ saved("links_")) @ added.T.toarray()])
+        within = np.arange(added.shape[0])
+        rows[within, n_items + within] = 0
+        columns = np.ascontiguousarray((added @ mapped.T).T)
+        return {"features_": known, "added_columns_": columns, "added_rows_": rows.astype(np.float32)}
+
+
+def _matrix(features: Features | None, n_items: int) -> Csr:
+    return csr_array((n_items, 0), dtype=np.float32) if features is None else features.matrix.astype(np.float32)

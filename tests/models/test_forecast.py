@@ -1,0 +1,73 @@
+"""Forecasts of a fit's memory: from counts alone, and not below what the fit's arrays come to."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import random_csr
+from recfusion.core.errors import InputError
+from recfusion.models.base import Forecast, Recommender, Shape
+from recfusion.models.gram import gram
+from recfusion.models.registry import make_model
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ease": {"l2": 10.0},
+    "thinning-linear": {"tune_trials": 0},
+    "thinning-local": {"tune_trials": 0, "neighbours": 40},
+    "ials": {"tune_trials": 0, "iterations": 1},
+    "thinning-kernel": {"tune_trials": 0},
+}
+
+
+def peak(model: Recommender, train: Any) -> int:
+    """Return the most bytes that numpy's arrays had at once during a fit."""
+    tracemalloc.start()
+    try:
+        model.fit(train, rng=0)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_fit_holds_no_more_than_its_forecast(name: str) -> None:
+    train = random_csr(1_500, 1_200, 0.01, seed=0)
+    model = make_model(name, SETTINGS[name])
+    forecast = model.forecast(Shape.of(train)).bytes
+    assert forecast is not None
+    used = peak(model, train)
+    assert used <= 1.1 * forecast
+    small = model.forecast(Shape(15, 12, 30)).bytes
+    assert small is not None
+    assert small < forecast
+
+
+def test_a_model_that_knows_nothing_of_its_costs_says_so() -> None:
+    assert make_model("popularity", {}).forecast(Shape(10, 10, 20)) == Forecast(None, None)
+
+
+def test_the_mixture_takes_what_its_largest_part_does_and_plans_for_many_items() -> None:
+    small, large = Shape(5_000, 3_000, 500_000), Shape(400_000, 200_000, 5_000_000)
+    parts = [make_model(name, {}).economical(small) for name in ("thinning-pairs", "thinning-kernel", "ials")]
+    assert make_model("thinning", {}).fit_bytes(small) == max(part.fit_bytes(small) or 0 for part in parts)
+    whole, planned = make_model("thinning-linear", {}).fit_bytes(large), make_model("thinning", {}).fit_bytes(large)
+    assert whole is not None
+    assert planned is not None
+    assert whole > 160e9
+    assert planned < 4e9
+
+
+def test_a_refusal_names_the_model_that_would_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recfusion.core.memory.available_bytes", lambda: 1000)
+    with pytest.raises(InputError, match="train thinning-local"):
+        make_model("ease", {}).fit(random_csr(40, 30, 0.2, seed=0))
+
+
+def test_the_sparse_gram_matrix_is_filled_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recfusion.models.gram._SPARSE_PENALTY", 0.0)
+    monkeypatch.setattr("recfusion.models.gram._PRODUCTS_PER_BLOCK", 50)
+    train = random_csr(50, 20, 0.2, seed=3)
+    dense = train.toarray()
+    assert np.array_equal(gram(train), dense.T @ dense)

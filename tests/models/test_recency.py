@@ -1,0 +1,44 @@
+"""How much an entry still counts by its age, by hand."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from recfusion.data.signals import Extra
+from recfusion.models.recency import DAY, RecentPopularity, fades, newer, recency, recent_counts
+
+# Two users: one with an invoice of two items at time 30, one with nothing at the end.
+TIMES = csr_array((np.array([10, 30, 30, 5], np.int64), np.array([0, 1, 2, 1]), np.array([0, 3, 4])), shape=(2, 3))
+
+
+def test_an_entry_s_rank_is_how_many_of_its_row_are_newer() -> None:
+    assert newer(TIMES).tolist() == [2, 0, 0, 0]
+
+
+def test_weights_fall_with_the_rank_and_are_1_on_average() -> None:
+    found = recency(TIMES, 1.0)
+    assert found == pytest.approx([3 * (1 / 3) / (7 / 3), 3 / (7 / 3), 3 / (7 / 3), 1])
+    assert found[:3].mean() == pytest.approx(1)
+    assert recency(TIMES, 0.0).tolist() == [1, 1, 1, 1]
+
+
+def test_weights_by_age_count_weeks_from_the_row_s_newest_entry() -> None:
+    days = csr_array((np.array([0, 7 * DAY], np.int64), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
+    assert recency(days, 1.0, "age") == pytest.approx([2 / 3, 4 / 3])
+
+
+def test_what_fades_counts_half_after_so_many_days() -> None:
+    days = csr_array((np.array([0, 30 * DAY], np.int64), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
+    found = fades(days, 30.0) ** 2
+    assert found[0] / found[1] == pytest.approx(0.5)
+    assert found.mean() == pytest.approx(1)
+
+
+def test_recent_popularity_counts_old_users_less() -> None:
+    days = np.array([0, 0, 60 * DAY], np.int64)
+    times = csr_array((days, np.array([0, 0, 1]), np.array([0, 1, 2, 3])), shape=(3, 2))
+    assert recent_counts(times, 30.0) == pytest.approx([2 / 3, 1])
+    train = csr_array(np.array([[1, 0], [1, 0], [0, 1]], np.float32))
+    model = RecentPopularity().fit(train, extra=Extra(times=times))
+    assert model.score(train[:1])[0] == pytest.approx([2 / 3, 1])
+    assert RecentPopularity().fit(train).score(train[:1])[0] == pytest.approx([1, 0.5])

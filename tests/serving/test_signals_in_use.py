@@ -1,0 +1,127 @@
+"""A model of graded and timed signals in use: histories with ratings and times, dislikes, returns and reasons."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.load import load
+from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.experiments.train import evaluate_bundle, train
+from recfusion.serving.bundle import Bundle
+from recfusion.serving.histories import histories_of
+from recfusion.serving.knobs import Knobs
+from recfusion.serving.recommend import recommend
+from recfusion.serving.rules import Rules
+
+
+def rated(n_users: int = 60) -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"user": user, "item": int(item), "rating": float(rng.integers(1, 6)), "time": int(rng.integers(10**9))}
+        for user in range(n_users)
+        for item in rng.permutation(15)[:10]
+    ]
+    return pl.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    return train("thinning-signals", data, {"tune_trials": 0}, signals="graded,timed")
+
+
+def test_ratings_below_the_threshold_are_dislikes_and_the_others_the_history(bundle: Bundle) -> None:
+    given = [{"item": 3, "rating": 5, "time": 20}, {"item": 4, "rating": 1, "time": 30}, {"item": 5, "time": 10}]
+    known = histories_of(bundle, given)
+    assert known.matrix.indices.tolist() == [3, 5]
+    assert known.extra is not None
+    assert known.extra.grades is not None
+    assert known.extra.grades.data.tolist() == [5, 4]  # liked without a rating: the least that is
+    assert known.extra.disliked is not None
+    assert known.extra.disliked.indices.tolist() == [4]
+    assert known.disliked == 1
+
+
+def test_rows_without_times_are_in_order_oldest_first(bundle: Bundle) -> None:
+    extra = histories_of(bundle, [7, 3, 5]).extra
+    assert extra is not None
+    assert extra.times is not None
+    assert dict(zip(extra.times.indices.tolist(), extra.times.data.tolist(), strict=True)) == {7: 0, 3: 1, 5: 2}
+
+
+def test_of_two_ratings_of_an_item_the_last_counts(bundle: Bundle) -> None:
+    known = histories_of(bundle, [{"item": 3, "rating": 1}, {"item": 3, "rating": 5}])
+    assert known.matrix.indices.tolist() == [3]
+    assert known.disliked == 0
+
+
+def test_what_was_disliked_is_not_recommended_unless_seen_items_are(bundle: Bundle) -> None:
+    given = [{"item": 3, "rating": 5}, {"item": 4, "rating": 1}]
+    lists = recommend(bundle, given, k=15).frame
+    assert set(lists["item"]) == set(range(15)) - {3, 4}
+    assert set(recommend(bundle, given, k=15, rules=Rules(include_seen=True)).frame["item"]) == set(range(15))
+
+
+def test_a_dislike_can_be_a_reason(bundle: Bundle) -> None:
+    given = [{"item": 3, "rating": 5}, *({"item": item, "rating": 1} for item in (4, 6, 8, 9))]
+    texts = [one["text"] for row in recommend(bundle, given, k=10, why=5).frame["because"] for one in row]
+    assert any(text.startswith("not ") for text in texts)
+
+
+def test_a_frame_of_ratings_and_times_is_read(bundle: Bundle) -> None:
+    frame = pl.DataFrame({"user": ["a", "a"], "item": [1, 2], "rating": [5.0, 2.0], "time": [5, 9]})
+    known = histories_of(bundle, frame)
+    assert known.matrix.indices.tolist() == [1]
+    assert known.disliked == 1
+
+
+def test_wrong_entries_are_one_sentence(bundle: Bundle) -> None:
+    with pytest.raises(InputError, match="Expected each item as"):
+        histories_of(bundle, [{"item": 3, "stars": 5}])
+    with pytest.raises(InputError, match="Expected numbers as ratings"):
+        histories_of(bundle, [{"item": 3, "rating": "good"}])
+    with pytest.raises(InputError, match="Adventurousness takes items for granted"):
+        recommend(bundle, [3, 4], knobs=Knobs(adventurousness=0.5))
+
+
+def test_a_saved_model_of_signals_is_judged_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "rated.csv"
+    rated().write_csv(path)
+    made = train(
+        "thinning-signals",
+        load(path, Preparation(min_items_per_user=2, min_users_per_item=1)),
+        {"tune_trials": 0},
+        signals="graded",
+        plan=SplitPlan(valid=0.2, test=0.2),
+    )
+    loaded = Bundle.load(made.save(tmp_path / "model"))
+    assert loaded.protocol.signals.used == ("grades",)
+    assert evaluate_bundle(loaded) == evaluate_bundle(made)
+    rated().with_columns(pl.when(pl.col("rating") == 1).then(2.0).otherwise("rating").alias("rating")).write_csv(path)
+    with pytest.raises(InputError, match="Expected the grades that the model was trained on"):
+        evaluate_bundle(loaded)
+
+
+def test_all_users_are_learned_from_with_their_signals() -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    made = train("thinning-signals", data, {"tune_trials": 0}, signals="graded", all_users=True)
+    assert made.model.weights_.shape == (30, 15)  # type: ignore[attr-defined]
+
+
+def test_returns_are_taken_off_a_history() -> None:
+    rows = rated().select("user", "item", quantity=pl.lit(1)).with_row_index().drop("index")
+    made = train("thinning-linear", load(rows, Preparation(min_users_per_item=1), name="shop"), {"tune_trials": 0})
+    orders = pl.DataFrame({"user": ["a"] * 3, "item": [1, 2, 1], "quantity": [2, 1, -2]})
+    known = histories_of(made, orders)
+    assert known.matrix.indices.tolist() == [2]
+    graded = train(
+        *("thinning-signals", load(rows, Preparation(min_users_per_item=1), name="shop"), {"tune_trials": 0}),
+        signals="graded",
+    )
+    known = histories_of(graded, orders)
+    assert known.matrix.indices.tolist() == [2]
+    assert known.disliked == 1
