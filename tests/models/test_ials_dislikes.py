@@ -6,17 +6,17 @@ from scipy.sparse import csr_array
 
 from conftest import random_csr
 from recfusion.data.signals import Extra
-from recfusion.models.ials import IALS, half_step
-from recfusion.models.ials_dislikes import IALSDislikes
+from recfusion.models.ials import IALS
+from recfusion.models.ials_dislikes import IALSDislikes, half_step
 
-SMALL = {"factors": 4, "iterations": 3}
+SMALL = {"factors": 4, "iterations": 3, "tune_trials": 0}
 
 
 def test_a_row_solves_its_normal_equations_with_the_weight_of_dislikes() -> None:
     fixed = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
     rows = csr_array(np.array([[1, 0, 1, 0, 0]], np.float32))
     zeros = csr_array((np.array([0.0], np.float32), np.array([3]), np.array([0, 1])), shape=(1, 5))  # rated 0
-    found = half_step(rows, fixed, 0.1, np.array([0.5], np.float32), zeros, 2.0)
+    found = half_step(rows, zeros, fixed, 0.1, np.array([0.5], np.float32), 2.0)
     own, known = fixed[[0, 2]], fixed[[3]]
     a = 0.1 * fixed.T @ fixed + own.T @ own + 2.0 * known.T @ known + 0.5 * np.eye(3)
     assert found[0] == pytest.approx(np.linalg.solve(a, own.sum(0)), abs=1e-5)

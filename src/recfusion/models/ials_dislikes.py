@@ -45,9 +45,7 @@ class IALSDislikes(IALS):
         return half_step(rows, disliked, fixed, self.alpha0_, self._penalties(rows), self.dislike)
 
 
-def half_step(
-    rows: Csr, disliked: Csr, fixed: FloatArray, alpha0: float, l2: FloatArray, weight: float
-) -> FloatArray:
+def half_step(rows: Csr, disliked: Csr, fixed: FloatArray, alpha0: float, l2: FloatArray, weight: float) -> FloatArray:
     """Return the factors (rows, d) that minimise the loss while those of the columns, V, are fixed.
 
     Row r solves (alpha0 V'V + sum over its ones of v v' + weight * sum over its dislikes of v v' + l2_r I) w = sum over
