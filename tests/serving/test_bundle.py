@@ -73,7 +73,7 @@ def test_the_configuration_tells_what_was_asked_for_from_what_the_fit_chose(fold
     assert (config["format"], config["model"], config["place"]) == (2, "ease", "recfusion.models.ease:EASE")
     assert config["settings"] == {"l2": None, "tune_trials": 20}
     assert config["chosen"].keys() == {"l2"}
-    assert config["trials"] == 0
+    assert config["trials"] == 20
     assert config["digests"] == {name: file_digest(folder / name) for name in FILES}
 
 

@@ -128,12 +128,12 @@ def whole_extra(data: Interactions, used: Collection[Signal]) -> Extra | None:
     """Return the signals of all users with their whole histories; None where none are used."""
     if not used:
         return None
-    disliked, disliked_times = data.disliked, data.disliked_times
+    disliked, when = data.disliked, data.disliked_times
     return Extra(
         grades=None if data.grades is None else valued(data.matrix, data.grades),
         times=None if data.times is None else valued(data.matrix, data.times),
         disliked=disliked,
-        disliked_times=None if disliked is None or disliked_times is None else valued(disliked, disliked_times),
+        disliked_times=None if disliked is None or when is None else valued(disliked, when),
         item_features=data.item_features,
         user_features=data.user_features,
     ).only(used)
