@@ -94,7 +94,9 @@ def test_the_diffusion_figure_labels_options_rows_steps_and_means(groups: Intera
 def test_the_family_is_read_from_the_registry() -> None:
     family = recfusion_family()
     implemented = registry.MODELS["recfusion"].load()
-    assert list(family.names) == [name for name, entry in registry.MODELS.items() if entry.load() is implemented]
+    assert list(family.names) == [
+        name for name, entry in registry.MODELS.items() if issubclass(entry.load(), implemented)
+    ]
     assert "ease" not in family.names
     process = row(family, "process")
     for name, value in zip(family.names, process.values, strict=True):

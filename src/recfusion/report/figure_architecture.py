@@ -27,8 +27,9 @@ class Stage:
     edge: str
 
 
-_PROCESS = ("process", "T", "schedule", "decreasing", "beta_low", "beta_high")
+_PROCESS = ("process", "T", "schedule", "decreasing", "beta_low", "beta_high", "low", "high")
 _NET = ("net", "time", "width", "depth", "shared", "channels", "levels", "picture_users")
+_NET += ("layout", "pixels", "neighbours", "input_power")
 FORWARD = Stage("forward process", _PROCESS, "#d6e6f5", "#4f86b8")
 NETWORK = Stage("network", _NET, "#dcefd3", "#5f9e4a")
 REVERSE = Stage("reverse step", ("variance",), "#fbe3cc", "#d08a45")
@@ -44,7 +45,7 @@ _USED_WITH: dict[str, tuple[str, tuple[str, ...], str]] = {
     "time": ("net", ("mlp",), "built in"),
     **dict.fromkeys(("width", "depth", "shared"), ("net", ("mlp",), NOT_USED)),
     **dict.fromkeys(("channels", "levels"), ("net", ("unet1d", "unet2d"), NOT_USED)),
-    "picture_users": ("net", ("unet2d",), NOT_USED),
+    "picture_users": ("layout", ("none",), NOT_USED),
     "variance": ("process", ("gaussian",), NOT_USED),
 }
 
