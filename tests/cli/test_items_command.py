@@ -8,9 +8,10 @@ from recfusion.cli import main as cli
 
 
 def run(*arguments: str) -> int:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["recfusion", *arguments])
-        cli.main()
+        with pytest.raises(SystemExit) as left:
+            cli.main()
     return int(left.value.code or 0)
 
 

@@ -11,11 +11,7 @@ from recfusion.data.signals import Extra
 from recfusion.models.ials import IALS
 from recfusion.models.ials_dislikes import IALSDislikes, half_step
 
-<<<<<<< HEAD
-SMALL: dict[str, Any] = {"factors": 4, "iterations": 3}
-=======
-SMALL = {"factors": 4, "iterations": 3, "tune_trials": 0}
->>>>>>> 6a50a9532c62c8a3532320b743e21c0467f88e30
+SMALL: dict[str, Any] = {"factors": 4, "iterations": 3, "tune_trials": 0}
 
 
 def test_a_row_solves_its_normal_equations_with_the_weight_of_dislikes() -> None:

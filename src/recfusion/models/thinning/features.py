@@ -118,7 +118,7 @@ class ThinningFeatures(Recommender):
         if self.lift is None and valid is not None and valid.history.shape[0] >= selftune.LEAST_USERS:
             self.lift_ = fair_lift(valid.history, solved.weights, scale, self.own, new)
         scaled = new.map * (np.float32(self.lift_) * scale)[:, None]
-        self.map_ = solved.weights @ scaled + np.float32(self.own) * scaled
+        self.map_ = np.asarray(solved.weights @ scaled + np.float32(self.own) * scaled, np.float32)
         self.links_ = solved.shared @ scaled
         self.weights_ = solved.weights
         self.weights_ *= scale
