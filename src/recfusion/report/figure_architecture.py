@@ -28,8 +28,10 @@ class Stage:
 
 
 _PROCESS = ("process", "T", "schedule", "decreasing", "beta_low", "beta_high", "low", "high")
-_NET = ("net", "time", "width", "depth", "shared", "channels", "levels", "picture_users")
-_NET += ("layout", "pixels", "neighbours", "input_power")
+_NET = (
+    *("net", "time", "width", "depth", "shared", "channels", "levels", "picture_users"),
+    *("layout", "pixels", "neighbours", "input_power"),
+)
 FORWARD = Stage("forward process", _PROCESS, "#d6e6f5", "#4f86b8")
 NETWORK = Stage("network", _NET, "#dcefd3", "#5f9e4a")
 REVERSE = Stage("reverse step", ("variance",), "#fbe3cc", "#d08a45")
