@@ -74,6 +74,8 @@ def judged(case: Case, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) -
     """Return the state of the outputs, and what is wrong with the folder."""
     wrong, states = [], set()
     for output in case.outputs:
+        if _part(old, output) == _part(new, output) == _part(found, output):
+            continue  # the command changes nothing of it: it is as old as it is new
         state = _state(output, old, new, found, may_be_cut=may_be_cut)
         states.add(state)
         if state == "torn":
@@ -81,7 +83,9 @@ def judged(case: Case, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) -
     mine = (*case.outputs, *case.keeps)
     others = [name for name in sorted(old.keys() | found.keys()) if not _below(name, *mine) and not _is_hidden(name)]
     wrong += [f"{name} was touched" for name in others if old.get(name) != found.get(name)]
-    verdict: Verdict = "torn" if "torn" in states else "between" if len(states) > 1 else states.pop()
+    verdict: Verdict = (
+        "torn" if "torn" in states else "between" if len(states) > 1 else states.pop() if states else "new"
+    )
     return verdict, wrong
 
 

@@ -14,7 +14,7 @@ from recfusion.cli import main as cli
 from recfusion.models.registry import MODELS
 
 Run = Callable[..., str]
-GROUPS = {"data", "figure", "spark"}
+GROUPS = {"data", "events", "figure", "items", "spark"}
 
 
 @pytest.fixture

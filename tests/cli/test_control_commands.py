@@ -94,7 +94,7 @@ def test_similar_items_and_completions_are_commands(
         (["--where", "stock > 99"], "where removes 40"),
         (["--allow", "nonsense"], "allow removes 40"),
         (["--at-most", "kind=two"], "Expected --at-most COLUMN=N"),
-        (["--at-most", "kind=0"], "at least 1 item per value"),
+        (["--at-most", "kind=0"], "at least one item per value"),
         (["--wish", "Drama=1"], "Expected --wish COLUMN:VALUE=NUMBER"),
         (["--wish", "kind:Drama=1"], "Unknown value 'Drama' of the column kind"),
         (["--share", "kind:Tea=2"], "between 0 and 1"),

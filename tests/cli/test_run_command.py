@@ -107,7 +107,7 @@ def test_failures_are_listed_and_the_exit_code_is_1(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("nosuch.toml", "Cannot read the experiment 'nosuch.toml': No such file"),
+        ("nosuch.toml", "Expected a file at 'nosuch.toml', got nothing"),
         ("../shop.csv", "Expected TOML in '../shop.csv'"),
         ("../tried.toml --workers -1", "--workers"),
         ("../tried.toml --out ..", "got the folder"),

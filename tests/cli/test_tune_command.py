@@ -97,7 +97,7 @@ def test_what_a_time_limit_left_out_is_told(
         (["ease", "--set", "l2=4"], "no range but those that are set"),
         (["ease", "--set", "l3=4"], "Unknown setting of ease 'l3'"),
         (["ease", "--metric", "fun@3"], "Unknown metric"),
-        (["ease", "--space", "no.toml"], "Cannot read the space"),
+        (["ease", "--space", "no.toml"], "Expected a file at 'no.toml', got nothing"),
         (["slim", "--space", "bad.toml"], "'l3': choose one of"),
         (["ease", "--space", "none.toml"], "is empty"),
         (["ease", "--master", "local[2]"], "are for Spark"),

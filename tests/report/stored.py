@@ -1,6 +1,7 @@
 """Results for reports: hand-made ones whose numbers can be checked, and real ones of small models."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from conftest import raw
+from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions, PreparationStep, ReadReport
 from recfusion.data.prepare import prepare
 from recfusion.data.protocol import Protocol
@@ -43,7 +45,10 @@ def protocol(**others: Any) -> Protocol:
         "citation": "a citation",
         "hash": "9acf6762abbd",
     }
-    return Protocol(**(card | others))
+    found = card | others
+    if found["name"] in CATALOG:  # as many rows as published, or it would not be that data
+        found["read"] = replace(found["read"], rows=CATALOG[found["name"]].ratings)
+    return Protocol(**found)
 
 
 def values(mean: float, wobble: float = 0.0) -> list[float]:

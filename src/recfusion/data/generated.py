@@ -115,6 +115,8 @@ def _write_netflix(rows: Iterator[Chunk], size: Size, folder: Path) -> None:
 
 
 def _write_movies(rows: np.ndarray, out: IO[bytes]) -> None:
+    if not len(rows):
+        return  # nobody rated a movie of this part
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     lines = pl.DataFrame({"user": rows[:, 1] + 1, "rating": rows[:, 2], "date": rows[:, 3]}).with_columns(
         pl.col("date").cast(pl.Date)

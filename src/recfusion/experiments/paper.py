@@ -27,7 +27,7 @@ QUICK_SPLITS = 2
 # The most that a quick version allows of each setting, in the models that have it.
 QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}
 # U-Nets, and mixtures, whose members train as long as they like.
-_COSTLY = ("recfusion-unet1d", "recfusion-unet2d", "thinning", "mixture")
+_COSTLY = ("recfusion-unet1d", "recfusion-map", "recfusion-unet2d", "thinning", "thinning-fast", "mixture")
 QUICK_NOTE = (
     f"This is the quick version: {QUICK_SPLITS} splits, at most {QUICK_SETTINGS['max_epochs']} epochs, at most "
     f"{QUICK_SETTINGS['tune_trials']} trials of a search, no U-Nets and no mixtures of models. "

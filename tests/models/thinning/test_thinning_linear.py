@@ -189,9 +189,7 @@ def test_a_fit_that_does_not_fit_into_memory_is_refused_and_says_what_to_do(
     pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recfusion.core.memory.available_bytes", lambda: 100)
-    what = (
-        "5 items and 3 pairs needs .*: ask for fewer pairs" if pairs else "5 items needs .*: raise --min-users-per-item"
-    )
+    what = "5 items and 3 pairs needs .*: ask for fewer pairs" if pairs else "5 items needs .*: train thinning-local"
     with pytest.raises(InputError, match=f"A linear thinning model on {what}"):
         ThinningLinear(pairs=pairs).fit(SMALL)
 
