@@ -102,7 +102,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     users = user_ids[user_kept].alias("user")
     item_table, item_notes = _described(items, raw.items)
     user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
-    doubts = (*return_notes(returned), *time_notes(raw))
+    late = int((raw.rows["time"] > time.time()).sum()) if "time" in raw.rows.columns else 0
+    doubts = (*return_notes(returned), *time_notes(late))
     notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes, *user_notes)
     return Interactions(
         name=raw.name,
@@ -189,9 +190,9 @@ def return_notes(returned: int) -> Iterator[str]:
         )
 
 
-def time_notes(raw: RawData) -> Iterator[str]:
+def time_notes(late: int) -> Iterator[str]:
     """Yield a note where rows are of the future."""
-    if "time" in raw.rows.columns and (late := int((raw.rows["time"] > time.time()).sum())):
+    if late:
         yield f"times in the future, which stand last in their order: {late:,} of the rows; check the column"
 
 

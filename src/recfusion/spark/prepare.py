@@ -1,6 +1,7 @@
 """Preparation as a Spark job: the same steps as in `data/prepare.py`, from CSV or Parquet to partitioned Parquet."""
 
 import itertools
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pyspark.sql import functions as sf
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, Prepared, is_prepared, write_prepared
-from recfusion.data.prepare import ADDED, LATEST, preparation_notes, resolve_min_rating, return_notes
+from recfusion.data.prepare import ADDED, LATEST, preparation_notes, resolve_min_rating, return_notes, time_notes
 from recfusion.data.readers import read_items
 from recfusion.data.scale import Scale, adds_up
 from recfusion.data.settings import Preparation, Source
@@ -90,7 +91,11 @@ def _prepare(stages: Stages, source: Source, preparation: Preparation, parts: in
     if items is not None:
         items.write_parquet(stages.folder / ITEMS)
     chosen = preparation.model_copy(update={"min_rating": threshold})
-    told_of = (*preparation_notes(preparation, threshold, scale, steps), *return_notes(returned if added else 0))
+    told_of = (
+        *preparation_notes(preparation, threshold, scale, steps),
+        *return_notes(returned if added else 0),
+        *time_notes(_late(rows)),
+    )
     report = replace(report, notes=(*report.notes, *told_of))
     about = Prepared(name=Path(source.data).name, preparation=chosen, steps=tuple(steps), report=report)
     write_prepared(stages.folder, about)
@@ -120,6 +125,11 @@ def _returns(rows: DataFrame) -> tuple[float, int]:
     found = rows.agg(sf.min(rating), sf.sum((rating < 0).cast("int"))).first()
     assert found is not None
     return float(found[0]), int(found[1])
+
+
+def _late(rows: DataFrame) -> int:
+    """Return how many rows are of the future."""
+    return rows.where(rows["time"] > int(time.time())).count() if "time" in rows.columns else 0
 
 
 def _added(rows: DataFrame) -> DataFrame:
