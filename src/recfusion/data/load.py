@@ -14,7 +14,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
 from recfusion.data.catalog import CATALOG, read_named
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
-from recfusion.data.prepare import prepare
+from recfusion.data.prepare import FUTURE, prepare
 from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.data.tables import ArrowStream, as_frame
@@ -150,7 +150,10 @@ def load_prepared(folder: Path, asked: Preparation | None = None) -> Interaction
     # Nothing is filtered here: ids become rows and columns, in their order.
     raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder)).shown())
     found = prepare(raw, Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0))
-    return replace(found, preparation=about.preparation, steps=about.steps)
+    told = len(about.report.notes)  # rows of the future were counted when all of them were there
+    notes = (*about.report.notes, *(note for note in found.report.notes[told:] if not note.startswith(FUTURE)))
+    report = replace(found.report, notes=notes)
+    return replace(found, preparation=about.preparation, steps=about.steps, report=report)
 
 
 def _exists(path: str) -> bool:

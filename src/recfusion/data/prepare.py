@@ -25,6 +25,7 @@ Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
 MOST_ROWS = 2**31  # places of entries in a matrix are numbers of 32 bits
+FUTURE = "times in the future"  # how the note of such rows begins
 _MUCH = 0.1  # a share that a user should know of
 
 
@@ -193,7 +194,7 @@ def return_notes(returned: int) -> Iterator[str]:
 def time_notes(late: int) -> Iterator[str]:
     """Yield a note where rows are of the future."""
     if late:
-        yield f"times in the future, which stand last in their order: {late:,} of the rows; check the column"
+        yield f"{FUTURE}, which stand last in their order: {late:,} of the rows; check the column"
 
 
 def _share(part: float) -> str:
