@@ -187,7 +187,7 @@ def _items(rng: np.random.Generator, path: Path) -> None:
     elif change == 5:
         table = table.with_columns(pl.lit(word(rng)).alias(column))
     elif change == 6:
-        new = word(rng)[:300]
+        new = word(rng)[:300].encode(errors="replace").decode()  # polars cannot hold a lone surrogate
         table = table.rename({column: new}) if new not in table.columns else table
     elif change == 7:
         table = table.with_columns(pl.Series(column, [value(rng, 3) for _ in range(len(table))], strict=False))
