@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,34 @@ def spread(milliseconds: Sequence[float]) -> dict[str, float]:
     return {f"p{q}, ms": float(np.quantile(milliseconds, q / 100)) for q in (50, 99)}
 
 
+@contextmanager
+def served(model: Path) -> Iterator[int]:
+    """Serve a model folder in a process of its own, with one thread; give its port once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        start = "from recfusion.cli.main import main; main()"
+        options = ["serve", str(model), "--port", str(port), "--events", f"{folder}/events.sqlite"]
+        server = subprocess.Popen([sys.executable, "-c", start, *options], env=os.environ | {"OMP_NUM_THREADS": "1"})
+        try:
+            while not answers(port) and server.poll() is None:
+                time.sleep(0.1)
+            yield port
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def answers(port: int) -> bool:
+    """Return whether a service is there."""
+    try:
+        asyncio.run(alone(port, [request(port, "GET", "/live")]))
+    except OSError:
+        return False
+    return True
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
@@ -128,18 +157,8 @@ def main() -> None:
     weights = bundle.counts / bundle.counts.sum()
     names = bundle.items["item"].cast(str).to_list()
     ids = [[names[n] for n in rng.choice(len(names), LENGTH, replace=False, p=weights)] for _ in range(500)]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        start = "from recfusion.cli.main import main; main()"
-        options = ["serve", str(arguments.model), "--port", str(port), "--events", f"{folder}/events.sqlite"]
-        server = subprocess.Popen([sys.executable, "-c", start, *options], env=os.environ | {"OMP_NUM_THREADS": "1"})
-        try:
-            found = measured(port, ids, bundle, arguments)
-        finally:
-            server.terminate()
-            server.wait(60)
+    with served(arguments.model) as port:
+        found = measured(port, ids, bundle, arguments)
     for name, part in found.items():
         print(name, part)
     if arguments.out:
@@ -148,12 +167,6 @@ def main() -> None:
 
 def measured(port: int, ids: list[list[str]], bundle: rf.Bundle, arguments: argparse.Namespace) -> dict[str, Any]:
     """Return all figures of a running service."""
-    while True:
-        try:
-            asyncio.run(alone(port, [request(port, "GET", "/live")]))
-            break
-        except OSError:
-            time.sleep(0.1)
     wanted = [request(port, "POST", "/recommend", {"history": own}) for own in ids]
     empty = [request(port, "GET", "/live")] * len(wanted)
     asyncio.run(alone(port, wanted[:50]))

@@ -50,7 +50,7 @@ def test_a_model_that_knows_nothing_of_its_costs_says_so() -> None:
 
 def test_the_mixture_takes_what_its_largest_part_does_and_plans_for_many_items() -> None:
     small, large = Shape(5_000, 3_000, 500_000), Shape(400_000, 200_000, 5_000_000)
-    parts = [make_model(name, {}).economical(small) for name in ("thinning-pairs", "thinning-kernel", "ials")]
+    parts = [make_model(name, {}).economical(small) for name in ("thinning-pairs", "ials")]
     assert make_model("thinning", {}).fit_bytes(small) == max(part.fit_bytes(small) or 0 for part in parts)
     whole, planned = make_model("thinning-linear", {}).fit_bytes(large), make_model("thinning", {}).fit_bytes(large)
     assert whole is not None

@@ -53,7 +53,7 @@ def _model(served: Served) -> dict[str, Any]:
         "holds_histories": bundle.model.keeps_histories,
         "fit_seconds": round(bundle.fit_seconds, 1),
         "metrics": [
-            told | {"users": who, "metric": metric, "words": words(metric, told["mean"], who)}
+            told | {"judged_on": who, "metric": metric, "words": words(metric, told["mean"], who)}
             for who, own in bundle.metrics.items()
             for metric, told in own.items()
         ],

@@ -3,13 +3,14 @@
     condition   = part { "or" part } ;  part = unit { "and" unit } ;  unit = "not" unit | "(" condition ")" | test
     test        = column ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) value
                 | column [ "not" ] "in" "(" value { "," value } ")"
-                | column [ "not" ] "contains" text
+                | column [ "not" ] ( "contains" | "has" ) text
                 | column "is" [ "not" ] "missing"
     column      = a name, or any text between backquotes
     value       = a number | a text in single or double quotes (a doubled quote stands for itself) | true | false
 
 A test of a missing value is false, whatever it asks; `not` turns it into true. `contains` looks for a text within a
-text and ignores case. Nothing here calls a function, opens a file or takes time that grows with more than its length.
+text and ignores case; `has` asks whether it is one of the values that the column names, whole, with `|` between them.
+Nothing here calls a function, opens a file or takes time that grows with more than its length.
 """
 
 import re
@@ -21,6 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from recfusion.core.errors import InputError, choices
+from recfusion.serving.categories import SEPARATOR
 
 LONGEST = 2000  # characters of a condition
 _DEEPEST = 30  # brackets and `not`s within each other
@@ -37,7 +39,7 @@ _TOKEN = re.compile(
     |(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<name>[^\W\d]\w*|`[^`]+`)|(?P<sign>==|!=|<=|>=|<>|[=<>(),]))""",
     re.VERBOSE,
 )
-_WORDS = ("and", "or", "not", "in", "contains", "is", "missing", "true", "false")
+_WORDS = ("and", "or", "not", "in", "contains", "has", "is", "missing", "true", "false")
 
 
 def matching(items: pl.DataFrame, condition: str) -> NDArray[np.bool_]:
@@ -117,13 +119,17 @@ class _Parser:
             # Not is_in, which has no answer where whole numbers meet others.
             test = pl.any_horizontal([column == value for value in self._list(name)])
         elif self._take("contains"):
-            test = self._contains(name)
+            lowered = self._texts(name, "contains").str.to_lowercase()
+            test = lowered.str.contains(str(self._value(name)).lower(), literal=True)
+        elif self._take("has"):
+            values = self._texts(name, "has").str.split(SEPARATOR).list.eval(pl.element().str.strip_chars())
+            test = values.list.contains(str(self._value(name)).strip())
         elif negated:
-            self._fail("'in' or 'contains'")
+            self._fail("'in', 'contains' or 'has'")
         else:
             sign = {"=": "==", "<>": "!="}.get(found := self._peek()[1], found)
             if sign not in _COMPARED:
-                self._fail("a comparison (==, !=, <, <=, >, >=, in, contains, is missing)")
+                self._fail("a comparison (==, !=, <, <=, >, >=, in, contains, has, is missing)")
             self._next += 1
             value = self._value(name)
             if isinstance(value, bool) and sign not in ("==", "!="):
@@ -131,13 +137,12 @@ class _Parser:
             test = _COMPARED[sign](column, value)
         return (~test if negated else test).fill_null(value=False)
 
-    def _contains(self, name: str) -> pl.Expr:
+    def _texts(self, name: str, before: str) -> pl.Expr:
+        """Return a column that must hold texts."""
         if self._schema[name] != pl.String:
-            raise InputError(
-                f"Expected a column of texts before 'contains', {name!r} holds {_kind(self._schema[name])}."
-            )
-        lowered = pl.col(name).str.to_lowercase()
-        return lowered.str.contains(str(self._value(name)).lower(), literal=True)
+            kind = _kind(self._schema[name])
+            raise InputError(f"Expected a column of texts before '{before}', {name!r} holds {kind}.")
+        return pl.col(name)
 
     def _list(self, name: str) -> list[Any]:
         self._need("(")

@@ -8,14 +8,14 @@ from recfusion.models.thinning import plan as plans
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.plan import plan
 
-USUAL = ("thinning-pairs", "thinning-kernel", "ials", "thinning-deep")
+USUAL = ("thinning-pairs", "ials", "thinning-kernel", "thinning-deep")
 
 
 @pytest.mark.parametrize(
     ("items", "parts"),
     [
         (20_000, USUAL),
-        (20_001, ("thinning-local", "thinning-kernel", "ials", "thinning-deep")),
+        (20_001, ("thinning-local", "ials", "thinning-kernel", "thinning-deep")),
         (200_000, ("thinning-local", "ials")),
     ],
 )

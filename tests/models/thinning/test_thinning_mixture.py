@@ -45,10 +45,10 @@ def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptu
     for valid in (None, fold(19, 20)):
         model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
         assert model.weights_ == {
-            "thinning-pairs": round(0.15 / 0.8, 4),
-            "thinning-kernel": round(0.2 / 0.8, 4),
-            "ials": round(0.2 / 0.8, 4),
-            "thinning-linear": round(0.25 / 0.8, 4),
+            "thinning-pairs": round(0.4 / 1.15, 4),
+            "thinning-kernel": round(0.25 / 1.15, 4),
+            "ials": round(0.25 / 1.15, 4),
+            "thinning-linear": round(0.25 / 1.15, 4),
         }
     assert caplog.text.count("19 validation users are too few to choose weights by") == 1
 
@@ -112,7 +112,7 @@ def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pyte
     model = Thinning(members="thinning-deep, popularity ,thinning-deep,thinning-deep").fit(TRAIN, rng=0)
     labels = ["thinning-deep", "popularity", "thinning-deep#2", "thinning-deep#3"]
     assert list(model.parts_) == labels
-    assert [round(model.weights_[name] / model.weights_["popularity"], 2) for name in labels] == [0.6, 1, 0.6, 0.6]
+    assert [round(model.weights_[name] / model.weights_["popularity"], 2) for name in labels] == [0.47, 1, 0.47, 0.47]
     one, _, two, three = (model.parts_[name].score(SEEN) for name in labels)
     assert not (one == two).any()
     assert not (two == three).any()
@@ -206,10 +206,10 @@ def test_every_part_computes_where_the_mixture_does(monkeypatch: pytest.MonkeyPa
 def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert len(Thinning()._planned(Shape.of(TRAIN))) == 4
+    assert len(Thinning()._planned(Shape.of(TRAIN))) == 3
     assert not caplog.text
     monkeypatch.setattr(IALS, "seconds", lambda self, shape: 7200.1 if shape == Shape.of(TRAIN) else 0.0)
-    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs", "thinning-kernel", "thinning-deep"}
+    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs", "thinning-deep"}
     assert "The mixture does without ials: it would take hours on 40 users and 20 items." in caplog.text
 
 

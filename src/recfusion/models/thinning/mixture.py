@@ -24,11 +24,10 @@ from recfusion.training.epoch import Checkpoint, Epoch
 log = logging.getLogger(__name__)
 
 _USUAL = {
-    "thinning-pairs": 0.15,
-    "thinning-kernel": 0.2,
-    "ials": 0.2,
-    "thinning-deep": 0.45,
-    LOCAL: 0.5,
+    "thinning-pairs": 0.4,
+    LOCAL: 0.4,
+    "ials": 0.25,
+    "thinning-deep": 0.35,
 }  # without validation
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
@@ -43,9 +42,7 @@ class Thinning(Recommender):
     the registry; one that is named twice is fitted twice, from other seeds.
     """
 
-    members: str = setting(
-        "thinning-pairs,thinning-kernel,ials,thinning-deep", "the models that are parts, separated by commas"
-    )
+    members: str = setting("thinning-pairs,ials,thinning-deep", "the models that are parts, separated by commas")
     tune_trials: int = trials_setting()
     parts: dict[str, dict[str, Any]] | None = setting(None, "the parts and their settings (chosen by the fit)")
     weights: dict[str, float] | None = setting(None, "the parts' weights (chosen by the fit)")

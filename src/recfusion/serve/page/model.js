@@ -17,7 +17,7 @@ const metric = ({ metric, mean, ci95, words }) =>
 
 function card(one) {
 	const { data, users, items, interactions, preparation } = one.trained_on;
-	const judged = ["test", "valid"].map((who) => one.metrics.filter(({ users }) => users === who)).find((found) => found.length);
+	const judged = ["test", "valid"].map((who) => one.metrics.filter(({ judged_on }) => judged_on === who)).find((found) => found.length);
 	const facts = { "Learned from": users && count(users, "person", "people"), "Things they had": interactions && number(interactions), Knows: count(items, "item"), Data: data, "Kind of model": one.model };
 	return section({ key: one.name, class: "card" },
 		h3(null, one.name),
@@ -28,10 +28,10 @@ function card(one) {
 			? [
 					p(null, "Some people were kept aside while it learned. It saw a part of what each of them had, and made a list. Was the rest in it?"),
 					div({ class: "metrics" }, judged.map(metric)),
-					judged[0].users === "valid" && p({ class: "note" }, "Its settings may be chosen for these people: with others it will do a little worse."),
+					judged[0].judged_on === "valid" && p({ class: "note" }, "Its settings may be chosen for these people: with others it will do a little worse."),
 				]
 			: p(null, "Nobody has judged it: it learned from everybody. `recfusion train --all-users --judge` does both."),
-		one.metrics.filter(({ users }) => users === "against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
+		one.metrics.filter(({ judged_on }) => judged_on === "against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
 		h3(null, "What it does not know"),
 		p(null, "It knows what people had, not why, and repeats the habits of its data. Nothing in it keeps an unsuitable item from a list: filters do that."),
 		one.holds_histories && p({ class: "note" }, "It holds rows of its training data, without people’s ids: treat its folder as you treat the data."),

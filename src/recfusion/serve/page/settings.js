@@ -53,12 +53,8 @@ export function put(map, column, value) {
 
 const quoted = (text) => `'${String(text).replaceAll("'", "''")}'`;
 
-// An item belongs to each value between bars. Where another value holds this one as a part, the bars count too.
-function belongs({ name, values }, value) {
-	const has = (text) => `\`${name}\` contains ${quoted(text)}`, low = value.toLowerCase();
-	if (!values.some((other) => other !== value && other.toLowerCase().includes(low))) return has(value);
-	return `(\`${name}\` == ${quoted(value)} or ${has(value + "|")} or ${has("|" + value)})`;
-}
+// An item belongs to each of the values that its column names.
+const belongs = ({ name }, value) => `\`${name}\` has ${quoted(value)}`;
 
 export function condition(settings, columns) {
 	const parts = [];
