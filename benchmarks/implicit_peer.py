@@ -17,10 +17,10 @@ from implicit.als import AlternatingLeastSquares
 from implicit.nearest_neighbours import CosineRecommender
 from scipy.sparse import csr_matrix
 
-# settings tried: three each, on the same validation users
+# settings tried on the same validation users: as many as our models' searches have trials, or all that make sense
 GRIDS: dict[str, list[dict[str, float]]] = {
-    "als": [{"regularization": r, "alpha": a} for r, a in ((0.01, 1.0), (1.0, 4.0), (10.0, 16.0))],
-    "cosine": [{"K": k} for k in (20, 50, 200)],
+    "als": [{"regularization": r, "alpha": a} for a in (1.0, 4.0, 16.0) for r in (0.01, 1.0, 10.0)],
+    "cosine": [{"K": k} for k in (20, 50, 100, 200, 400)],
 }
 
 

@@ -3,8 +3,8 @@
     python benchmarks/scale.py --peer .venv-implicit/bin/python --out benchmarks/scale.json [--sizes U:I:N,...]
 
 Each fit runs in a process of its own, with default settings and search, one thread, and is judged on the same test
-users; the peer's settings are chosen among three on the same validation users. Growth is the exponent of a power law
-through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file.
+users; the peer's settings are chosen among nine (ALS) or five (cosine) on the same validation users. Growth is the
+exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file.
 """
 
 import argparse

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
@@ -66,7 +67,8 @@ def _parsed(session: SparkSession, files: list[Path], reading: Reading) -> DataF
     if reading.table.layout is not None:
         lines = session.read.option("lineSep", "\n").text(names)
         start, path = sf.col("_metadata.file_block_start"), sf.col("_metadata.file_path")
-        table = lines.select(sf.col("value").cast("binary").alias("value"), path.alias("path"), start.alias("start"))
+        line = sf.concat(sf.col("value").cast("binary"), sf.lit(b"\n"))  # so that a batch is a piece of the file
+        table = lines.select(line.alias("line"), path.alias("path"), start.alias("start"))
         return table.mapInArrow(parse.text, schema)
     columns = [sf.col(f"`{name}`").alias(role) for role, name in reading.columns.items()]
     return session.read.parquet(*names).select(*columns).mapInArrow(parse.table, schema)
@@ -94,21 +96,41 @@ class _Parse:
         """Parse lines as the local reader does; those of a file's header are left out."""
         layout, columns = self.reading.table.layout, self.reading.columns
         assert layout is not None
+        roles = [cs.by_name(name).alias(role) for role, name in columns.items()]
         seen: dict[str, int] = {}  # lines of the first block of each file
         for batch in batches:
-            lines: list[bytes] = []
-            for value, path, start in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if start == 0:
-                    seen[path] = seen.get(path, 0) + 1
-                    if seen[path] <= layout.skip_lines:
-                        continue
-                    if seen[path] == 1:
-                        value = value.removeprefix(BOM)
-                lines.append(value)
-            if lines:
-                found = split_lines(b"\n".join(lines) + b"\n", layout, list(columns.values())).lazy()
-                roles = (cs.by_name(name).alias(role) for role, name in columns.items())
+            text = _text(_without_header(batch, layout.skip_lines, seen))
+            if text:
+                found = split_lines(text, layout, list(columns.values())).lazy()
                 yield from to_arrow(self.rows(found.select(*roles, EXTRA)))
+
+
+def _without_header(batch: pa.RecordBatch, skip: int, seen: dict[str, int]) -> pa.Array:
+    """Return the lines of a batch without those that are headers, and without the mark that a file may begin with."""
+    lines, paths, starts = batch.columns
+    at_start = np.flatnonzero(starts.to_numpy() == 0)
+    names = paths.take(pa.array(at_start)).dictionary_encode()
+    dropped: list[int] = []
+    for code, path in enumerate(names.dictionary.to_pylist()):
+        own = at_start[names.indices.to_numpy() == code]
+        before = seen.get(path, 0)
+        seen[path] = before + len(own)
+        dropped += own[: max(0, skip - before)].tolist()
+        if before == skip == 0:
+            first = int(own[0])
+            bare = pa.array([lines[first].as_py().removeprefix(BOM)], lines.type)
+            lines = pa.concat_arrays([lines[:first], bare, lines[first + 1 :]])
+    return lines.take(pa.array(np.setdiff1d(np.arange(len(lines)), dropped))) if dropped else lines
+
+
+def _text(lines: pa.Array) -> bytes:
+    """Return an array of lines as the bytes that they are, end to end."""
+    if not len(lines):
+        return b""
+    width = np.int64 if pa.types.is_large_binary(lines.type) else np.int32
+    _, offsets, data = lines.buffers()
+    ends = np.frombuffer(offsets, width)[lines.offset : lines.offset + len(lines) + 1]
+    return bytes(memoryview(data)[ends[0] : ends[-1]])
 
 
 def spark_schema(frame: pl.DataFrame) -> StructType:
