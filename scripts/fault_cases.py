@@ -36,7 +36,7 @@ _COMPARE = f"compare {_DATA} --models popularity,ease --workers 0 --out out/resu
 _EPOCHS = "train multvae --data data.csv --set max_epochs=2 --set width=8 --set latent=4 --out out/model"
 _TUNE = "tune ease --data data.csv --out out --trials"
 _LISTS = "recommend model --users data.csv --out out/lists"
-_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better old --out model"
+_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better model.previous --out model"
 _COMPARED, _TUNED = ("out/results.jsonl", "out/page.html"), ("out/trials.jsonl", "out/best.json", "out/model")
 INPUTS = f"compare {_DATA} --models popularity,ease --workers 0 --out results.jsonl", f"train ease {_DATA} --out model"
 _OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
@@ -45,7 +45,7 @@ CASES = (
     _OVER,
     replace(_OVER, name="train in 2 renames", exchanges=False),
     Case(
-        *("train if better", _JUDGED, ("model", "model.previous"), f"train popularity {_DATA} --out old"),
+        *("train if better", _JUDGED, ("model", "model.previous"), f"train popularity {_DATA} --out model.previous"),
         renews=("model.previous",),
     ),
     Case("train epochs", _EPOCHS, ("out/model",), again="--resume", keeps=("out/model.checkpoint",)),

@@ -94,13 +94,19 @@ def _state(output: str, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) 
     if is_ in (was, will):
         return "old" if is_ == was else "new"
     if was and not is_ and may_be_cut:  # moved away, where folders cannot change places; the next run puts it back
-        moved = {name.partition("/old/") for name in found if _is_hidden(name) and "/old/" in name[:-1]}
-        return "old" if was == {f"{output}/{rest}": found[f"{head}/old/{rest}"] for head, _, rest in moved} else "torn"
+        hidden = {place: _hidden(output, place, found) for place in ("old", "older", "new")}
+        return "old" if was in (hidden["old"], hidden["older"]) else "new" if will == hidden["new"] else "torn"
     if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl")):
         lines, before, after = (part.get(output, b"") for part in (is_, was, will))
         if lines.startswith(before) and after.startswith(lines) and (may_be_cut or not lines or lines.endswith(b"\n")):
             return "between"  # some of its lines, whole; the next run removes the beginning of another
     return "torn"
+
+
+def _hidden(output: str, place: str, found: Tree) -> Tree:
+    """Return a folder that lies in this place of a hidden one, under the name that it is to have."""
+    parts = {name: name.partition(f"/{place}/") for name in found if _is_hidden(name) and f"/{place}/" in name[:-1]}
+    return {f"{output}/{rest}": found[name] for name, (_, _, rest) in parts.items()}
 
 
 NextRuns: TypeAlias = dict[tuple[str, frozenset[tuple[str, bytes]]], str]  # case and folder -> what was wrong
