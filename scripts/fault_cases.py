@@ -1,8 +1,10 @@
 """Commands that write, on data of 60 users, and how one is run in a folder so that it always writes the same bytes."""
 
+import asyncio
 import io
 import os
 import random
+import sqlite3
 import sys
 import time
 import zipfile
@@ -36,16 +38,22 @@ _COMPARE = f"compare {_DATA} --models popularity,ease --workers 0 --out out/resu
 _EPOCHS = "train multvae --data data.csv --set max_epochs=2 --set width=8 --set latent=4 --out out/model"
 _TUNE = "tune ease --data data.csv --out out --trials"
 _LISTS = "recommend model --users data.csv --out out/lists"
-_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better old --out model"
+_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better model.previous --out model"
 _COMPARED, _TUNED = ("out/results.jsonl", "out/page.html"), ("out/trials.jsonl", "out/best.json", "out/model")
-INPUTS = f"compare {_DATA} --models popularity,ease --workers 0 --out results.jsonl", f"train ease {_DATA} --out model"
+_DESCRIBED = f"train thinning-features {_DATA} --items items.csv --signals features --out described"
+INPUTS = (
+    f"compare {_DATA} --models popularity,ease --workers 0 --out results.jsonl",
+    f"train ease {_DATA} --out model",
+    _DESCRIBED,
+)
+RECORD, EVENTS = "record", "events.sqlite"  # no command: what a service does with events and a reload
 _OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
 CASES = (
     Case("train", f"train ease {_DATA} --out out/model", ("out/model",)),
     _OVER,
     replace(_OVER, name="train in 2 renames", exchanges=False),
     Case(
-        *("train if better", _JUDGED, ("model", "model.previous"), f"train popularity {_DATA} --out old"),
+        *("train if better", _JUDGED, ("model", "model.previous"), f"train popularity {_DATA} --out model.previous"),
         renews=("model.previous",),
     ),
     Case("train epochs", _EPOCHS, ("out/model",), again="--resume", keeps=("out/model.checkpoint",)),
@@ -62,6 +70,9 @@ CASES = (
     Case(
         "report html", "report results.jsonl", ("results.html",), before="report results.jsonl --reference popularity"
     ),
+    Case("items add", "items add described --items new.csv --out out/model", ("out/model",)),
+    Case("items add over", "items add described --items new.csv --out model", ("model",)),
+    Case("serve", RECORD, (EVENTS,)),
     Case("report csv", "report results.jsonl --out out/r.csv", ("out/r.csv",)),
     Case("report png", "report results.jsonl --out out/r.png", ("out/r.png",)),
 )
@@ -75,6 +86,10 @@ def write_inputs(folder: Path) -> None:
         own = range(8 * (user % 3), 8 * (user % 3) + 8)
         rows += [f"u{user:02d},i{item:02d}" for item in sorted({*rng.sample(own, 6), *rng.sample(range(24), 2)})]
     (folder / "data.csv").write_text("\n".join(rows) + "\n")
+    kinds = ("Tea", "Cups", "Books")
+    described = [f"i{item:02d},{kinds[item // 8]},{item % 4}" for item in range(24)]
+    (folder / "items.csv").write_text("\n".join(["item,kind,price", *described]) + "\n")
+    (folder / "new.csv").write_text("item,kind,price\nn1,Tea,2\nn2,Cups,9\n")
     models = "[models.popularity]\n[models.ease]\ntune_trials = 0\n"
     (folder / "experiment.toml").write_text(f'name = "tiny"\n[data]\ndata = "data.csv"\n[run]\nseeds = 2\n{models}')
 
@@ -119,6 +134,32 @@ def serve() -> Offer:
     return Offer(f"http://127.0.0.1:{server.server_port}/{ARCHIVE}", md5(content).hexdigest(), process)
 
 
+def record() -> int:
+    """Record three events as a service does, say of each when it is acknowledged, and read the model again."""
+    from recfusion.core.errors import InputError
+    from recfusion.serve.metrics import Metrics
+    from recfusion.serve.service import Service
+    from recfusion.serve.settings import Settings
+    from recfusion.serve.store import Event
+
+    async def serve_some(service: Service) -> None:
+        have, _ = service.reading.taken("ann")
+        for item in ("i00", "i01", "i02"):
+            if item not in have:
+                await service.write(lambda store, item=item: store.add([Event("ann", item, time=0.0)]))
+                print(f"acknowledged {item}", flush=True)
+        await service.reload()
+        service.close()
+
+    try:
+        asyncio.run(serve_some(Service(Settings(folder=Path("model"), events=Path(EVENTS)), Metrics())))
+    except (InputError, OSError, sqlite3.Error) as error:  # over HTTP each of them is an answer
+        print(f"Error: {str(error).rstrip('.')}.")
+        sys.stdout.flush()
+        return 2
+    return 0
+
+
 class _Still(datetime):
     """A clock that stands."""
 
@@ -154,6 +195,8 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         vars(time)["perf_counter"] = lambda: 0.0
         if not exchanges:
             vars(files)["_exchanged"] = lambda *_: False
+        if arguments.split() == [RECORD]:
+            return record()
         engine = local.local_engine
         vars(tune)["local_engine"] = lambda *_: engine(0)  # trials write nothing: they need no process of their own
         sys.argv = ["recfusion", *arguments.split()]

@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Literal, TypeAlias, TypeVar
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 sys.dont_write_bytecode = True
 
-from fault_cases import CASES, INPUTS, Case, Offer, program, serve, write_inputs  # noqa: E402
+from fault_cases import CASES, EVENTS, INPUTS, Case, Offer, program, serve, write_inputs  # noqa: E402
 from faulty_calls import FAULTS, RANDOM, Call, Fault, run_to_the_end, traced, why_not  # noqa: E402
 
 T = TypeVar("T")
@@ -64,10 +65,23 @@ def tree(folder: Path) -> Tree:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file():
-            found[name] = path.read_bytes()
+            if not name.startswith(f"{EVENTS}-"):  # what SQLite keeps beside its file is part of that
+                found[name] = recorded(path) if name == EVENTS else path.read_bytes()
         elif _is_hidden(name):
             found[f"{name}/"] = b""
     return found
+
+
+def recorded(path: Path) -> bytes:
+    """Return the events in a file, a line each, as the next process finds them; the file itself is left as it is."""
+    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+        for file in path.parent.glob(f"{EVENTS}*"):
+            shutil.copy(file, place)
+        with suppress(sqlite3.OperationalError):  # no table yet
+            with closing(sqlite3.connect(Path(place) / EVENTS)) as found:
+                rows = found.execute("SELECT user, item, kind FROM events ORDER BY id").fetchall()
+            return "".join(f"{' '.join(row)}\n" for row in rows).encode()
+    return b""
 
 
 def judged(case: Case, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) -> tuple[Verdict, list[str]]:
@@ -94,13 +108,19 @@ def _state(output: str, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) 
     if is_ in (was, will):
         return "old" if is_ == was else "new"
     if was and not is_ and may_be_cut:  # moved away, where folders cannot change places; the next run puts it back
-        moved = {name.partition("/old/") for name in found if _is_hidden(name) and "/old/" in name[:-1]}
-        return "old" if was == {f"{output}/{rest}": found[f"{head}/old/{rest}"] for head, _, rest in moved} else "torn"
-    if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl")):
+        hidden = {place: _hidden(output, place, found) for place in ("old", "older", "new")}
+        return "old" if was in (hidden["old"], hidden["older"]) else "new" if will == hidden["new"] else "torn"
+    if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl", EVENTS)):
         lines, before, after = (part.get(output, b"") for part in (is_, was, will))
         if lines.startswith(before) and after.startswith(lines) and (may_be_cut or not lines or lines.endswith(b"\n")):
             return "between"  # some of its lines, whole; the next run removes the beginning of another
     return "torn"
+
+
+def _hidden(output: str, place: str, found: Tree) -> Tree:
+    """Return a folder that lies in this place of a hidden one, under the name that it is to have."""
+    parts = {name: name.partition(f"/{place}/") for name in found if _is_hidden(name) and f"/{place}/" in name[:-1]}
+    return {f"{output}/{rest}": found[name] for name, (_, _, rest) in parts.items()}
 
 
 NextRuns: TypeAlias = dict[tuple[str, frozenset[tuple[str, bytes]]], str]  # case and folder -> what was wrong
@@ -118,6 +138,8 @@ def try_fault(known: Known, fault: Fault, call: Call, offer: Offer, next_runs: N
         wrong += [f"{path} was written to" for path in ended.outside if not path.startswith(f"{folder.parent}/")]
         unchanged = [output for output in case.outputs if _state(output, old, old, after, may_be_cut=True) == "old"]
         wrong += _wrong_end(case, fault, ended.code, verdict, text, unchanged)
+        told = re.findall(r"^acknowledged (\S+)$", text, re.MULTILINE)
+        wrong += [f"{one} was acknowledged and is lost" for one in told if one.encode() not in after.get(EVENTS, b"")]
         key = (case.name, frozenset((RANDOM.sub("", name), content) for name, content in after.items()))
         if key not in next_runs:  # it depends on nothing but the folder
             code = alone(program(f"{case.command} {case.again}", folder, offer, said, exchanges=case.exchanges))

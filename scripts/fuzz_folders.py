@@ -153,6 +153,11 @@ def _json(rng: np.random.Generator, path: Path) -> None:
         return
 
 
+def _sound(text: str) -> str:
+    """Return a text as polars and safetensors can hold it: without lone surrogates."""
+    return text.encode(errors="replace").decode()
+
+
 def _items(rng: np.random.Generator, path: Path) -> None:
     try:
         table = pl.read_parquet(path / "items.parquet")
@@ -185,12 +190,15 @@ def _items(rng: np.random.Generator, path: Path) -> None:
     elif change == 4:
         table = table.with_columns(pl.when(pl.int_range(pl.len()) != 3).then(pl.col(column)).alias(column))
     elif change == 5:
-        table = table.with_columns(pl.lit(word(rng)).alias(column))
+        table = table.with_columns(pl.lit(_sound(word(rng))).alias(column))
     elif change == 6:
-        new = word(rng)[:300].encode(errors="replace").decode()  # polars cannot hold a lone surrogate
+        new = _sound(word(rng)[:300])
         table = table.rename({column: new}) if new not in table.columns else table
     elif change == 7:
-        table = table.with_columns(pl.Series(column, [value(rng, 3) for _ in range(len(table))], strict=False))
+        try:
+            table = table.with_columns(pl.Series(column, [value(rng, 3) for _ in range(len(table))], strict=False))
+        except UnicodeEncodeError:  # a lone surrogate deep in a list
+            return
     else:
         table = table.with_columns(pl.concat_list([pl.col(column)]).alias(column))
     try:
@@ -229,7 +237,7 @@ def _weights(rng: np.random.Generator, path: Path) -> None:
     elif change == 6:
         state[name] = array[None]
     elif change == 7:
-        state[word(rng)[:50].encode(errors="replace").decode()] = array
+        state[_sound(word(rng)[:50])] = array
     else:
         other = list(state)[rng.integers(len(state))]
         state[name], state[other] = state[other], array

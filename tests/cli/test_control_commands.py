@@ -127,3 +127,8 @@ def test_a_model_is_replaced_only_by_a_recipe_that_is_no_worse(
     code, _, _ = run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", "--keep-if-better", tmp_path / "m", *out)
     assert code == 0
     assert (tmp_path / "m.previous" / "config.json").read_bytes() == first
+    (tmp_path / "m.previous" / "config.json").rename(tmp_path / "m.previous" / "mine.json")
+    code, _, told = run(monkeypatch, capsys, "train", "ease", "--keep-if-better", tmp_path / "m", *out)
+    assert code == 2
+    assert "holds other files" in told.replace("\n", " ")
+    assert "Training" not in told

@@ -93,6 +93,69 @@ def test_a_run_that_is_killed_between_two_renames_loses_nothing(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+FAILS = """
+import errno, os, signal, sys
+from pathlib import Path
+from recfusion.core import files
+exchanges, at, fault = sys.argv[1] == "True", int(sys.argv[2]), sys.argv[3]
+done, exchange = 0, files._exchanged
+def step(act):
+    global done
+    done += 1
+    if done - 1 == at and fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if done - 1 == at:
+        raise OSError(errno.EIO, "Input/output error")
+    return act()
+files._exchanged = lambda one, other: step(lambda: exchange(one, other)) if exchanges else False
+Path.replace = lambda self, target: step(lambda: os.rename(self, target))
+try:
+    with files.replacing_folder(Path("model"), "config.json", "model.previous") as folder:
+        (folder / "config.json").write_text("two")
+except files.WriteError:
+    print("refused")
+print(done > at)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills by a POSIX signal")
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("fault", ["error", "kill"])
+def test_a_folder_and_the_one_that_is_kept_change_together_or_not_at_all(
+    tmp_path: Path, exchanges: bool, fault: str
+) -> None:
+    """A model and the one before it: with one fault at each step in turn, no model that should be there is lost."""
+    states = set()
+    for at in range(9):
+        box = tmp_path / str(at)
+        write(box / "model.previous", "zero")
+        write(box / "model", "one")
+        command = [sys.executable, "-c", FAILS, str(exchanges), str(at), fault]
+        run = subprocess.run(command, cwd=box, capture_output=True, text=True, check=False)
+        assert run.returncode in (0, -9), run.stderr
+        if fault == "kill":
+            check_replaceable(box / "model", MARKER)  # as the next run does first
+        found = tuple((box / name / MARKER).read_text() for name in ("model", "model.previous"))
+        assert found == (("one", "zero") if "refused" in run.stdout else found if fault == "kill" else ("two", "one"))
+        assert sorted(path.name for path in box.iterdir()) == ["model", "model.previous"]
+        states.add(found)
+        if run.stdout.endswith("False\n"):  # there is no such step any more
+            assert found == ("two", "one")
+            break
+    else:
+        pytest.fail("never ended without a fault")
+    assert states == {("one", "zero"), ("two", "one")}
+
+
+def test_an_empty_folder_takes_no_place_of_a_model_that_is_kept(tmp_path: Path) -> None:
+    write(tmp_path / "model.previous", "zero")
+    (tmp_path / "model").mkdir()
+    with replacing_folder(tmp_path / "model", MARKER, "model.previous") as folder:
+        (folder / MARKER).write_text("one")
+    assert (tmp_path / "model.previous" / MARKER).read_text() == "zero"
+    assert (tmp_path / "model" / MARKER).read_text() == "one"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs locks")
 def test_what_a_killed_run_left_is_removed_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
     killed = tmp_path / ".page.html.tmp-dead"

@@ -119,6 +119,19 @@ def test_the_file_is_its_owners_alone_also_when_it_was_there(tmp_path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_commit_waits_for_the_disk(store: Store) -> None:
+    full = 2
+    assert store.rows("PRAGMA synchronous") == [(full,)]
+    assert store.rows("PRAGMA journal_mode") == [("wal",)]
+
+
+def test_of_a_batch_all_events_are_recorded_or_none(store: Store) -> None:
+    add(store, Event("ann", "i00"))
+    with pytest.raises(sqlite3.Error), store.writing():
+        store.add([Event("ann", "i01"), Event("ann", None)])  # type: ignore[arg-type]
+    assert store.taken("ann") == (["i00"], set())
+
+
 def test_a_second_connection_leaves_the_locks_of_the_first_alone(store: Store) -> None:
     """Closing a file ends a process's locks on it: SQLite then took a file in use for one that nobody uses."""
     Store(store.path).close()

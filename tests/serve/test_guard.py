@@ -149,6 +149,22 @@ def test_a_body_that_is_too_long_too_deep_or_no_json_is_refused(
     assert (reply.status, reply.json["field"]) == (status, field)
 
 
+def test_a_body_that_comes_in_pieces_has_the_same_limit(client: Client) -> None:
+    """In pieces it need not say how long it is."""
+    piece = b"1000\r\n" + b"x" * 4096 + b"\r\n"
+    head = f"POST /recommend HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:
+        connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + 6 * piece)  # and no end
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(client: Client) -> None:
+    head = f"POST /recommend HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:
+        connection.sendall(head.encode() + b"Content-Length: 900000000\r\n\r\n{")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
 def test_brackets_within_texts_are_not_counted() -> None:
     assert guard._depth(json.dumps({"a": "[" * 50 + '"{{' * 50}).encode()) == 1
     assert guard._depth(b"[[[" * 10 + b"]]]" * 10) == 30

@@ -13,6 +13,7 @@ from typer import Option
 from recfusion.cli.options import parse_settings
 from recfusion.cli.output import literal, note, out
 from recfusion.core.errors import InputError
+from recfusion.core.files import check_regular
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.rules import Rules
 
@@ -118,13 +119,22 @@ def _knobs(given: dict[str, Any]) -> Knobs:
 def _ids(text: str) -> list[str]:
     """Return the ids of a file, one a line, or those of a text, separated by commas."""
     path = Path(text)
-    if path.is_file():
+    if _is_there(path):
+        check_regular(path)
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"Expected a text file of ids, one a line, at '{path}': {error}.") from None
         return [line.strip() for line in lines if line.strip()]
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a text names a file or pipe, as `<(...)` of a shell does; the name of a folder may be an id."""
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:  # longer than any name
+        return False
 
 
 def _weights(pairs: list[str] | None, option: str) -> dict[str, dict[str, float]]:

@@ -1,6 +1,5 @@
 """`recfusion train`: fit one model and save it as a folder."""
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from recfusion.cli.options import (
 )
 from recfusion.cli.output import note, print_protocol, training
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_replaceable, replacing_folder
+from recfusion.core.files import check_replaceable
 from recfusion.data.signals import parse_signals
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
@@ -50,6 +49,9 @@ def train(
     """Train a model on the training users of a data set and save it as a folder."""
     candidate = make_one(model, parse_settings(settings), tune_trials)  # a wrong one should not wait for the data
     check_replaceable(folder, CONFIG)
+    previous = None if old is None else folder.with_name(f"{folder.name}.previous")
+    if previous:
+        check_replaceable(previous, CONFIG)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     if (kept := _kept(checkpoint)) and not resume:
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
@@ -80,12 +82,10 @@ def train(
         except job.OldIsBetter as worse:
             note(f"{worse}: {folder} is left as it was.")
             raise Exit from None
-    if old is not None and folder.exists():
-        previous = folder.with_name(f"{folder.name}.previous")
-        with replacing_folder(previous, CONFIG) as beside:
-            shutil.copytree(folder, beside, dirs_exist_ok=True)
+    replaces = folder.exists()
+    bundle.save(folder, kept=previous.name if previous else "")
+    if previous and replaces:
         note(f"The previous model is kept in {previous}")
-    bundle.save(folder)
     console = print_protocol(bundle.protocol)
     for users, metrics in bundle.metrics.items():
         for metric, value in metrics.items():

@@ -34,17 +34,20 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_folder(path: Path, marker: str) -> Iterator[Path]:
+def replacing_folder(path: Path, marker: str, kept: str = "") -> Iterator[Path]:
     """Yield an empty folder that takes the place of `path` when the block ends well.
 
     An existing folder is replaced only when it is empty or holds a file named `marker`, so that nothing but our own
     earlier work is ever overwritten. The working folder itself keeps its place: its files arrive one by one, the
-    marker last.
+    marker last. With `kept`, the folder that was there takes that name beside it, in place of the one before: both
+    names change, or neither does.
     """
     path = Path(path).absolute()
     check_replaceable(path, marker)
+    if kept:
+        check_replaceable(path.with_name(kept), marker)
     with _working_folder(path) as folder:
-        fresh = folder / "new"
+        fresh = folder / _NEW
         fresh.mkdir()
         yield fresh
         if _is_here(path):
@@ -52,9 +55,16 @@ def replacing_folder(path: Path, marker: str) -> Iterator[Path]:
                 file.replace(path / file.name)
         elif not path.exists():
             fresh.replace(path)
-        elif not _exchanged(fresh, path):
-            path.replace(folder / _OLD)  # killed right here, the next run puts it back
-            fresh.replace(path)
+        else:
+            if kept and (path / marker).is_file():
+                (folder / _KEPT).write_text(f"{fresh.stat().st_ino} {kept}", encoding="utf-8")
+                if path.with_name(kept).exists():
+                    path.with_name(kept).replace(folder / _OLDER)
+            if not _exchanged(fresh, path):
+                path.replace(folder / _OLD)  # killed right here, the next run puts it back
+                fresh.replace(path)
+            with suppress(OSError):
+                _put_back(folder, path)
 
 
 def check_replaceable(path: Path, marker: str) -> None:
@@ -134,7 +144,8 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-_OLD = "old"
+_NEW, _OLD, _OLDER = "new", "old", "older"
+_KEPT = "kept"  # a file: which folder is the new one, and the name that the old one is to have beside it
 _LOCK = "lock"
 _WRAPPED = re.compile(r"([^:]+) \(os error \d+\)")  # an error of the system in an error class of another library
 
@@ -190,9 +201,24 @@ def _clear_up(left: Path, path: Path) -> None:
 def _remove(folder: Path, path: Path) -> None:
     """Remove a hidden folder as far as the system lets us; what was moved away into it is put back first, or stays."""
     with suppress(OSError):
-        if (folder / _OLD).is_dir() and not path.exists():
-            (folder / _OLD).replace(path)
+        _put_back(folder, path)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put_back(folder: Path, path: Path) -> None:
+    """Give what was moved into a hidden folder the name that it had, or the one that it is to be kept under."""
+    if (folder / _OLD).is_dir() and not path.exists():
+        (folder / _OLD).replace(path)
+    if not (folder / _KEPT).is_file():
+        return
+    made, _, name = (folder / _KEPT).read_text(encoding="utf-8").partition(" ")
+    if not path.with_name(name).exists():
+        replaced = folder / (_OLD if (folder / _OLD).is_dir() else _NEW)
+        if replaced.is_dir() and str(replaced.stat().st_ino) != made:
+            replaced.replace(path.with_name(name))
+        elif (folder / _OLDER).is_dir():
+            (folder / _OLDER).replace(path.with_name(name))
+    (folder / _KEPT).unlink()  # what is left is to be removed, also by a run that finds half of it
 
 
 def lock_file(descriptor: int, *, shared: bool = False) -> None:

@@ -30,9 +30,9 @@ class BSPM(Recommender):
     factors: int = setting(192, "eigenvectors in the ideal low-pass filter", at_least=1, search=(16, 1024), log=True)
     low_pass: float = setting(0.1, "weight of the ideal low-pass filter", at_least=0, search=(0.0, 2.0))
     blur_time: float = setting(1.0, "time for which the row is blurred", at_least=0, search=(0.0, 2.0))
-    blur_steps: int = setting(1, "Euler steps of the blurring", at_least=1)
+    blur_steps: int = setting(1, "Euler steps of the blurring", at_least=1, at_most=1000)
     sharpen_time: float = setting(1.0, "time for which the row is sharpened", at_least=0, search=(0.0, 4.0))
-    sharpen_steps: int = setting(1, "Euler steps of the sharpening", at_least=1)
+    sharpen_steps: int = setting(1, "Euler steps of the sharpening", at_least=1, at_most=1000)
     merge: Literal["early", "late"] = setting("late", "whether the low pass joins before or after sharpening")
     weights_: FloatArray = learned()  # (items, items)
 

@@ -59,13 +59,13 @@ class CODIGEM(NeuralRecommender):
 
     weight_decay: float = setting(3.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
     patience: int = setting(5, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    T: int = setting(3, "diffusion steps, each with its own network", at_least=1, search=(1, 5))
+    T: int = setting(3, "diffusion steps, each with its own network", at_least=1, at_most=1000, search=(1, 5))
     start: int = setting(1, "the step whose x^t a history is taken for, at most T", at_least=1)
     schedule: ScheduleName = setting("constant", "course of the noise rates")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.02, "largest noise rate", at_least=0, search=(1e-4, 1.0), log=True)
-    width: int = setting(200, "width of the hidden layers", at_least=1, search=(100, 800), log=True)
-    depth: int = setting(1, "hidden layers of a network", at_least=0, search=(0, 4))
+    width: int = setting(200, "width of the hidden layers", at_least=1, at_most=100_000, search=(100, 800), log=True)
+    depth: int = setting(1, "hidden layers of a network", at_least=0, at_most=1000, search=(0, 4))
     shared: bool = setting(True, "whether all hidden layers of a network are one")
 
     def __post_init__(self) -> None:

@@ -103,15 +103,15 @@ class DiffRec(NeuralRecommender):
         500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 1000), log=True
     )
     patience: int = setting(5, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    T: int = setting(22, "diffusion steps", at_least=1, search=(2, 40))
+    T: int = setting(22, "diffusion steps", at_least=1, at_most=10_000, search=(2, 40))
     noise_scale: float = setting(6.5e-5, "factor of all noise variances", at_least=0, search=(1e-5, 1.0), log=True)
     noise_min: float = setting(0.001, "variance of the noise at step 1, before the factor", at_least=0)
     noise_max: float = setting(0.02, "variance of the noise at step T, before the factor", at_least=0)
     noised_steps: int = setting(0, "steps that a history is led forward before it is denoised, at most T", at_least=0)
     reweighted: bool = setting(True, "whether steps count as in the variational bound, and not all alike")
     importance: bool = setting(True, "whether steps of larger losses are drawn more often")
-    width: int = setting(520, "width of the hidden layer", at_least=1, search=(200, 1000), log=True)
-    time_width: int = setting(10, "width of the time embedding", at_least=1)
+    width: int = setting(520, "width of the hidden layer", at_least=1, at_most=100_000, search=(200, 1000), log=True)
+    time_width: int = setting(10, "width of the time embedding", at_least=1, at_most=100_000)
     normalised: bool = setting(False, "whether the network scales its input to length 1")
     dropout: float = setting(
         0.02, "share of the network's input that is dropped in training", at_least=0, search=(0.0, 0.8)

@@ -37,7 +37,7 @@ class ELSA(NeuralRecommender):
     """
 
     lr: float = setting(0.05, "learning rate of AdamW", at_least=0, search=(1e-3, 0.3), log=True)
-    factors: int = setting(256, "length of an item's row", at_least=1, search=(64, 1024), log=True)
+    factors: int = setting(256, "length of an item's row", at_least=1, at_most=100_000, search=(64, 1024), log=True)
 
     def make_net(self, n_items: int) -> LowRank:
         return LowRank(n_items, self.factors)

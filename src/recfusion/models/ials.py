@@ -42,8 +42,8 @@ class IALS(Recommender):
     unseen, is folded in by solving for the row w_u.
     """
 
-    factors: int = setting(128, "length of a factor", at_least=1, search=(32, 512), log=True)
-    iterations: int = setting(16, "passes over users and items", at_least=1)
+    factors: int = setting(128, "length of a factor", at_least=1, at_most=10_000, search=(32, 512), log=True)
+    iterations: int = setting(16, "passes over users and items", at_least=1, at_most=10_000)
     alpha0: float | None = self_tuned(
         0.1, "weight of an entry whatever its value", at_least=1e-6, search=(0.01, 1.0), log=True
     )

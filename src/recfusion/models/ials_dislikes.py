@@ -24,7 +24,7 @@ class IALSDislikes(IALS):
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades"})
     dislike: float = setting(0.3, "weight of a known dislike, beside alpha0", at_least=0, search=(0.03, 3.0), log=True)
-    passes: int = setting(3, "passes over users and items with the dislikes", at_least=0)
+    passes: int = setting(3, "passes over users and items with the dislikes", at_least=0, at_most=10_000)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         super().fit(train, valid, rng=rng)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
@@ -23,6 +24,7 @@ from recfusion.training.loop import Phase, fit_epochs
 
 _VALIDATED = "ndcg@100"
 _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
+_BYTES_PER_WEIGHT = 20  # of training: the weight, its gradient, two moments of AdamW and the best weight so far
 _LEAST_BATCHES = 10  # in an epoch, however few users there are
 
 
@@ -35,7 +37,7 @@ class NeuralRecommender(Recommender):
     batch_size: int = setting(
         200, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 1000), log=True
     )
-    max_epochs: int = setting(200, "epochs at the most", at_least=1)
+    max_epochs: int = setting(200, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # where to compute: no part of a model
     best_epoch_: int = dataclasses.field(init=False, repr=False, compare=False)
@@ -85,6 +87,7 @@ class NeuralRecommender(Recommender):
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
         self.prepare(train)
+        self._require_memory(train.shape[1])
         self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
         trained = self.trainee()
         state = TrainState(
@@ -155,14 +158,26 @@ class NeuralRecommender(Recommender):
         self.net_.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         self.net_.eval()
 
-    def _fits(self, weights: Mapping[str, NDArray[Any]], n_items: int) -> bool:
-        """Compare the sizes of a network with its weights before memory is taken for it, where torch can tell them."""
+    def _sizes(self, n_items: int) -> dict[str, Tensor] | None:
+        """Return the network's weights without memory for them; None where torch cannot tell their sizes."""
         try:
             with torch.device("meta"):
-                wanted = self.make_net(n_items).state_dict()
+                return self.make_net(n_items).state_dict()
         except RuntimeError:  # a net that looks at its own numbers while it is made
-            return True
-        return wanted.keys() == weights.keys() and all(of.shape == weights[name].shape for name, of in wanted.items())
+            return None
+
+    def _require_memory(self, n_items: int) -> None:
+        """Raise before a network is made that cannot be trained here."""
+        numbers = sum(weights.numel() for weights in (self._sizes(n_items) or {}).values())
+        what = f"A network of {numbers:,} weights on {n_items:,} items"
+        require_memory(_BYTES_PER_WEIGHT * numbers, what, "make it smaller with --set, or take fewer items.")
+
+    def _fits(self, weights: Mapping[str, NDArray[Any]], n_items: int) -> bool:
+        """Compare the sizes of a network with its weights before memory is taken for it, where torch can tell them."""
+        wanted = self._sizes(n_items)
+        return wanted is None or (
+            wanted.keys() == weights.keys() and all(of.shape == weights[name].shape for name, of in wanted.items())
+        )
 
     @property
     def n_parameters(self) -> int:

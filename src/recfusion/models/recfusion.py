@@ -39,18 +39,22 @@ class RecFusion(NeuralRecommender):
     objective: Objective = setting("simple", "what is minimised; ranking: removed without its weights")
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
-    T: int = setting(3, "diffusion steps", at_least=1, search=(1, 20))
+    T: int = setting(3, "diffusion steps", at_least=1, at_most=10_000, search=(1, 20))
     schedule: diffusion.ScheduleName = setting("quadratic", "course of the noise rates", search="all")
     decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
     learned_schedule: bool = setting(False, "whether the noise rates are trained, from that schedule on (elbo only)")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
-    width: int = setting(200, "width of the mlp's hidden layers", at_least=1, search=(100, 800), log=True)
-    depth: int = setting(1, "hidden layers of the mlp", at_least=0, search=(0, 4))
+    width: int = setting(
+        200, "width of the mlp's hidden layers", at_least=1, at_most=100_000, search=(100, 800), log=True
+    )
+    depth: int = setting(1, "hidden layers of the mlp", at_least=0, at_most=1000, search=(0, 4))
     shared: bool = setting(True, "whether all hidden layers are one")
-    channels: int = setting(4, "channels of the U-Net's first level", at_least=1)
-    levels: int = setting(5, "levels of the U-Net", at_least=1)
-    picture_users: int = setting(16, "rows of a picture for unet2d; 0: all users as one example", at_least=0)
+    channels: int = setting(4, "channels of the U-Net's first level", at_least=1, at_most=1000)
+    levels: int = setting(5, "levels of the U-Net", at_least=1, at_most=16)
+    picture_users: int = setting(
+        16, "rows of a picture for unet2d; 0: all users as one example", at_least=0, at_most=100_000
+    )
     companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
 
     def __post_init__(self) -> None:

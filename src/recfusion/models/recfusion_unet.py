@@ -41,7 +41,10 @@ class RecFusionUNet(RecFusion):
     objective: Objective = setting("ranking", "what is minimised; ranking: removed without its weights")
     layout: Layout = setting("map", "where a U-Net sees the items; none: in the data's own order, as published")
     pixels: int = setting(
-        8, "side of the map in patches, each of which the U-Net takes for a pixel; a row has its square"
+        8,
+        "side of the map in patches, each of which the U-Net takes for a pixel; a row has its square",
+        at_least=1,
+        at_most=1000,
     )
     neighbours: int = setting(0, "nearest training users whose average stands beside a row", at_least=0)
     low: float = setting(0.4, "share of ones that survives to the last step of a layout's process", at_least=0)

@@ -62,7 +62,7 @@ Objective = Callable[[Mapping[str, Any], Jury], Sequence[Judged]]  # settings, u
 
 def trials_setting(default: int = 20) -> Any:
     """Declare how many trials a self-tuning model's search has."""
-    return setting(default, "trials of the search for the settings left open; 0: none", at_least=0)
+    return setting(default, "trials of the search for the settings left open; 0: none", at_least=0, at_most=10_000)
 
 
 def fewer_trials(model: Recommender, most: int) -> Recommender:

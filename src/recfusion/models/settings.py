@@ -30,6 +30,7 @@ class Range:
 
     doc: str
     at_least: float | None = None
+    at_most: float | None = None  # of a count that means work: an absurd one would never end, or take all memory
     search: tuple[float, float] | Literal["all"] | None = None  # "all": each value of a closed choice
     log: bool = False
     start: Any = None  # of a self-tuned setting: what it is without a search
@@ -40,14 +41,15 @@ def setting(
     doc: str,
     *,
     at_least: float | None = None,
+    at_most: float | None = None,
     search: tuple[float, float] | Literal["all"] | None = None,
     log: bool = False,
 ) -> Any:
-    """Declare a hyper-parameter: its default, what it means, its bound and its search range, in one place.
+    """Declare a hyper-parameter: its default, what it means, its bounds and its search range, in one place.
 
     A closed choice (a Literal, or true or false) has no range: `search="all"` makes all its values worth searching.
     """
-    return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, search, log)})
+    return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, at_most, search, log)})
 
 
 def self_tuned(
@@ -65,7 +67,7 @@ def self_tuned(
     says in words where a model begins that makes its starts from the data.
     """
     doc = f"{doc} (chosen by the fit; without a search {rule or f'{start:g}'})"
-    return dataclasses.field(default=None, metadata={"setting": Range(doc, at_least, search, log, start)})
+    return dataclasses.field(default=None, metadata={"setting": Range(doc, at_least, None, search, log, start)})
 
 
 def learned(*, item_numbers: bool = False) -> Any:
@@ -169,6 +171,8 @@ def checked(model: Kind, name: str, value: Any, *, called: str = "", text: bool 
         raise InputError(f"Setting {name} of {of}: {expected}; got {value!r}.") from None
     if declared.at_least is not None and parsed is not None and parsed < declared.at_least:
         raise InputError(f"Expected {name} of {of} to be at least {declared.at_least:g}, got {parsed}.")
+    if declared.at_most is not None and parsed is not None and parsed > declared.at_most:
+        raise InputError(f"Expected {name} of {of} to be at most {declared.at_most:,}, got {parsed}.")
     return parsed
 
 

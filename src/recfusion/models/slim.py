@@ -33,8 +33,8 @@ class SLIM(Recommender):
         10.0, "weight of the absolute penalty: larger is sparser", at_least=0, search=(1, 100), log=True
     )
     l2: float = setting(200.0, "weight of the squared penalty", at_least=0, search=(10.0, 2000.0), log=True)
-    max_rounds: int = setting(20, "rounds of adding candidates at the most", at_least=1)
-    max_sweeps: int = setting(200, "passes of coordinate descent in a round at the most", at_least=1)
+    max_rounds: int = setting(20, "rounds of adding candidates at the most", at_least=1, at_most=100_000)
+    max_sweeps: int = setting(200, "passes of coordinate descent in a round at the most", at_least=1, at_most=100_000)
     tolerance: float = setting(1e-4, "a round ends once no weight moves further than this in a pass", at_least=0)
     weights_: Csr = learned()  # (items, items)
 

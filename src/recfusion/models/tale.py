@@ -94,6 +94,7 @@ def source_steps(times: Csr, window: int) -> tuple[IntArray, IntArray]:
     Entries of one time have no order among them: one is no source of another, unless the whole row has one time.
     """
     rows = row_numbers(times)
+    window = min(window, int(np.diff(times.indptr).max(initial=1)))  # no row reaches back further
     order = np.lexsort((times.data, rows))
     when, of_row = times.data[order], rows[order]
     one_time = np.ones(times.shape[0], bool)

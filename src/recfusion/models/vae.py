@@ -41,13 +41,17 @@ class MultVAE(NeuralRecommender):
 
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     form: Literal["vae", "dae"] = setting("vae", "variational or plain denoising autoencoder")
-    width: int = setting(600, "width of the hidden layers of the form vae", at_least=1, search=(200, 1200), log=True)
-    latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)
+    width: int = setting(
+        600, "width of the hidden layers of the form vae", at_least=1, at_most=100_000, search=(200, 1200), log=True
+    )
+    latent: int = setting(200, "length of a user's code", at_least=1, at_most=100_000, search=(50, 400), log=True)
     dropout: float = setting(
         0.5, "probability that an entry of a history is dropped in training", at_least=0, search=(0.1, 0.8)
     )
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
-    anneal_steps: int = setting(1000, "batches over which the weight of the KL term rises from 0", at_least=1)
+    anneal_steps: int = setting(
+        1000, "batches over which the weight of the KL term rises from 0", at_least=1, at_most=1_000_000_000
+    )
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -104,16 +108,18 @@ class RecVAE(NeuralRecommender):
     decoder, without dropping any.
     """
 
-    max_epochs: int = setting(100, "epochs at the most", at_least=1)
+    max_epochs: int = setting(100, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(12, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    width: int = setting(600, "width of the encoder's layers", at_least=1, search=(200, 1200), log=True)
-    layers: int = setting(5, "layers of the encoder", at_least=1)
-    latent: int = setting(200, "length of a user's code", at_least=1, search=(50, 400), log=True)
+    width: int = setting(
+        600, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
+    )
+    layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000)
+    latent: int = setting(200, "length of a user's code", at_least=1, at_most=100_000, search=(50, 400), log=True)
     dropout: float = setting(
         0.5, "probability that an entry of a history is dropped in encoder passes", at_least=0, search=(0.1, 0.8)
     )
     gamma: float = setting(0.005, "weight of the KL term for each item of a user", at_least=0, search=(0.001, 0.02))
-    encoder_passes: int = setting(3, "passes for the encoder before one for the decoder", at_least=1)
+    encoder_passes: int = setting(3, "passes for the encoder before one for the decoder", at_least=1, at_most=1000)
 
     def make_net(self, n_items: int) -> vae.Autoencoder:
         hidden = vae.DenseEncoder(n_items, self.width, self.layers)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from recfusion.core.errors import InputError, WriteError
+from recfusion.core.files import check_regular
 
 Kind = Literal["have", "click", "return"]
 _VERSION = 1
@@ -73,6 +74,8 @@ class Store:
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if path.exists():
+                    check_regular(path)
                 _make_private(path)
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "busy_timeout = 10000"):

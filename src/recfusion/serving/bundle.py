@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
-from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
+from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
 from recfusion.core.mapped import mapped_arrays
 from recfusion.data.features import recipes_of
 from recfusion.data.interactions import NAMES, Interactions, name_column, to_columns
@@ -168,10 +168,10 @@ class Bundle:
     def _columns(self) -> dict[str, int]:
         return {text: column for column, text in enumerate(self.items["item"].cast(pl.String))}
 
-    def save(self, path: str | Path) -> Path:
-        """Write the model folder; an older model folder of that name is replaced in one step."""
+    def save(self, path: str | Path, *, kept: str = "") -> Path:
+        """Write the model folder; an older one of that name is replaced in one step, and `kept` beside it if named."""
         path = Path(path)
-        with replacing_folder(path, CONFIG) as folder:
+        with replacing_folder(path, CONFIG, kept) as folder:
             self.items.write_parquet(folder / ITEMS)
             save_file(self.model.state(), folder / WEIGHTS)
             shutil.copymode(folder / ITEMS, folder / WEIGHTS)  # safetensors lets nobody else read its files
@@ -205,6 +205,8 @@ class Bundle:
                 )
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
+        for name in (ITEMS, WEIGHTS):  # a folder of format 1 has no digest that would tell
+            check_regular(path / name)
         try:
             items = pl.read_parquet(path / ITEMS, glob=False)
             state = mapped_arrays(path / WEIGHTS) if mapped else load_file(path / WEIGHTS)

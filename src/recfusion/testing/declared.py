@@ -55,6 +55,8 @@ def settings_checked(s: Subject) -> str | None:
         wrong: list[Any] = [] if hints(s.kind)[name] in (Any, object) else [...]
         if declared.at_least is not None:
             wrong.append(declared.at_least - 1)
+        if declared.at_most is not None:
+            wrong.append(declared.at_most + 1)
         for value in wrong:
             try:
                 dataclasses.replace(s.model, **{name: value})

@@ -46,11 +46,13 @@ class ThinningDeep(NeuralRecommender):
     batch_size: int = setting(
         500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(100, 1000), log=True
     )
-    max_epochs: int = setting(36, "epochs, over which the learning rate falls to 0", at_least=1)
+    max_epochs: int = setting(36, "epochs, over which the learning rate falls to 0", at_least=1, at_most=100_000)
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    width: int = setting(1000, "width of the encoder's layers", at_least=1, search=(200, 1200), log=True)
-    layers: int = setting(5, "layers of the encoder", at_least=1, search=(1, 6))
-    latent: int = setting(300, "length of a user's code", at_least=1, search=(50, 600), log=True)
+    width: int = setting(
+        1000, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
+    )
+    layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000, search=(1, 6))
+    latent: int = setting(300, "length of a user's code", at_least=1, at_most=100_000, search=(50, 600), log=True)
     low: float = setting(0.4, "smallest share of ones that survives in training", at_least=0, search=(0.1, 0.7))
     high: float = setting(0.9, "largest share of ones that survives in training", at_least=0, search=(0.7, 1.0))
     input_power: float = setting(0.25, "items enter with their count to minus this power", search=(0.0, 0.5))

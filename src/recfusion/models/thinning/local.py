@@ -51,7 +51,7 @@ class ThinningLocal(Recommender):
     b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
     c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
     neighbours: int = setting(100, "items that each item has weights of its own from", at_least=0)
-    factors: int = setting(128, "leading eigenvectors through which all other items count", at_least=0)
+    factors: int = setting(128, "leading eigenvectors through which all other items count", at_least=0, at_most=100_000)
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     nu_: float = learned()
