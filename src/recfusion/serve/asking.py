@@ -8,6 +8,7 @@ from recfusion.serve import requests
 from recfusion.serve.faults import Fault, about
 from recfusion.serve.service import Scored, Service
 from recfusion.serve.shelf import Served, Shelf
+from recfusion.serving.additions import can_add
 from recfusion.serving.complete import completing_sets
 from recfusion.serving.histories import check_read
 from recfusion.serving.knobs import Knobs
@@ -107,6 +108,21 @@ async def steps(service: Service, shelf: Shelf, asked: requests.Steps) -> dict[s
         for step in found
     ]
     return {"model": served.label, "steps": shown}
+
+
+def changed_items(served: Served, ids: Sequence[str], new: Sequence[bool], unknown: Sequence[bool]) -> dict[str, Any]:
+    """Return what became of described items: those that are new and in lists from now on, and those that are not."""
+    left = [item for item, is_unknown in zip(ids, unknown, strict=True) if is_unknown]
+    added = [item for item, was, still in zip(ids, new, unknown, strict=True) if was and not still]
+    note = None
+    if left and can_add(served.base):
+        columns = (
+            ", ".join(column.name for column in served.base.recipes.items.columns) if served.base.recipes.items else ""
+        )
+        note = f"Of unknown items no feature is known to the model: describe them in its columns ({columns})."
+    elif left:
+        note = "The model reads no features of items: unknown ones are kept, and in no list until a model knows them."
+    return {"changed": len(ids), "added": added, "unknown": left, "note": note}
 
 
 def rules_of(asked: requests.Ruled) -> Rules:
