@@ -142,7 +142,7 @@ def _add_events(app: FastAPI, service: Service) -> None:
         await service.shrink()
         return reply({"deleted": found})
 
-    @app.put("/items", summary="Change columns of items, such as stock and price")
+    @app.put("/items", summary="Change columns of items, such as stock and price, or describe new ones")
     async def change_items(asked: requests.ItemChanges) -> Response:
         shelf = await service.current()
         changed: dict[str, dict[str, Any]] = {}
@@ -153,11 +153,10 @@ def _add_events(app: FastAPI, service: Service) -> None:
                 except InputError as error:
                     raise Fault(422, f"items.{number}.columns.{name}", str(error)) from None
             changed.setdefault(one.item, {}).update(one.columns)
-        ids = list(changed)
-        columns = shelf.main.bundle.columns_of(ids).tolist()
         await service.write(lambda store: store.change(changed))
-        unknown = [item for item, column in zip(ids, columns, strict=True) if column < 0]
-        return reply({"changed": len(ids), "unknown": unknown})
+        ids, before = list(changed), shelf.main.bundle.columns_of(list(changed)) < 0
+        after = (await service.current()).main.bundle.columns_of(ids) < 0
+        return reply(asking.changed_items(shelf.main, ids, before.tolist(), after.tolist()))
 
     @app.post("/admin/reload", summary="Read the model folder again and exchange the models in one step")
     async def reload() -> Response:

@@ -8,9 +8,11 @@ from recfusion.serve import requests
 from recfusion.serve.faults import Fault, about
 from recfusion.serve.service import Scored, Service
 from recfusion.serve.shelf import Served, Shelf
+from recfusion.serving.additions import can_add
 from recfusion.serving.complete import completing_sets
+from recfusion.serving.histories import check_read
 from recfusion.serving.knobs import Knobs
-from recfusion.serving.one import Answer, Ask, history_rows
+from recfusion.serving.one import Answer, Ask, Had, history_rows
 from recfusion.serving.rules import Rules, allowed_items
 from recfusion.serving.similar import similar_columns
 from recfusion.serving.steps import reverse_steps
@@ -29,7 +31,9 @@ async def recommend(service: Service, shelf: Shelf, asked: requests.Recommend, p
         served = served_for(service, shelf, asked.model, asked.user)
         with about("knobs.shares"):
             knobs = Knobs(**asked.knobs.model_dump())
-        ask = Ask(service.histories(asked.user, asked.history), asked.k, rules_of(asked), knobs, asked.why)
+        given = [Had(one.item, one.grade, one.time) for one in asked.history or ()]
+        history = service.histories(asked.user, given, served.bundle.protocol)
+        ask = Ask(history, asked.k, rules_of(asked), knobs, asked.why)
         found = await service.score(Scored(served, ask))
     except InputError as error:
         raise Fault(422, prefix + _field(served, asked), str(error)) from None
@@ -106,6 +110,21 @@ async def steps(service: Service, shelf: Shelf, asked: requests.Steps) -> dict[s
     return {"model": served.label, "steps": shown}
 
 
+def changed_items(served: Served, ids: Sequence[str], new: Sequence[bool], unknown: Sequence[bool]) -> dict[str, Any]:
+    """Return what became of described items: those that are new and in lists from now on, and those that are not."""
+    left = [item for item, is_unknown in zip(ids, unknown, strict=True) if is_unknown]
+    added = [item for item, was, still in zip(ids, new, unknown, strict=True) if was and not still]
+    note = None
+    if left and can_add(served.base):
+        columns = (
+            ", ".join(column.name for column in served.base.recipes.items.columns) if served.base.recipes.items else ""
+        )
+        note = f"Of unknown items no feature is known to the model: describe them in its columns ({columns})."
+    elif left:
+        note = "The model reads no features of items: unknown ones are kept, and in no list until a model knows them."
+    return {"changed": len(ids), "added": added, "unknown": left, "note": note}
+
+
 def rules_of(asked: requests.Ruled) -> Rules:
     """Return the rules of a request."""
     if isinstance(asked, requests.Recommend):
@@ -116,6 +135,15 @@ def rules_of(asked: requests.Ruled) -> Rules:
 def _field(served: Served, asked: requests.Ruled) -> str:
     """Return the field that an error is about: the first that is wrong by itself."""
     bundle = served.bundle
+    if isinstance(asked, requests.Recommend):
+        said = asked.history or ()
+        graded, timed = (any(getattr(one, name) is not None for one in said) for name in ("grade", "time"))
+        try:
+            check_read(bundle.protocol, graded=graded, timed=timed)
+        except InputError:
+            return "history"
+        if asked.knobs.adventurousness and {"grades", "times"} & set(bundle.protocol.signals.used):
+            return "knobs.adventurousness"
     alone: list[tuple[str, Rules]] = [("where", Rules(where=asked.where))]
     if isinstance(asked, requests.Recommend):
         alone += [(f"at_most.{column}", Rules(at_most={column: 1})) for column in asked.at_most]

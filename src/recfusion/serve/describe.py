@@ -11,6 +11,7 @@ from recfusion.serving.one import plain_values
 
 _VALUES = 50  # of a column that are listed
 _CATEGORIES = 500  # more different values, and a column is taken for free text
+_GRANTED = "adventurousness"  # takes items for granted, of which a model that reads grades or times knows neither
 KNOBS: dict[str, dict[str, float]] = {
     "adventurousness": {"min": 0, "max": 1, "rest": 0},
     "popularity": {"min": -1, "max": 1, "rest": 0},
@@ -29,7 +30,9 @@ def describe(shelf: Shelf) -> dict[str, Any]:
         "share": shelf.share,
         "items": len(bundle.items),
         "columns": [column(bundle, name) for name in bundle.items.columns if name not in ("item", COUNT)],
-        "knobs": KNOBS,
+        "knobs": {
+            name: told for name, told in KNOBS.items() if name != "adventurousness" or not shelf.main.reads_entries
+        },
     }
 
 

@@ -6,7 +6,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 MOST_IDS = 5000  # of a history or rule
 MOST_K = 1000
-_ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 200}, {"type": "integer"}]}
+_LONGEST = 200  # characters of an id
+_ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": _LONGEST}, {"type": "integer"}]}
 
 
 def _as_text(value: Any) -> Any:
@@ -15,7 +16,7 @@ def _as_text(value: Any) -> Any:
 
 
 Id = Annotated[
-    str, StringConstraints(min_length=1, max_length=200), BeforeValidator(_as_text), WithJsonSchema(_ID_SCHEMA)
+    str, StringConstraints(min_length=1, max_length=_LONGEST), BeforeValidator(_as_text), WithJsonSchema(_ID_SCHEMA)
 ]
 Ids = Annotated[list[Id], Field(max_length=MOST_IDS)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -58,10 +59,38 @@ class Ruled(Body):
     model: Name | None = Field(None, description="one of the served models; otherwise the service chooses")
 
 
+class Had(Body):
+    """An item of a history, with what else is known of it, for a model that reads that."""
+
+    item: Id
+    grade: Annotated[Number, Field(ge=-1e9, le=1e9)] | None = Field(
+        None, description="rating or count; liked if absent"
+    )
+    time: Annotated[Number, Field(ge=0, le=1e11)] | None = Field(None, description="seconds since 1970")
+
+
+def _as_had(value: Any) -> Any:
+    """Take an id for an item of which nothing else is known."""
+    if isinstance(value, dict):
+        return value
+    if not (isinstance(value, int) and not isinstance(value, bool)) and not (
+        isinstance(value, str) and 1 <= len(value) <= _LONGEST
+    ):
+        raise ValueError(f"expected an id of 1 to {_LONGEST} characters, or an object with item, grade and time")
+    return {"item": value}
+
+
+Entry = Annotated[
+    Had, BeforeValidator(_as_had), WithJsonSchema({"anyOf": [*_ID_SCHEMA["anyOf"], Had.model_json_schema()]})
+]
+
+
 class Recommend(Ruled):
     """A list for a history, for a known user, or for a known user with a history on top."""
 
-    history: Ids | None = None
+    history: Annotated[list[Entry], Field(max_length=MOST_IDS)] | None = Field(
+        None, description="ids, or ids with grades and times; oldest first where nothing says when"
+    )
     user: Id | None = None
     k: Annotated[Count, Field(ge=1, le=MOST_K)] = 10
     include_seen: Annotated[bool, Field(strict=True)] = False

@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from recfusion.core.errors import InputError
+from recfusion.data.protocol import Protocol
 from recfusion.serve import workers
 from recfusion.serve.batcher import Batcher, Busy
 from recfusion.serve.faults import Fault
@@ -21,7 +24,8 @@ from recfusion.serve.settings import Settings
 from recfusion.serve.shelf import Served, Shelf, load_shelf, updated
 from recfusion.serve.store import Store
 from recfusion.serving.config import CONFIG
-from recfusion.serving.one import Answer, Ask, answer
+from recfusion.serving.histories import is_liked
+from recfusion.serving.one import Answer, Ask, Had, answer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -52,7 +56,7 @@ class Service:
         self.shelf = self._loaded()
         with self._writing.writing():
             workers.announce(self._writing, self._generation)
-        self.known = KnownUsers.read(settings.histories)
+        self.known = KnownUsers.read(settings.histories, self.shelf.main.bundle.protocol)
         self.trouble: str | None = None  # why the last reload failed
         self._shown: Counter[tuple[int, str, int]] = Counter()
         self._scoring = Batcher[Scored | Callable[[], Any], Any](
@@ -98,13 +102,28 @@ class Service:
             await self._load()
             await self.write(lambda store: workers.announce(store, new))
 
-    def histories(self, user: str | None, given: Sequence[str] | None) -> list[str]:
-        """Return the ids that a user has: those of the file of histories, of the events, and given with the request."""
+    def histories(self, user: str | None, given: Sequence[Had], protocol: Protocol) -> list[Had]:
+        """Return what a user has: by the file of histories, the events, and the request, which counts most.
+
+        Of what is known here, a model is given the grades and times that it reads; for one that reads grades, what was
+        given back is seen and not liked.
+        """
         if user is None:
-            return list(given or ())
-        have, returned = self.reading.taken(user)
+            return list(given)
+        events = self.reading.taken(user)
         known = [] if self.reading.is_forgotten(user) else self.known.of(user)
-        return list(dict.fromkeys([*(item for item in known if item not in returned), *have, *(given or ())]))
+        graded, timed = ("grades" in protocol.signals.used, "times" in protocol.signals.used)
+        found: dict[str, Had] = {}
+        back = [Had(item, 0.0, when) for item, when in events.returned.items()] if graded else []
+        have = [Had(item, None, when) for item, when in events.have.items()]
+        for one in [*(one for one in known if one.item not in events.returned), *back, *have]:
+            if graded or one.grade is None or is_liked(np.float32(one.grade), protocol):
+                found.pop(one.item, None)
+                found[one.item] = Had(one.item, one.grade if graded else None, one.time if timed else None)
+        for said in given:
+            found.pop(said.item, None)
+            found[said.item] = said
+        return list(found.values())
 
     def place(self, user: str) -> float:
         """Return where a user stands among all, 0 to 1: always in the same place, and in no order of the ids."""
@@ -167,7 +186,8 @@ class Service:
             raise
         self.trouble = None
         self.metrics.reloads.labels("loaded").inc()
-        self.known = await asyncio.to_thread(KnownUsers.read, settings.histories)
+        protocol = self.shelf.main.bundle.protocol
+        self.known = await asyncio.to_thread(KnownUsers.read, settings.histories, protocol)
 
     def _loaded(self) -> Shelf:
         store = Store(self.settings.events)  # of this thread

@@ -12,6 +12,7 @@ import polars as pl
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import file_digest
 from recfusion.serve.store import Store
+from recfusion.serving.additions import can_add, with_new
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.config import CONFIG
 from recfusion.serving.one import ItemFacts
@@ -25,7 +26,8 @@ class Served:
     label: str  # what answers call it
     version: str  # changes with every training
     made: float  # when its folder was written, seconds since 1970
-    bundle: Bundle  # with the changed columns
+    base: Bundle  # as its folder has it
+    bundle: Bundle  # with the changed columns, and with new items
     facts: ItemFacts
     search: NameSearch
     change: int  # the last one in the item table
@@ -34,6 +36,11 @@ class Served:
     def tag(self) -> str:
         """What stands for the label in recommendation ids."""
         return model_tag(self.label)
+
+    @property
+    def reads_entries(self) -> bool:
+        """Whether the model reads more of a history than which items are in it."""
+        return bool({"grades", "times"} & set(self.bundle.protocol.signals.used))
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,29 @@ def updated(shelf: Shelf, store: Store) -> Shelf:
     if last == shelf.main.change:
         return shelf
     rows = store.changes(after=shelf.main.change)
-    also = None if shelf.also is None else _changed(shelf.also, rows, last)
-    return replace(shelf, main=_changed(shelf.main, rows, last), also=also)
+
+    def now(served: Served) -> Served:
+        if not can_add(served.base) or (served.base.columns_of([item for item, _, _ in rows]) >= 0).all():
+            return _changed(served, rows, last)
+        every = store.changes()
+        bundle = with_new(served.base, _described(served.base, every))
+        return _changed(_served(served.label, served.version, served.made, served.base, bundle, last), every, last)
+
+    return replace(shelf, main=now(shelf.main), also=None if shelf.also is None else now(shelf.also))
+
+
+def _described(base: Bundle, rows: Sequence[tuple[str, str, Any]]) -> pl.DataFrame:
+    """Return what changes say of items that a model does not have, a row for each, in columns that its table has."""
+    known, told = base.columns_of([item for item, _, _ in rows]) >= 0, dict[str, dict[str, Any]]()
+    kinds = {name: kind for name, kind in base.items.schema.items() if name not in ("item", COUNT)}
+    for (item, name, value), there in zip(rows, known.tolist(), strict=True):
+        if not there and name in kinds and _fits(kinds[name], value):
+            told.setdefault(item, {})[name] = value
+    columns = {
+        name: pl.Series([own.get(name) for own in told.values()], dtype=kind, strict=False)
+        for name, kind in kinds.items()
+    }
+    return pl.DataFrame({"item": pl.Series(list(told), dtype=pl.String), **columns})
 
 
 def check_change(bundle: Bundle, name: str, value: Any) -> None:
@@ -101,12 +129,12 @@ def model_tag(label: str) -> str:
 def _load(folder: Path, label: str, *, mapped: bool) -> Served:
     bundle = Bundle.load(folder, mapped=mapped)
     version = file_digest(folder / CONFIG)[:12]
-    return _served(label, version, (folder / CONFIG).stat().st_mtime, bundle, 0)
+    return _served(label, version, (folder / CONFIG).stat().st_mtime, bundle, bundle, 0)
 
 
-def _served(label: str, version: str, made: float, bundle: Bundle, change: int) -> Served:
+def _served(label: str, version: str, made: float, base: Bundle, bundle: Bundle, change: int) -> Served:
     search = NameSearch([name for _, name in bundle.names], bundle.counts)
-    return Served(label, version, made, bundle, ItemFacts(bundle, hidden=(COUNT,)), search, change)
+    return Served(label, version, made, base, bundle, ItemFacts(bundle, hidden=(COUNT,)), search, change)
 
 
 def _changed(served: Served, rows: Sequence[tuple[str, str, Any]], number: int) -> Served:
@@ -131,7 +159,7 @@ def _changed(served: Served, rows: Sequence[tuple[str, str, Any]], number: int) 
     bundle = served.bundle.with_columns(new)
     search = served.search if not {"title", "name"} & set(by_name) else None
     if search is None:
-        return _served(served.label, served.version, served.made, bundle, number)
+        return _served(served.label, served.version, served.made, served.base, bundle, number)
     return replace(served, bundle=bundle, facts=ItemFacts(bundle, hidden=(COUNT,)), change=number)
 
 

@@ -52,6 +52,14 @@ class Event:
     recommendation: str | None = None  # the list that it came from
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a user has come to have, and what was given back, each with the time of the last event."""
+
+    have: dict[str, float]
+    returned: dict[str, float]
+
+
 def _make_private(path: Path) -> None:
     """Make an empty file that only its owner may read, before SQLite would make one for everybody.
 
@@ -118,18 +126,17 @@ class Store:
         told = "INSERT INTO events (user, item, kind, time, received, recommendation) VALUES (?, ?, ?, ?, ?, ?)"
         self._db.executemany(told, rows)
 
-    def taken(self, user: str) -> tuple[list[str], set[str]]:
+    def taken(self, user: str) -> Taken:
         """Return the items that a user has come to have, and those given back, by the recorded events."""
-        have: dict[str, None] = {}
-        returned: set[str] = set()
-        for item, kind in self._db.execute("SELECT item, kind FROM events WHERE user = ? ORDER BY id", (user,)):
-            if kind == "have":
-                have[item] = None
-                returned.discard(item)
-            elif kind == "return":
-                have.pop(item, None)
-                returned.add(item)
-        return list(have), returned
+        have: dict[str, float] = {}
+        returned: dict[str, float] = {}
+        found = self._db.execute("SELECT item, kind, time FROM events WHERE user = ? ORDER BY id", (user,))
+        for item, kind, when in found:
+            if kind != "click":
+                old, new = (returned, have) if kind == "have" else (have, returned)
+                old.pop(item, None)
+                new[item] = when
+        return Taken(have, returned)
 
     def forget(self, user: str) -> int:
         """Delete a user's events, and remember by a digest that nothing else known of the user may be used."""

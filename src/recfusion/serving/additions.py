@@ -2,7 +2,9 @@
 
 import os
 import shutil
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from recfusion.data.parsing import parse_ids
 from recfusion.data.recipe import Recipe, Recipes
 from recfusion.models.registry import trusted
 from recfusion.models.settings import PARTS, saved_sparse
-from recfusion.serving.bundle import COUNT, free_names
+from recfusion.serving.bundle import COUNT, Bundle, free_names
 from recfusion.serving.config import ADDED, CONFIG, FEATURES, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config
 
 CARD = "README.md"
@@ -80,6 +82,32 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     _write(folder, out, _joined(items, fresh), _plain(arrays), len(fresh))
     counts = (encoded.known, encoded.given, encoded.without, encoded.absent)
     return Added(len(fresh), existing, *counts, len(items) + len(fresh))
+
+
+def can_add(bundle: Bundle) -> bool:
+    """Return whether a model gives items that are new their place by their features."""
+    return bundle.recipes.items is not None and hasattr(bundle.model, "with_added")
+
+
+def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
+    """Return a model with those items of a table that it does not have and of which it knows a feature.
+
+    What `add_items` does to a folder, in memory; the table has columns of the bundle's own.
+    """
+    recipe, join = bundle.recipes.items, getattr(bundle.model, "with_added", None)
+    if recipe is None or join is None or table.is_empty():
+        return bundle
+    ids = parse_ids(table["item"], bundle.items["item"].dtype)
+    fresh = _fresh(bundle.items, table.with_columns(ids.alias("item")).drop_nulls("item"))[0]
+    own = {new: old for old, new in free_names(column.name for column in recipe.columns).items()}
+    encoded = recipe.encode(fresh.rename(own, strict=False)).matrix
+    known = np.diff(encoded.indptr) > 0
+    if not known.any():
+        return bundle
+    model = copy(bundle.model)
+    for name, array in join(partial(getattr, model), encoded[known], getattr(model, "features_")).items():  # noqa: B009
+        setattr(model, name, array)
+    return replace(bundle, model=model, items=_joined(bundle.items, fresh.filter(pl.Series(known))))
 
 
 def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:

@@ -24,7 +24,7 @@ from recfusion.serving.bundle import Bundle
 from recfusion.serving.ids import id_texts
 
 YOU = "you"  # the user of a history that comes without one
-_ENTRY = {"item", "rating", "time"}  # what a history may say of an item
+_ENTRY = {"item", "rating", "grade", "time"}  # what a history may say of an item; a grade is a rating
 
 
 @dataclass(frozen=True)
@@ -81,25 +81,57 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     names = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(5).cast(pl.String)
     n_items = len(bundle.items)
     entries = np.flatnonzero(column >= 0)
-    keys = row[entries] * n_items + column[entries]
-    used = bundle.protocol.signals.used
-    if not used:
-        matrix = _entries(np.unique(keys), len(users), n_items)
+    if not bundle.protocol.signals.used:
+        matrix = _entries(np.unique(row[entries] * n_items + column[entries]), len(users), n_items)
         return Histories(users, matrix, int(unknown.sum()), tuple(names))
-    # np.unique gives the first of equal keys: turned around, that is the last row.
-    keys, last = np.unique(keys[::-1], return_index=True)
-    entries = entries[::-1][last]
-    grades, liked = _grades(rows, bundle.protocol)
-    times = _times(rows)
-    is_liked = liked[entries]
-    matrix, below = (_entries(keys[part], len(users), n_items) for part in (is_liked, ~is_liked))
+    given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
+    grades = given.cast(pl.Float32).fill_null(np.nan).to_numpy()
+    known = (row[entries], column[entries], grades[entries], _times(rows)[entries])
+    matrix, extra, disliked = with_signals(bundle.protocol, *known, (len(users), n_items))
+    return Histories(users, matrix, int(unknown.sum()), tuple(names), extra, disliked)
+
+
+def with_signals(
+    protocol: Protocol,
+    rows: IntArray,
+    columns: IntArray,
+    grades: FloatArray,
+    times: NDArray[np.int64],
+    shape: tuple[int, int],
+) -> tuple[Csr, Extra | None, int]:
+    """Return histories of this shape, what else a model with this protocol gets of them, and how many dislikes.
+
+    Of several entries of one user and item the last counts, with the sum of them all where the data had counts. An
+    entry without a grade, which is NaN, is liked as little as counts.
+    """
+    used = protocol.signals.used
+    keys, last, whose = np.unique((rows * shape[1] + columns)[::-1], return_index=True, return_inverse=True)
+    last = len(rows) - 1 - last  # np.unique finds the first of equal keys: turned around, that is the last one
+    grades = np.where(np.isnan(grades), np.float32(least_liked(protocol)), grades)
+    if adds_up(protocol.read.columns.get("rating"), 0.0):
+        chosen = np.bincount(whose, grades[::-1], minlength=len(keys)).astype(np.float32)
+    else:
+        chosen = grades[last]
+    liked = is_liked(chosen, protocol) if "grades" in used else np.ones(len(keys), bool)
+    when = times[last]
+    matrix, below = (_entries(keys[part], *shape) for part in (liked, ~liked))
     extra = Extra(
-        grades=valued(matrix, grades[entries[is_liked]]),
-        times=valued(matrix, times[entries[is_liked]]),
-        disliked=valued(below, grades[entries[~is_liked]]),
-        disliked_times=valued(below, times[entries[~is_liked]]),
+        grades=valued(matrix, chosen[liked]),
+        times=valued(matrix, when[liked]),
+        disliked=valued(below, chosen[~liked]),
+        disliked_times=valued(below, when[~liked]),
     ).only(used)
-    return Histories(users, matrix, int(unknown.sum()), tuple(names), extra, below.nnz)
+    return matrix, extra, below.nnz
+
+
+def check_read(protocol: Protocol, *, graded: bool, timed: bool) -> None:
+    """Raise where a history says more than its model reads."""
+    for said, signal, name in ((graded, "grades", "graded"), (timed, "times", "timed")):
+        if said and signal not in protocol.signals.used:
+            raise InputError(
+                f"Expected items without {signal}, which this model does not read: leave them out, or train one with "
+                f"--signals {name}."
+            )
 
 
 def added_up(rows: pl.DataFrame, protocol: Protocol) -> pl.DataFrame:
@@ -120,18 +152,17 @@ def _entries(keys: IntArray, n_users: int, n_items: int) -> Csr:
     return binary_csr(indptr, keys % n_items, n_items)
 
 
-def _grades(rows: pl.DataFrame, protocol: Protocol) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return each row's rating, the least that is liked where there is none, and whether it is liked."""
+def least_liked(protocol: Protocol) -> float:
+    """Return the least rating or count that is liked."""
     threshold = protocol.preparation.min_rating
-    least = float(threshold) if isinstance(threshold, int | float) else 1.0
-    given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
-    grades = given.cast(pl.Float32).fill_null(least).to_numpy()
-    if "grades" not in protocol.signals.used or "rating" not in rows.columns:
-        return grades, np.ones(len(rows), bool)
-    if threshold is not None:
-        return grades, grades >= np.float32(least)
-    counts = adds_up(protocol.read.columns.get("rating"), 0.0)
-    return grades, (grades > 0) | ~np.bool_(counts)
+    return float(threshold) if isinstance(threshold, int | float) else 1.0
+
+
+def is_liked(grades: FloatArray, protocol: Protocol) -> NDArray[np.bool_]:
+    """Return which ratings or counts the data of a model counted as ones."""
+    if protocol.preparation.min_rating is not None:
+        return grades >= np.float32(least_liked(protocol))
+    return (grades > 0) | ~np.bool_(adds_up(protocol.read.columns.get("rating"), 0.0))
 
 
 def _times(rows: pl.DataFrame) -> NDArray[np.int64]:
@@ -162,8 +193,10 @@ def _rows(given: Any, protocol: Protocol) -> pl.DataFrame:
         ids = id_texts([one["item"] for one in entries] if entries else own)
         users += [user] * max(1, len(ids))
         items += ids or [None]
-        ratings += [one.get("rating") for one in entries or [{}] * max(1, len(ids))]
+        ratings += [one.get("rating", one.get("grade")) for one in entries or [{}] * max(1, len(ids))]
         times += [one.get("time") for one in entries or [{}] * max(1, len(ids))]
+    said = {"graded": any(one is not None for one in ratings), "timed": any(one is not None for one in times)}
+    check_read(protocol, **said)
     frame = pl.DataFrame({"user": pl.Series(users, strict=False), "item": pl.Series(items, dtype=pl.String)})
     try:
         more = [pl.Series("rating", ratings, dtype=pl.Float32), pl.Series("time", times, dtype=pl.Int64)]

@@ -12,6 +12,7 @@ from recfusion.data.signals import Extra
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
+from recfusion.models.base import Recommender
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.knobs import Knobs, assumed_items, knob_terms, log_relevance
 from recfusion.serving.rerank import Reranker
@@ -59,15 +60,15 @@ class ListMaker:
         The model's `scores` of them, where they are at hand, are overwritten.
         """
         check_count("item to recommend", k)
-        if extra is not None and self.knobs.adventurousness and read_by(self.bundle.model, extra) is not None:
+        if self.knobs.adventurousness and reads_entries(self.bundle.model, extra):
             raise InputError(
                 "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "
-                "a model of binary signals."
+                "a model that reads none of them."
             )
         scores = self._plain(history, extra, scores)
         believed = self.believed(history, scores)
         if believed is not history:
-            scores = self._plain(believed)
+            scores = self._plain(believed, extra)
         if self.terms:
             scores = log_relevance(scores, believed) + sum(self.terms.values())
         self._put_last(scores, believed, history)
@@ -115,6 +116,12 @@ class ListMaker:
         new = assumed.data > 0
         rows, columns = assumed.row[new], assumed.col[new]
         scores[rows, columns] -= (span + 1)[rows]
+
+
+def reads_entries(model: Recommender, extra: Extra | None) -> bool:
+    """Return whether a model reads more of the entries of histories than that they are there."""
+    read = read_by(model, extra)
+    return read is not None and any(part is not None for part in (read.grades, read.times, read.disliked))
 
 
 def with_items(history: Csr, rows: IntArray, columns: IntArray) -> Csr:

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.core.errors import InputError
+from recfusion.data.signals import Extra
+from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.serving.bundle import Bundle
+from recfusion.serving.histories import check_read, with_signals
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.rules import Rules
@@ -19,10 +23,19 @@ from recfusion.serving.why import Reason, explained
 
 
 @dataclass(frozen=True)
+class Had:
+    """An item of a history, with what else is known of it."""
+
+    item: str
+    grade: float | None = None  # rating or count
+    time: float | None = None  # seconds since 1970
+
+
+@dataclass(frozen=True)
 class Ask:
     """What one user has, and the list that is wanted."""
 
-    history: Sequence[str]  # ids as texts
+    history: Sequence[str | Had]  # ids as texts, oldest first where nothing says when
     k: int = 10
     rules: Rules = field(default_factory=Rules)
     knobs: Knobs = field(default_factory=Knobs)
@@ -50,15 +63,18 @@ class Answer:
 
 def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
     """Return the lists; what is wrong with one request is its answer and leaves the others alone."""
-    found = [bundle.columns_of(ask.history) for ask in asked]
-    histories = history_rows(found, len(bundle.items))
-    scores = bundle.model.score(histories)
+    ids = [[item_of(one) for one in ask.history] for ask in asked]
+    found = [bundle.columns_of(own) for own in ids]
+    histories, extra = _histories(bundle, asked, found)
+    scores = model_scores(bundle.model, histories, extra)
     answers: list[Answer | InputError] = []
     for row, ask in enumerate(asked):
         try:
+            _check_read(bundle, ask)
             maker = ListMaker.of(bundle, ask.rules, ask.knobs)
             history = histories if len(asked) == 1 else histories[[row]]
-            lists = maker.lists(history, ask.k, scores=scores[row : row + 1])
+            own = None if extra is None else extra.rows(slice(row, row + 1))
+            lists = maker.lists(history, ask.k, own, scores=scores[row : row + 1])
         except InputError as error:
             answers.append(error)
             continue
@@ -66,13 +82,47 @@ def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
         because: Sequence[Sequence[Reason]] = [()] * len(columns)
         kind = None
         if ask.why:
-            told = explained(maker, history, columns, ask.why)
+            told = explained(maker, history, columns, ask.why, own)
             because, kind = told.because, told.kind
         values = lists.scores[0][: len(columns)].tolist()
         places = [Place(*place) for place in zip(columns.tolist(), values, because, strict=True)]
-        unknown = [text for text, column in zip(ask.history, found[row].tolist(), strict=True) if column < 0]
+        unknown = [text for text, column in zip(ids[row], found[row].tolist(), strict=True) if column < 0]
         answers.append(Answer("history" if history.nnz else "popularity", unknown, places, kind))
     return answers
+
+
+def item_of(one: str | Had) -> str:
+    """Return the id of an item of a history."""
+    return one if isinstance(one, str) else one.item
+
+
+def _histories(bundle: Bundle, asked: Sequence[Ask], found: Sequence[IntArray]) -> tuple[Csr, Extra | None]:
+    """Return the histories (users, items) and, for a model that reads more of them, what that is."""
+    if not {"grades", "times"} & set(bundle.protocol.signals.used):
+        return history_rows(found, len(bundle.items)), None
+    entries = [one for ask in asked for one in ask.history]
+    whens = np.concatenate([_times(ask.history) for ask in asked])
+    grades = np.array([np.nan if isinstance(one, str) or one.grade is None else one.grade for one in entries])
+    rows, columns = np.repeat(np.arange(len(asked)), [len(own) for own in found]), np.concatenate(found)
+    known = columns >= 0
+    parts = (rows[known], columns[known], grades[known].astype(np.float32), whens[known])
+    matrix, extra, _ = with_signals(bundle.protocol, *parts, (len(asked), len(bundle.items)))
+    return matrix, extra
+
+
+def _times(history: Sequence[str | Had]) -> NDArray[np.int64]:
+    """Return when each entry was; one that does not say came a second after the one before it."""
+    times, last = np.zeros(len(history), np.int64), -1
+    for place, one in enumerate(history):
+        last = last + 1 if isinstance(one, str) or one.time is None else int(one.time)
+        times[place] = last
+    return times
+
+
+def _check_read(bundle: Bundle, ask: Ask) -> None:
+    said = [one for one in ask.history if not isinstance(one, str)]
+    graded, timed = (any(getattr(one, name) is not None for one in said) for name in ("grade", "time"))
+    check_read(bundle.protocol, graded=graded, timed=timed)
 
 
 def history_rows(found: Sequence[IntArray], n_items: int) -> Csr:

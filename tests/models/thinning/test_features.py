@@ -10,9 +10,10 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
-from recfusion.models.thinning.columns import as_new, fair_lift, solve_with_features
+from recfusion.models.thinning.columns import solve_with_features
 from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.newcomers import as_new, fair_lift
 
 N, F = 9, 3
 FIXED: dict[str, Any] = {"l2": 4.0, "nu": 0.3, "kappa": 0.5, "b": 0.0, "c": 0.2, "tune_trials": 0}
@@ -77,7 +78,7 @@ def test_at_the_fair_lift_items_have_as_many_places_as_new_ones_as_they_have_as_
     weights = rng.random((n, n)).astype(np.float32)
     new = as_new(csr_array(rng.random((n, 5)).astype(np.float32)), np.ones(n, bool), 1.0)
     scale, k = np.ones(n, np.float32), n // 2
-    factor = fair_lift(history, weights, scale, 0.4, new)
+    factor = fair_lift(history, weights, scale, [0.4], new)[0]
     seen = history.toarray() > 0
     plain = np.where(seen, -np.inf, history @ weights)
     guessed = np.where(seen, -np.inf, factor * new.left_out(history @ weights + np.float32(0.4) * seen))

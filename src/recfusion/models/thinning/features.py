@@ -19,8 +19,9 @@ from recfusion.models.gram import Grams, require_gram_memory
 from recfusion.models.leave_out import nobody
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.columns import Solved, as_new, fair_lift, solve_with_features
+from recfusion.models.thinning.columns import Solved, solve_with_features
 from recfusion.models.thinning.linear import ThinningLinear, penalty
+from recfusion.models.thinning.newcomers import Hidden, as_new, fair_lift, judged_settings
 
 _OPEN = ("l2", "nu", "kappa", "b", "c")
 _TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries beside where it starts
@@ -48,10 +49,12 @@ class ThinningFeatures(Recommender):
     feature_l2: float | None = self_tuned(
         1e5, "penalty of a history's feature", at_least=1e-6, search=(100, 1e7), log=True
     )
-    new_l2: float = setting(
+    new_l2: float | None = self_tuned(
         1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True
     )
-    own: float = setting(0.4, "what an item weighs for a new one that is like it", at_least=0, search=(0.0, 1.0))
+    own: float | None = self_tuned(
+        0.4, "what an item weighs for a new one that is like it", at_least=0, search=(0.0, 1.0)
+    )
     lift: float | None = self_tuned(
         1.0, "factor of new items' scores, at which they come as often as known ones", at_least=0, search=(0.5, 3.0)
     )
@@ -63,6 +66,8 @@ class ThinningFeatures(Recommender):
     b_: float = learned()
     c_: float = learned()
     feature_l2_: float = learned()
+    new_l2_: float = learned()
+    own_: float = learned()
     lift_: float = learned()
     weights_: FloatArray = learned()  # (items, items)
     shared_: FloatArray = (
@@ -105,20 +110,44 @@ class ThinningFeatures(Recommender):
             jury = selftune.Jury(nobody(train), selftune.judged_users(valid))
         trials, first = min(self.tune_trials, 1 + len(_TRIED)), [{"feature_l2": value} for value in _TRIED]
         selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
-        self._learn_new(valid, features, solved(grams.last(self.b_), self.feature_l2_), scale, known)
+        last = solved(grams.last(self.b_), self.feature_l2_)
+        self._choose_new(valid, features, last.weights, scale, known, make_rng(rng))
+        self._learn_new(valid, features, last, scale, known)
         self._learn_people(train, None if extra is None else extra.user_features)
         return self
+
+    def _choose_new(
+        self,
+        valid: Fold | None,
+        features: Csr,
+        weights: FloatArray,
+        scale: FloatArray,
+        known: NDArray[np.bool_],
+        rng: np.random.Generator,
+    ) -> None:
+        """Choose how columns follow from features, by known items that are hidden from validation users."""
+        hidden = None if valid is None or not features.nnz else Hidden.of(valid, known, rng)
+        jury = None if hidden is None else selftune.Jury(nobody(hidden.fold.history), hidden.fold)
+
+        def objective(_values: Mapping[str, Any], _jury: selftune.Jury) -> list[selftune.Judged]:
+            assert hidden is not None
+            assert valid is not None
+            asked = {"new_l2": self.new_l2, "own": self.own, "lift": self.lift}
+            return judged_settings(hidden, valid, features, known, weights, scale, **asked)
+
+        trials = min(1, self.tune_trials)
+        selftune.settle(self, objective, jury, rng, searched=(), free=("new_l2", "own"), trials=trials)
 
     def _learn_new(
         self, valid: Fold | None, features: Csr, solved: Solved, scale: FloatArray, known: NDArray[np.bool_]
     ) -> None:
         """Scale the columns by popularity, and give those that nobody has theirs by their features."""
-        new = as_new(features, known, self.new_l2)
+        new = as_new(features, known, self.new_l2_)
         self.lift_ = 1.0 if self.lift is None else self.lift
         if self.lift is None and valid is not None and valid.history.shape[0] >= selftune.LEAST_USERS:
-            self.lift_ = fair_lift(valid.history, solved.weights, scale, self.own, new)
+            self.lift_ = fair_lift(valid.history, solved.weights, scale, [self.own_], new)[0]
         scaled = new.map * (np.float32(self.lift_) * scale)[:, None]
-        self.map_ = np.asarray(solved.weights @ scaled + np.float32(self.own) * scaled, np.float32)
+        self.map_ = np.asarray(solved.weights @ scaled + np.float32(self.own_) * scaled, np.float32)
         self.links_ = solved.shared @ scaled
         self.weights_ = solved.weights
         self.weights_ *= scale

@@ -89,7 +89,7 @@ export function controls() {
 		summary(null, b(null, "Knobs and filters"), n > 0 && span({ class: "n" }, `${n} set`)),
 		div({ class: "inner" },
 			div({ class: "head" }, h2(null, "Knobs"), button({ class: "quiet", disabled: !n, onclick: () => turn({ ...atRest(), model: state.now.model }, true) }, "Reset all")),
-			KNOBS.map((knob) => slider({ ...knob, id: knob.name, value: state.now[knob.name], set: (value) => turn({ [knob.name]: value }) })),
+			KNOBS.filter(({ name }) => name in state.model.knobs).map((knob) => slider({ ...knob, id: knob.name, value: state.now[knob.name], set: (value) => turn({ [knob.name]: value }) })),
 			columns.length > 0 && h2({ class: "second" }, "Filters and wishes"),
 			columns.map((column) => fieldset({ key: column.name, class: `column ${column.kind}` }, legend(null, column.name), MAKERS[column.kind](column)))));
 }
