@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
-from recfusion.evaluation.scoring import Reader, read_by
+from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, Place, Result, package_versions
 from recfusion.models.base import Recommender
@@ -63,7 +63,9 @@ def fit(
     epochs: list[Epoch] = []
     stopped = None
     began = time.perf_counter()
-    for epoch in _epochs(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
+    read = read_by(model, extra)
+    known = {} if read is None else {"extra": read}  # a model that reads nothing never gets the keyword
+    for epoch in model.epochs(train, valid, rng=rng, checkpoint=checkpoint, **known):
         epochs.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -71,22 +73,6 @@ def fit(
             stopped = epoch.number
             break
     return model, Curve.of(epochs), time.perf_counter() - began, stopped
-
-
-def _epochs(
-    model: Recommender,
-    train: Csr,
-    valid: Fold | None,
-    extra: Extra | None,
-    *,
-    rng: np.random.Generator,
-    checkpoint: Checkpoint | None,
-) -> Iterator[Epoch]:
-    """Fit a model with the signals that it reads; those that read any are closed forms, which have no epochs."""
-    if extra is None:
-        return model.epochs(train, valid, rng=rng, checkpoint=checkpoint)
-    cast(Reader, model).fit(train, valid, rng=rng, extra=extra)
-    return iter(())
 
 
 def fit_and_judge(

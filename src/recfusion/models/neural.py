@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, Shape
@@ -54,8 +55,12 @@ class NeuralRecommender(Recommender):
         """Return what `score` does, as a tensor on whatever device."""
 
     @torch.no_grad()
-    def score(self, history: Csr) -> FloatArray:
-        return self.scores(history).cpu().numpy()
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        return self.scores(self.encoded(history, extra)).cpu().numpy()
+
+    def encoded(self, history: Csr, extra: Extra | None) -> Csr:
+        """Return the rows that the loss and `scores` get: a model that reads signals puts them into their values."""
+        return history
 
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
         """Return what an epoch consists of: one pass in which all of the net learns by the loss."""
@@ -75,16 +80,23 @@ class NeuralRecommender(Recommender):
         """Return the parameters that weight decay leaves alone: those for which 0 is no natural value."""
         return ()
 
-    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        for _ in self.epochs(train, valid, rng=rng):
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
+        for _ in self.epochs(train, valid, rng=rng, extra=extra):
             pass
         return self
 
     def epochs(
-        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+        self,
+        train: Csr,
+        valid: Fold | None = None,
+        *,
+        rng: RngLike = None,
+        checkpoint: Checkpoint | None = None,
+        extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
         self.prepare(train)
+        rows = self.encoded(train, extra)
         self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
         trained = self.trainee()
         state = TrainState(
@@ -100,8 +112,8 @@ class NeuralRecommender(Recommender):
         self.best_epoch_ = 1
         for epoch in fit_epochs(
             state,
-            self.phases(train, trained, generator),
-            train,
+            self.phases(rows, trained, generator),
+            rows,
             None if valid is None else validated,
             batch_size=self.batch_rows(train.shape[0]),
             max_epochs=self.max_epochs,
