@@ -83,13 +83,13 @@ def main() -> None:
     path = next(found for name in BROWSERS if (found := shutil.which(name)))
     with served(arguments.model) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
-        found = {"model": bundle.name, "items": len(bundle.items)}
-        found |= measured(browser.new_page(), f"http://127.0.0.1:{port}/#{shelf}")
+        figures = measured(browser.new_page(), f"http://127.0.0.1:{port}/#{shelf}")
         browser.close()
-    for name, part in found.items():
+    document = {"model": bundle.name, "items": len(bundle.items), **figures}
+    for name, part in document.items():
         print(name, part)
     if arguments.out:
-        write_json(arguments.out, found)
+        write_json(arguments.out, document)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
+from functools import partial
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -140,13 +141,13 @@ def record() -> int:
     from recfusion.serve.metrics import Metrics
     from recfusion.serve.service import Service
     from recfusion.serve.settings import Settings
-    from recfusion.serve.store import Event
+    from recfusion.serve.store import Event, Store
 
     async def serve_some(service: Service) -> None:
-        have, _ = service.reading.taken("ann")
+        have = service.reading.taken("ann").have
         for item in ("i00", "i01", "i02"):
             if item not in have:
-                await service.write(lambda store, item=item: store.add([Event("ann", item, time=0.0)]))
+                await service.write(partial(Store.add, events=[Event("ann", item, time=0.0)]))
                 print(f"acknowledged {item}", flush=True)
         await service.reload()
         service.close()

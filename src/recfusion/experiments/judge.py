@@ -2,10 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,8 +63,7 @@ def fit(
     epochs: list[Epoch] = []
     stopped = None
     began = time.perf_counter()
-    run, read = partial(model.epochs, train, valid, rng=rng, checkpoint=checkpoint), read_by(model, extra)
-    for epoch in run() if read is None else run(extra=read):  # who reads nothing never gets the keyword
+    for epoch in _epochs(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
         epochs.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -73,6 +71,26 @@ def fit(
             stopped = epoch.number
             break
     return model, Curve.of(epochs), time.perf_counter() - began, stopped
+
+
+def _epochs(
+    model: Recommender,
+    train: Csr,
+    valid: Fold | None,
+    extra: Extra | None,
+    *,
+    rng: np.random.Generator,
+    checkpoint: Checkpoint | None,
+) -> Iterator[Epoch]:
+    """Fit a model with the signals that it reads; one that reads none never gets the keyword."""
+    if extra is None:
+        return model.epochs(train, valid, rng=rng, checkpoint=checkpoint)
+    reader: Any = model
+    if type(model).epochs is not Recommender.epochs:
+        found: Iterator[Epoch] = reader.epochs(train, valid, rng=rng, checkpoint=checkpoint, extra=extra)
+        return found
+    reader.fit(train, valid, rng=rng, extra=extra)  # a closed form
+    return iter(())
 
 
 def fit_and_judge(

@@ -15,9 +15,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Signal
-from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
-from recfusion.evaluation.scoring import Reader
 from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -56,8 +54,8 @@ class Recommender(ABC):
     `fit` never changes a hyper-parameter, so that fitting again gives what a fresh model gives.
 
     A model that reads more than ones says what in `reads`, and takes it as a keyword: `fit(train, valid, *, rng,
-    extra)` and `score(history, *, extra)`, where `extra` is an `Extra` with those signals that are used, or None; and
-    so does its `epochs`, if it has its own.
+    extra)`, `score(history, *, extra)`, and `epochs` and `reasons` where it has its own; `extra` is an `Extra` with
+    those signals that are used, or None.
     Callers ask for scores by `evaluation.scoring.scores`, so that a model that reads nothing never gets the keyword.
     """
 
@@ -80,19 +78,10 @@ class Recommender(ABC):
         return left_out(self.score, history, items)
 
     def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         """Fit epoch by epoch, for callers that show progress or keep a checkpoint; a closed form has no epochs."""
-        if extra is None:
-            self.fit(train, valid, rng=rng)
-        else:
-            typing.cast(Reader, self).fit(train, valid, rng=rng, extra=extra)
+        self.fit(train, valid, rng=rng)
         return iter(())
 
     def chosen(self) -> dict[str, Any]:

@@ -61,7 +61,11 @@ class NeuralRecommender(Recommender):
 
     @torch.no_grad()
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
-        return self.scores(history).cpu().numpy()
+        return self.scores(self.encoded(history, extra)).cpu().numpy()
+
+    def encoded(self, history: Csr, extra: Extra | None) -> Csr:
+        """Return the rows that the loss and `scores` get: a model that reads signals puts them into their values."""
+        return history
 
     @property
     def dislike_weight(self) -> float:
@@ -119,7 +123,8 @@ class NeuralRecommender(Recommender):
             assert valid is not None
             return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
 
-        rows, phases = self._with_dislikes(train, extra, self.phases(train, trained, generator))
+        likes = self.encoded(train, extra)
+        rows, phases = self._with_dislikes(likes, extra, self.phases(likes, trained, generator))
         self.best_epoch_ = 1
         for epoch in fit_epochs(
             state,

@@ -1,14 +1,14 @@
 """Why an item is scored as it is: what each item of the history contributes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, valued
 from recfusion.evaluation.topk import batch_rows
 
 Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference without the source, or a mixture of both
@@ -46,8 +46,14 @@ def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntA
     return Reasons("exact", tuple(sources), np.ascontiguousarray((features.data[:, None] * dense).T))
 
 
-def left_out(score: Callable[[Csr], FloatArray], history: Csr, items: IntArray) -> Reasons:
-    """Return how much each score falls when one item of the history (1, items) is left out, for any model."""
+def left_out(score: Callable[..., FloatArray], history: Csr, items: IntArray, extra: Extra | None = None) -> Reasons:
+    """Return how much each score falls when one item of the history (1, items) is left out, for any model.
+
+    With `extra`, what else is known of the user, `score` takes what is left of it by that name.
+    """
+    if extra is not None:
+        known = extra
+        return left_out(lambda rows: score(rows, extra=_known_of(rows, known)), history, items)
     own, n_items = history.indices, history.shape[1]
     whole = score(history)[0, items]  # (items asked for,)
     parts = np.zeros((len(items), len(own)), np.float32)
@@ -70,3 +76,13 @@ def mixed(of_parts: Iterable[tuple[float, Reasons]]) -> Reasons:
         columns = [place[source] for source in reasons.sources]
         total[:, columns] += np.float32(weight) * reasons.parts
     return Reasons(kinds.pop() if len(kinds) == 1 else "partly exact", tuple(sources), total)
+
+
+def _known_of(rows: Csr, extra: Extra) -> Extra:
+    """Return what is known of one user for each of `rows`, which have some of the user's history."""
+
+    def picked(values: Csr | None) -> Csr | None:
+        return None if values is None else valued(rows, values.data[np.searchsorted(values.indices, rows.indices)])
+
+    one = extra.rows(np.zeros(rows.shape[0], np.int64))
+    return replace(one, grades=picked(extra.grades), times=picked(extra.times))

@@ -117,7 +117,7 @@ class Service:
         back = [Had(item, 0.0, when) for item, when in events.returned.items()] if graded else []
         have = [Had(item, None, when) for item, when in events.have.items()]
         for one in [*(one for one in known if one.item not in events.returned), *back, *have]:
-            if graded or one.grade is None or is_liked(np.float32(one.grade), protocol):
+            if graded or one.grade is None or is_liked(np.array(one.grade, np.float32), protocol):
                 found.pop(one.item, None)
                 found[one.item] = Had(one.item, one.grade if graded else None, one.time if timed else None)
         for said in given:

@@ -9,7 +9,7 @@ from recfusion.core.arrays import Csr, IntArray
 from recfusion.data.signals import Extra
 from recfusion.evaluation.scoring import read_by
 from recfusion.models.base import Recommender
-from recfusion.models.reasons import Reader, Reasons
+from recfusion.models.reasons import Reader, Reasons, left_out
 from recfusion.serving.lists import ListMaker
 
 
@@ -64,7 +64,11 @@ def explained(maker: ListMaker, history: Csr, items: IntArray, most: int, extra:
 def model_reasons(model: Recommender, history: Csr, items: IntArray, extra: Extra | None) -> Reasons:
     """Return a model's reasons, with the signals that it reads."""
     read = read_by(model, extra)
-    return model.reasons(history, items) if read is None else cast(Reader, model).reasons(history, items, extra=read)
+    if read is None:
+        return model.reasons(history, items)
+    if type(model).reasons is Recommender.reasons:  # it has none of its own
+        return left_out(model.score, history, items, read)
+    return cast(Reader, model).reasons(history, items, extra=read)
 
 
 def people_like(items: IntArray) -> Explanation:

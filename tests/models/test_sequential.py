@@ -1,0 +1,131 @@
+"""Models of ordered histories: what the noise leaves and asks for, and that order is learned and used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError
+from recfusion.data.signals import Extra
+from recfusion.evaluation.topk import top_k
+from recfusion.models.registry import make_model
+from recfusion.models.sequential import Sequential, in_order, padded, thinned
+
+SMALL: Mapping[str, Any] = {"width": 16, "layers": 1, "length": 6, "places": 4, "dropout": 0.0, "batch_size": 16}
+
+
+def rows_of(sequences: list[list[int]], n_items: int) -> tuple[Csr, Extra]:
+    """Return histories whose items came in the order of the lists, a day apart."""
+    shape = (len(sequences), n_items)
+    ones, times = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
+    for row, items in enumerate(sequences):
+        ones[row, items] = 1
+        times[row, items] = 86_400 * (1 + np.arange(len(items)))
+    return csr_array(ones), Extra(times=csr_array(times))
+
+
+def model(**settings: Any) -> Sequential:
+    made = make_model("recfusion-seq", {**SMALL, **settings}, text=False)
+    assert isinstance(made, Sequential)
+    return made
+
+
+def test_entries_stand_from_the_oldest_to_the_newest_and_equal_times_in_the_order_of_columns() -> None:
+    rows, extra = rows_of([[3, 0, 2], [1]], 4)
+    assert extra.times is not None
+    encoded = model().encoded(rows, extra)
+    assert in_order(encoded).tolist() == [3, 0, 2, 1]
+    assert in_order(model().encoded(rows, None)).tolist() == [0, 2, 3, 1]
+    drawn = {tuple(in_order(model().encoded(rows, None), np.random.default_rng(seed))) for seed in range(20)}
+    assert len(drawn) == 6  # the orders of three entries
+
+
+def test_stretches_are_filled_up_with_the_number_beyond_the_items() -> None:
+    found = padded(np.array([4, 2, 7, 1]), np.array([0, 2, 4]), np.array([2, 1, 0]), 9)
+    assert found.tolist() == [[4, 2], [7, 9], [9, 9]]
+
+
+def test_what_was_removed_is_asked_for_and_what_is_left_is_masked() -> None:
+    rows, extra = rows_of([[5, 3, 0, 2, 1], [4, 1]], 6)
+    made = model(low=0.5, high=0.5, length=3)
+    example = thinned(made.encoded(rows, extra), made, np.random.default_rng(3))
+    orders = [[5, 3, 0, 2, 1], [4, 1]]
+    for user, order in enumerate(orders):
+        for place in range(made.places):
+            which = user * made.places + place
+            seen, asked = (
+                [int(item) for at, item in zip(*pairs, strict=True) if at == which]
+                for pairs in (example.seen, example.targets)
+            )
+            assert sorted(seen + asked) == sorted(order)  # each entry is either
+            before = example.items[user, : int(example.places[user, place])].tolist()
+            left = [item for item in order if item in seen]
+            assert left[len(left) - len(before) :] == before  # the place is the newest that is seen, and read
+
+
+def test_the_next_item_alone_is_asked_for_by_its_opponent() -> None:
+    order = [5, 3, 0, 2, 1]
+    rows, extra = rows_of([order], 6)
+    made = model(objective="next", earliest=0.0, places=40)
+    example = thinned(made.encoded(rows, extra), made, np.random.default_rng(0))
+    place, item = example.targets
+    found = {(int(example.places[0, at]), int(one)) for at, one in zip(place, item, strict=True)}
+    assert found == set(enumerate(order))  # after the whole history nothing is asked
+
+
+@pytest.mark.parametrize("name", ["recfusion-seq", "sasrec"])
+def test_a_rule_of_order_is_learned(name: str) -> None:
+    """After item 0 comes 2 and after item 1 comes 3, whatever came before; both are in every history."""
+    rng = np.random.default_rng(0)
+    sequences = []
+    for _ in range(60):
+        last = int(rng.integers(2))
+        sequences.append([*(4 + rng.permutation(4)[:3]), 1 - last, last, 2 + last])
+    rows, extra = rows_of(sequences, 8)
+    made = make_model(name, {**SMALL, "max_epochs": 12, "lr": 2e-2}, text=False)
+    assert isinstance(made, Sequential)
+    made.fit(rows, rng=0, extra=extra)
+    asked, known = rows_of([[4, 5, 6, 1, 0], [4, 5, 6, 0, 1]], 8)
+    found, _ = top_k(made.score(asked, extra=known), asked, 1)
+    assert found[:, 0].tolist() == [2, 3]
+    unordered = made.score(asked)
+    assert np.allclose(unordered[0], unordered[1])  # without times both are the same set
+
+
+def test_only_the_latest_items_of_a_long_history_are_read() -> None:
+    rows, extra = rows_of([[0, 1, 2, 3, 4, 5]], 8)
+    made = model(length=3, max_epochs=1).fit(rows, rng=0, extra=extra)
+    asked, known = rows_of([[7, 6, 3, 4, 5], [0, 1, 3, 4, 5], [0, 1, 4, 3, 5]], 8)
+    scores = made.score(asked, extra=known)
+    assert np.allclose(scores[0], scores[1], atol=1e-6)
+    assert not np.allclose(scores[0], scores[2], atol=1e-6)
+
+
+def test_scores_do_not_depend_on_longer_histories_beside() -> None:
+    rows, extra = rows_of([[0, 1, 2, 3, 4, 5], [6, 7]], 8)
+    made = model(max_epochs=1).fit(rows, rng=0, extra=extra)
+    together = made.score(rows, extra=extra)
+    assert np.allclose(together[1], made.score(rows[[1]], extra=extra.rows(np.array([1])))[0], atol=1e-6)
+
+
+def test_settings_that_fit_no_net_are_refused() -> None:
+    with pytest.raises(InputError, match="heads divide, got 15"):
+        model(width=15)
+    with pytest.raises(InputError, match=r"0 < low <= high <= 1.*got 0.9, 0.2"):
+        model(low=0.9, high=0.2)
+
+
+def test_the_loss_is_the_cross_entropy_of_what_is_asked_among_what_is_not_seen() -> None:
+    rows, extra = rows_of([[2, 0, 1]], 4)
+    made = model(low=1.0, earliest=1.0, objective="next", length=2, places=1)
+    made.prepare(rows)
+    made.net_ = made.make_net(4)
+    torch.nn.init.zeros_(made.net_.out.weight)
+    torch.nn.init.zeros_(made.net_.out.bias)
+    rng = torch.Generator().manual_seed(0)
+    found = {round(float(made.loss(made.encoded(rows, extra), made.net_, rng).detach()), 4) for _ in range(20)}
+    assert found == {round(float(np.log(2)), 4), 0.0}  # two items are seen, two are not; or all were read
