@@ -8,7 +8,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import Fold, split
 from recfusion.evaluation import topk
-from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.evaluate import evaluate, map_batches
 
 METRICS = ("ndcg@5", "recall@3", "coverage@2", "popularity@4")
 
@@ -108,3 +108,19 @@ def test_popularity_is_the_share_of_training_users() -> None:
         "popularity@1": [1.0, 1.0],
         "popularity@2": [0.625, 0.625],  # of items that all four have, and one of them
     }
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_batches_come_in_order_and_few_are_begun_ahead(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(topk, "CELLS_PER_BATCH", 20)  # two users of ten items
+    begun: list[int] = []
+
+    def run(rows: slice) -> int:
+        begun.append(rows.start)
+        return rows.start
+
+    found = map_batches(run, random_csr(21, 10, 0.3, seed=0), threads)
+    assert [next(found), next(found)] == [0, 2]
+    assert len(begun) <= 2 + threads
+    assert list(found) == list(range(4, 21, 2))
+    assert sorted(begun) == list(range(0, 21, 2))

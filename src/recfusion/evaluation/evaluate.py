@@ -3,11 +3,12 @@
 Users x items is never held in memory.
 """
 
-import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, IntArray, column_counts
+from recfusion.core.pool import available_cores
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import COVERAGE, DEFAULT_METRICS, Values, judge, parse_metric, per_user
 from recfusion.evaluation.scoring import Scorer, scores
@@ -111,7 +113,7 @@ def evaluate(
         return per_user(lists, metrics), group_hits(items, lists.hits, groups, ks)
 
     start = time.perf_counter()
-    parts = map_batches(run, fold.history, threads)
+    parts = list(map_batches(run, fold.history, threads))
     return Evaluation(
         users=fold.users,
         per_user={name: np.concatenate([part[name] for part, _ in parts]) for name in parts[0][0]},
@@ -147,11 +149,19 @@ def batches(n_rows: int, n_items: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
-def map_batches(run: Callable[[slice], T], history: Csr, threads: int | None = None) -> list[T]:
-    """Return run(rows) for each batch of users, in order; batches run side by side (numpy lets go of the lock)."""
-    slices = list(batches(*history.shape))
-    workers = min(len(slices), threads or os.cpu_count() or 1)
+def map_batches(run: Callable[[slice], T], history: Csr, threads: int | None = None) -> Iterator[T]:
+    """Yield run(rows) for each batch of users, in order; batches run side by side (numpy lets go of the lock).
+
+    There are never more results than workers that nobody has taken yet.
+    """
+    slices = batches(*history.shape)
+    workers = threads or available_cores()
     if workers <= 1:
-        return [run(rows) for rows in slices]
+        yield from map(run, slices)
+        return
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(run, slices))
+        begun = deque(pool.submit(run, rows) for rows in islice(slices, workers))
+        while begun:
+            found = begun.popleft().result()
+            begun.extend(pool.submit(run, rows) for rows in islice(slices, 1))
+            yield found

@@ -207,7 +207,7 @@ def ndcg_of(variants: Variants, fold: Fold) -> Values:
             judged.append(per_user(judge(items, part.held_out, popularity), (METRIC,))[METRIC])
         return np.stack(judged)  # (variants, users)
 
-    return np.concatenate(map_batches(run, fold.history, threads=1), axis=1)
+    return np.concatenate(list(map_batches(run, fold.history, threads=1)), axis=1)
 
 
 def ndcg(score: Callable[[Csr], FloatArray], fold: Fold) -> Values:

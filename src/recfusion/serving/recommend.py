@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.data.signals import Extra
 from recfusion.data.tables import ArrowStream, as_frame
-from recfusion.evaluation.evaluate import batches
+from recfusion.evaluation.evaluate import map_batches
 from recfusion.serving.bundle import COUNT, Bundle
 from recfusion.serving.histories import Histories, histories_of
 from recfusion.serving.knobs import Knobs
@@ -77,10 +77,16 @@ def recommend(
     return Recommendations(found, known.unknown_rows, known.unknown_ids, known.n_empty)
 
 
-def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: int = 0) -> Iterator[pl.DataFrame]:
-    """Yield the recommendations of one batch of users after another; memory does not grow with their number."""
+def recommend_batches(
+    maker: ListMaker, histories: Histories, k: int, *, why: int = 0, threads: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the recommendations of one batch of users after another, made on all cores unless `threads` says how many.
+
+    Memory does not grow with their number.
+    """
     described = maker.bundle.items.drop(COUNT)
-    for rows in batches(*histories.matrix.shape):
+
+    def made(rows: slice) -> pl.DataFrame:
         history = histories.matrix[rows]
         extra = None if histories.extra is None else histories.extra.rows(rows)
         lists = maker.lists(history, k, extra)
@@ -99,7 +105,9 @@ def recommend_batches(maker: ListMaker, histories: Histories, k: int, *, why: in
         )
         frame = frame.hstack(described.drop("item")[taken].get_columns())
         by_features = empty & described_users
-        yield frame.with_columns(_reasons(maker, history, extra, lists.items, why, by_features)) if why else frame
+        return frame.with_columns(_reasons(maker, history, extra, lists.items, why, by_features)) if why else frame
+
+    yield from map_batches(made, histories.matrix, threads)
 
 
 def _reasons(

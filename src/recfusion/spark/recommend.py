@@ -146,7 +146,7 @@ class _Recommend:
             self.seen.add(len(known.users))
             self.unknown.add(known.unknown_rows)
             self.empty.add(known.n_empty)
-            for found in recommend_batches(ListMaker.of(bundle), known, self.k):
+            for found in recommend_batches(ListMaker.of(bundle), known, self.k, threads=1):
                 yield from to_arrow(found)
 
 
