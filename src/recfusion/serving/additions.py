@@ -99,7 +99,7 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
         return bundle
     ids = parse_ids(table["item"], bundle.items["item"].dtype)
     fresh = _fresh(bundle.items, table.with_columns(ids.alias("item")).drop_nulls("item"))[0]
-    own = {new: old for old, new in free_names(column.name for column in recipe.columns).items()}
+    own = {name_among(bundle.items.columns, column.name): column.name for column in recipe.columns}
     encoded = recipe.encode(fresh.rename(own, strict=False)).matrix
     known = np.diff(encoded.indptr) > 0
     if not known.any():
