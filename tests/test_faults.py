@@ -1,4 +1,4 @@
-"""Some hundred points of the fault tool, always the same; and that it does to a process what it says."""
+"""A hundred points of the fault tool, always the same; and that it does to a process what it says."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 @pytest.mark.slow
 def test_a_fault_at_any_call_of_a_command_leaves_the_old_state_or_the_new_one() -> None:
     """In a process of its own: one that has threads, as this one has, cannot be forked."""
-    command = [sys.executable, str(SCRIPTS / "faults.py"), "--sample", "200"]
+    command = [sys.executable, str(SCRIPTS / "faults.py"), "--sample", "100"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if "Cannot run here" in run.stdout:
         pytest.skip(run.stdout.strip())
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "200 points" in run.stdout
+    assert "100 points" in run.stdout
 
 
 CARELESS = """

@@ -1,5 +1,6 @@
 """New items in a model that is there: found at once, atomic, and by the features that put them there."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from recfusion.data.settings import Source
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.serving.additions import add_items
 from recfusion.serving.bundle import Bundle
+from recfusion.serving.complete import complete
 from recfusion.serving.recommend import recommend
+from recfusion.serving.similar import similar
 
 
 def interactions(tmp_path: Path) -> tuple[Path, Path]:
@@ -98,6 +101,41 @@ def test_a_model_without_features_says_which_has_them(tmp_path: Path) -> None:
 def test_a_model_with_features_is_judged_again_from_its_folder(folder: Path) -> None:
     again = evaluate_bundle(Bundle.load(folder), Source(data=str(folder.parent / "data.csv")))
     assert again["ndcg@100"]["mean"] > 0.5
+
+
+def test_columns_that_lists_have_too_are_features_lists_and_tables_of_new_items(tmp_path: Path) -> None:
+    """An item file may have a column `rank`, `score` or `because` of its own, and `item_rank` besides."""
+    data, items = interactions(tmp_path)
+    own = ("rank", "item_rank", "score", "basis", "because", "reasons", "similarity", "alternative", "train_count")
+    table = (
+        pl.read_csv(items).rename({"kind": "rank"}).with_columns(pl.lit(f"its {name}").alias(name) for name in own[1:])
+    )
+    table.write_csv(items)
+    fitted = train("thinning-features", load(data, items=items), {"tune_trials": 0, "l2": 20}, signals="features")
+    folder = fitted.save(tmp_path / "model")
+    bundle = Bundle.load(folder)
+    assert bundle.recipes.items is not None
+    assert [column.name for column in bundle.recipes.items.columns] == ["rank"]  # the others say nothing
+    assert evaluate_bundle(bundle, Source(data=str(data)))["ndcg@100"]["mean"] > 0.5
+    new = table.head(1).with_columns(item=pl.lit(50)).select("item", "rank", "because", "train_count")
+    add_items(folder, new, tmp_path / "more")
+    more = Bundle.load(tmp_path / "more")
+    shown = more.items.row(-1, named=True)
+    assert shown["item_rank_"] == "Tea|Hot"
+    assert (shown["item_rank"], shown["item_because"], shown["train_count"]) == (None, "its because", 0)
+    lists = recommend(more, [1, 2], 3, why=1).to_frame()
+    assert lists["because"].dtype == pl.List
+    assert lists["item_because"].drop_nulls().to_list() == ["its because"] * 3
+    assert similar(more, 1, 2)["item_similarity"].drop_nulls()[0] == "its similarity"
+    assert complete(more, [1], 2)["item_alternative"].drop_nulls()[0] == "its alternative"
+
+
+def test_a_folder_whose_items_have_columns_of_later_lists_is_read(folder: Path) -> None:
+    bundle = Bundle.load(folder)
+    old = replace(bundle, items=bundle.items.with_columns(similarity=pl.lit("mine"), because=pl.lit("mine")))
+    again = Bundle.load(old.save(folder))
+    assert similar(again, 1, 2)["item_similarity"].to_list() == ["mine"] * 2
+    assert recommend(again, [1, 2], 2, why=1).to_frame()["item_because"].to_list() == ["mine"] * 2
 
 
 def test_a_user_without_history_but_with_features_gets_more_than_popularity(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.features import features_of, with_features
@@ -22,7 +23,7 @@ from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.judge import Fitted, fit, fit_and_judge
 from recfusion.models.base import Recommender, Shape
-from recfusion.serving.bundle import Bundle
+from recfusion.serving.bundle import Bundle, name_among
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
 
@@ -151,8 +152,10 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     protocol = bundle.protocol
     data = load((source or protocol.source).model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the items are described in the folder, and those added later come last
-        described = bundle.items.head(protocol.items)
-        data = replace(data, item_features=features_of(bundle.recipes.items, described))
+        known, recipe = bundle.items.head(protocol.items), bundle.recipes.items
+        names = {name_among(known.columns, column.name): column.name for column in recipe.columns}
+        described = known.select(pl.col(own).alias(name) for own, name in names.items() if own in known.columns)
+        data = replace(data, item_features=features_of(recipe, described))
     if data.fingerprint != protocol.fingerprint:
         raise InputError(
             f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "

@@ -22,7 +22,7 @@ from recfusion.data.parsing import parse_ids
 from recfusion.data.recipe import Recipe, Recipes
 from recfusion.models.registry import trusted
 from recfusion.models.settings import PARTS, saved_sparse
-from recfusion.serving.bundle import COUNT, Bundle, free_names
+from recfusion.serving.bundle import COUNT, Bundle, name_among
 from recfusion.serving.config import ADDED, CONFIG, FEATURES, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config
 
 CARD = "README.md"
@@ -99,7 +99,7 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
         return bundle
     ids = parse_ids(table["item"], bundle.items["item"].dtype)
     fresh = _fresh(bundle.items, table.with_columns(ids.alias("item")).drop_nulls("item"))[0]
-    own = {new: old for old, new in free_names(column.name for column in recipe.columns).items()}
+    own = {name_among(bundle.items.columns, column.name): column.name for column in recipe.columns}
     encoded = recipe.encode(fresh.rename(own, strict=False)).matrix
     known = np.diff(encoded.indptr) > 0
     if not known.any():
@@ -159,7 +159,8 @@ def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]
 
 def _joined(items: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
     """Return the item table with the new rows below, in its own columns and types; what cannot be is missing."""
-    rows = fresh.rename(free_names(fresh.columns)).with_columns(pl.lit(0).alias(COUNT))
+    names = {name: name_among(items.columns, name) for name in fresh.columns}
+    rows = fresh.rename(names).with_columns(pl.lit(0).alias(COUNT))
     cells = [
         (pl.col(name).cast(kind, strict=False) if name in rows.columns else pl.lit(None, kind).alias(name))
         for name, kind in items.schema.items()

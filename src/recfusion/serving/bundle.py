@@ -57,7 +57,8 @@ _DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-LIST_COLUMNS = ("user", "rank", "score", "basis")  # of a recommended list, beside the items' own
+# Of lists, similar items and completions, beside the items' own.
+LIST_COLUMNS = ("user", "rank", "score", "basis", "because", "reasons", "similarity", "alternative")
 COUNT = "train_count"  # column of the item table: users who have the item in training
 
 
@@ -213,6 +214,7 @@ class Bundle:
             if ADDED in config.digests:
                 state |= load_file(path / ADDED)
             _check_items(items)
+            items = items.rename(free_names(name for name in items.columns if name != COUNT))  # of an older version
             _check_finite(state)
             model.load_state(state, config.chosen, len(items))
             _check_scores(model, len(items))
@@ -255,6 +257,16 @@ def free_names(columns: Iterable[str]) -> dict[str, str]:
             renamed[name] = new
             taken.add(new)
     return renamed
+
+
+def name_among(columns: Iterable[str], name: str) -> str:
+    """Return what a column of an item file is called among those of a model's items, by `free_names`."""
+    if name not in (*LIST_COLUMNS, COUNT):
+        return name
+    taken, new = set(columns), f"item_{name}"
+    while f"{new}_" in taken:
+        new += "_"
+    return new
 
 
 def _check_items(items: pl.DataFrame) -> None:
