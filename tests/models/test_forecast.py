@@ -77,7 +77,7 @@ def test_the_sparse_gram_matrix_is_filled_block_by_block(monkeypatch: pytest.Mon
 
 
 def test_dislikes_double_the_features_and_cost_what_the_cube_of_that_says() -> None:
-    plain, both = Shape(6_000, 3_000, 500_000), Shape(6_000, 3_000, 500_000, dislikes=400_000)
+    plain, both = Shape(6_000, 30_000, 500_000), Shape(6_000, 30_000, 500_000, dislikes=400_000)
     model = make_model("thinning-signals", {"tune_trials": 0})
     assert model.seconds(both) == pytest.approx(8 * (model.seconds(plain) or 0))
     ignored = make_model("thinning-signals", {"tune_trials": 0, "dislikes": "ignored"})
