@@ -12,6 +12,8 @@ import pytest
 from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.interactions import Signal
+from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines import Popularity, Random
@@ -256,7 +258,13 @@ class AddsUp(Sound):
 @dataclass
 class YieldsNumbers(Sound):
     def epochs(
-        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+        self,
+        train: Csr,
+        valid: Fold | None = None,
+        *,
+        rng: RngLike = None,
+        checkpoint: Checkpoint | None = None,
+        extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         self.fit(train, valid, rng=rng)
         yield 1  # type: ignore[misc]
@@ -265,10 +273,49 @@ class YieldsNumbers(Sound):
 @dataclass
 class ForgetsTheSeed(Sound):
     def epochs(
-        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+        self,
+        train: Csr,
+        valid: Fold | None = None,
+        *,
+        rng: RngLike = None,
+        checkpoint: Checkpoint | None = None,
+        extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         self.fit(train, valid)
         return iter(())
+
+
+@dataclass
+class Reads(Sound):
+    """A sound model that gives less to what was disliked."""
+
+    reads: ClassVar[frozenset[Signal]] = frozenset({"grades"})
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
+        return super().fit(train, valid, rng=rng)
+
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        return super().score(history) if extra is None else super().score(history) - _disliked(extra)
+
+
+def _disliked(extra: Extra) -> FloatArray:
+    assert extra.disliked is not None
+    return extra.disliked.toarray()
+
+
+@dataclass
+class DividesByDislikes(Reads):
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return super().score(history) / (1 if extra is None else _disliked(extra))
+
+
+@dataclass
+class ChangesSignals(Reads):
+    def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
+        if extra is not None and extra.disliked is not None:
+            extra.disliked.data[:] = 1
+        return super().score(history, extra=extra)
 
 
 @dataclass
@@ -437,6 +484,8 @@ BROKEN: list[tuple[Recommender, str, set[str]]] = [
     (NeedsValidation(), "train_alone", {"one_item", "chosen"}),
     (NeedsSeed(), "train_alone", set()),
     (DividesByLength(), "empty_history", {"saved"}),
+    (DividesByDislikes(), "signals", set()),
+    (ChangesSignals(), "signals_stay", set()),
     (DividesByUnseen(), "full_history", {"one_item"}),
     (DividesByCount(), "unseen_item", {"few_users", "one_user"}),
     (DividesByUsersLength(), "user_without_items", set()),
@@ -484,6 +533,19 @@ def test_a_bug_is_found_by_the_check_that_is_there_for_it(model: Recommender, ch
 
 def test_every_check_has_a_bug_that_it_finds() -> None:
     assert {check for _, check, _ in BROKEN} == {check.name for check in checks(every=True)}
+
+
+def test_a_model_that_reads_signals_passes_everything() -> None:
+    check_recommender(Reads(), only=[check.name for check in checks(every=True)])
+
+
+def test_signals_that_nobody_knows_are_told() -> None:
+    @dataclass
+    class ReadsStars(Reads):
+        reads: ClassVar[frozenset[Any]] = frozenset({"stars"})
+
+    with pytest.raises(ContractError, match="got a model that reads stars, of grades, times"):
+        check_recommender(ReadsStars(), only="signals")
 
 
 def test_what_sensible_models_may_fail_is_no_part_of_the_contract() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from conftest import random_csr
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Features
+from recfusion.data.signals import Extra
 from recfusion.models.base import Forecast, Recommender, Shape
-from recfusion.models.gram import gram
+from recfusion.models.gram import gram, gram_bytes
 from recfusion.models.registry import make_model
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -21,11 +23,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def peak(model: Recommender, train: Any) -> int:
+def peak(model: Recommender, train: Any, extra: Extra | None = None) -> int:
     """Return the most bytes that numpy's arrays had at once during a fit."""
     tracemalloc.start()
     try:
-        model.fit(train, rng=0)
+        for _ in model.epochs(train, rng=0, extra=extra):
+            pass
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -71,3 +74,26 @@ def test_the_sparse_gram_matrix_is_filled_block_by_block(monkeypatch: pytest.Mon
     train = random_csr(50, 20, 0.2, seed=3)
     dense = train.toarray()
     assert np.array_equal(gram(train), dense.T @ dense)
+
+
+def test_dislikes_double_the_features_and_cost_what_the_cube_of_that_says() -> None:
+    plain, both = Shape(6_000, 30_000, 500_000), Shape(6_000, 30_000, 500_000, dislikes=400_000)
+    model = make_model("thinning-signals", {"tune_trials": 0})
+    assert model.seconds(both) == pytest.approx(8 * (model.seconds(plain) or 0))
+    ignored = make_model("thinning-signals", {"tune_trials": 0, "dislikes": "ignored"})
+    assert ignored.seconds(both) == model.seconds(plain)
+    assert 3 < (model.fit_bytes(both) or 0) / (model.fit_bytes(plain) or 1) < 4
+
+
+def test_a_fit_with_signals_holds_no_more_than_its_forecast() -> None:
+    train, disliked = random_csr(900, 800, 0.02, seed=0), random_csr(900, 800, 0.02, seed=1)
+    described = Features(random_csr(800, 200, 0.02, seed=2), tuple(str(n) for n in range(200)))
+    slack = gram_bytes(0, 0, 0)  # of a block of the Gram matrix, which small data does not need
+    for name, extra in (
+        ("thinning-signals", Extra(disliked=disliked)),
+        ("thinning-features", Extra(item_features=described)),
+    ):
+        model = make_model(name, {"tune_trials": 0})
+        forecast = model.forecast(Shape.of(train, extra)).bytes
+        assert forecast is not None
+        assert peak(model, train, extra) <= 1.2 * (forecast - slack)

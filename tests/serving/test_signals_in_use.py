@@ -52,6 +52,21 @@ def test_rows_without_times_are_in_order_oldest_first(bundle: Bundle) -> None:
     assert dict(zip(extra.times.indices.tolist(), extra.times.data.tolist(), strict=True)) == {7: 0, 3: 1, 5: 2}
 
 
+def test_ids_and_described_items_may_stand_in_one_history(bundle: Bundle) -> None:
+    known = histories_of(bundle, [7, {"item": 3, "grade": 1}, 5])
+    assert known.matrix.indices.tolist() == [5, 7]
+    assert known.disliked == 1
+
+
+def test_a_model_of_ones_refuses_grades_and_times() -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    plain = train("popularity", data)
+    for name in ("rating", "time"):
+        with pytest.raises(InputError, match=f"Expected items without {'grades' if name == 'rating' else 'times'}"):
+            histories_of(plain, [{"item": 3, name: 5}])
+    assert histories_of(plain, [{"item": 3}, 4]).matrix.nnz == 2
+
+
 def test_of_two_ratings_of_an_item_the_last_counts(bundle: Bundle) -> None:
     known = histories_of(bundle, [{"item": 3, "rating": 1}, {"item": 3, "rating": 5}])
     assert known.matrix.indices.tolist() == [3]
@@ -79,7 +94,7 @@ def test_a_frame_of_ratings_and_times_is_read(bundle: Bundle) -> None:
 
 
 def test_wrong_entries_are_one_sentence(bundle: Bundle) -> None:
-    with pytest.raises(InputError, match="Expected each item as"):
+    with pytest.raises(InputError, match="Expected an item as an id or as"):
         histories_of(bundle, [{"item": 3, "stars": 5}])
     with pytest.raises(InputError, match="Expected numbers as ratings"):
         histories_of(bundle, [{"item": 3, "rating": "good"}])

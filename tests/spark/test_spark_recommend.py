@@ -13,7 +13,7 @@ from recfusion.data.readers import read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.experiments.train import train
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import read_histories
+from recfusion.serving.histories import added_up, liked_rows, read_histories
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
 
@@ -34,7 +34,8 @@ def users(groups: Interactions, tmp_path: Path) -> Path:
 
 def local(model: Path, users: Path, k: int) -> pl.DataFrame:
     bundle = Bundle.load(model)
-    known = read_histories(bundle, read_table(users, Source(time="none"), lone_users=True).rows)
+    rows, _ = liked_rows(read_table(users, Source(time="none"), lone_users=True).rows, bundle.protocol)
+    known = read_histories(bundle, rows)
     return pl.concat(list(recommend_batches(ListMaker.of(bundle), known, k))).sort("user", "rank")
 
 
@@ -85,6 +86,51 @@ def test_a_rating_on_the_threshold_counts_as_in_the_local_path(session: "SparkSe
     assert (counts.users, counts.bad) == (24, 0)
     assert counts.disliked == sum(rating < 0.5 for _, _, rating in rows)
     assert found.equals(local(model, table, 4))
+
+
+def test_grades_times_and_returns_count_as_in_the_local_path(session: "SparkSession", tmp_path: Path) -> None:
+    from recfusion.spark.recommend import spark_recommend
+
+    rows = [
+        (user, (user + 5 * step) % 12, 1 + (user * step) % 5, 1000 * ((7 * step) % 9) + user)
+        for user in range(24)
+        for step in range(9)
+    ]
+    table = pl.DataFrame(rows, schema=["user", "item", "rating", "time"], orient="row")
+    table.write_csv(tmp_path / "rated.csv")
+    sold = table.select("user", "item", quantity=pl.col("rating") - 2, when="time")
+    sold.write_csv(tmp_path / "sold.csv")
+    rules = Preparation(min_items_per_user=1, min_users_per_item=1)
+    settings = {"tune_trials": 0, "recency": 1.0, "l2": 5.0}
+    for name, signals, model in (
+        ("rated", "graded,timed", "thinning-signals"),
+        ("sold", "graded", "thinning-signals"),
+        ("sold", "binary", "thinning-linear"),
+    ):
+        source = Source(data=str(tmp_path / f"{name}.csv"), time=None if "timed" in signals else "none")
+        given = settings if model == "thinning-signals" else {"tune_trials": 0}
+        bundle = train(model, load(source, rules), given, all_users=True, signals=signals)
+        folder = bundle.save(tmp_path / f"{name} {signals}")
+        *_, (_, counts) = spark_recommend(session, folder, source, tmp_path / f"lists {name} {signals}", k=4, chunks=1)
+        found = pl.read_parquet(sorted((tmp_path / f"lists {name} {signals}").glob("part-*.parquet")))
+        read = read_table(Path(source.data), source, lone_users=True).rows
+        kept, blanked = liked_rows(added_up(read, bundle.protocol), bundle.protocol)
+        known = read_histories(bundle, kept)
+        wanted = pl.concat(list(recommend_batches(ListMaker.of(bundle), known, 4)))
+        assert found.sort("user", "rank").equals(wanted.sort("user", "rank"))
+        assert counts.disliked == known.disliked + blanked > 0
+
+
+def test_a_model_of_times_needs_a_column_of_them(session: "SparkSession", tmp_path: Path) -> None:
+    from recfusion.spark.recommend import spark_recommend
+
+    rows = [(user, (user + 5 * step) % 12, 1000 * step + user) for user in range(24) for step in range(9)]
+    table = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row")
+    data = load(table, Preparation(min_items_per_user=1, min_users_per_item=1), name="timed")
+    folder = train("recent-popularity", data, all_users=True, signals="timed").save(tmp_path / "model")
+    table.drop("time").write_csv(tmp_path / "users.csv")
+    with pytest.raises(InputError, match="Expected a column of times, which this model reads"):
+        next(spark_recommend(session, folder, Source(data=str(tmp_path / "users.csv")), tmp_path / "lists"))
 
 
 def test_a_model_of_somebody_else_makes_lists_where_its_class_is_trusted(

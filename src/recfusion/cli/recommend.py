@@ -1,9 +1,10 @@
 """`recfusion recommend`: lists for one history, or for a file of users."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 from typer import Argument, Option
@@ -13,12 +14,12 @@ from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import counted, note, print_json, progress, working
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
+from recfusion.data.protocol import Protocol
 from recfusion.data.readers import read_items, read_table
 from recfusion.data.settings import Source
 from recfusion.data.writers import table_writer
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import Histories, added_up, read_histories, with_users
-from recfusion.serving.ids import id_texts
+from recfusion.serving.histories import Histories, added_up, histories_of, liked_rows, read_histories, with_users
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
@@ -30,7 +31,13 @@ def recommend(
     folder: Annotated[Path, Argument(help="A model folder.")],
     rules: Rules,
     knobs: Knobs,
-    history: Annotated[str | None, Option(help="Ids of the items that somebody has, separated by commas.")] = None,
+    history: Annotated[
+        str | None,
+        Option(
+            help="Ids of the items that somebody has, separated by commas, or a JSON list of ids or of "
+            '{"item": 318, "rating": 5, "time": 1600000000}, for a model that reads these.'
+        ),
+    ] = None,
     users: Annotated[Path | None, Option(help="A file with a row per user and item.")] = None,
     file: Annotated[Path | None, Option("--out", help="With --users: csv, parquet or jsonl file to write.")] = None,
     k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
@@ -63,19 +70,22 @@ def recommend(
     if users is None or file is None:
         _for_history(maker, history or "", k, why, as_json=as_json)
         return
-    timed = "times" in maker.bundle.protocol.signals.used
-    if time is not None and not timed:
-        raise InputError("This model reads no times: leave out --time, or train one with --signals timed.")
-    when = time if timed else "none"
+    when = read_times(maker.bundle.protocol, time)
     source = Source(user=user, item=item, rating=rating, time=when, separator=separator, max_bad_share=max_bad_share)
     _for_file(maker, partial(read_table, users, source, lone_users=True), file, k, why, users_file)
 
 
+def read_times(protocol: Protocol, asked: str | None) -> str | None:
+    """Return the column of times that is read: the one asked for or guessed, none for a model that reads no times."""
+    timed = "times" in protocol.signals.used
+    if asked is not None and not timed:
+        raise InputError("This model reads no times: leave out --time, or train one with --signals timed.")
+    return asked if timed else "none"
+
+
 def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: bool) -> None:
-    ids = id_texts(text.strip() for text in history.split(",") if text.strip())
-    rows = pl.DataFrame({"user": ["you"] * max(1, len(ids)), "item": pl.Series(ids or [None], dtype=pl.String)})
-    known = read_histories(maker.bundle, rows)
-    _report(known)
+    known = histories_of(maker.bundle, _given(history))
+    _report(known, threshold=maker.bundle.protocol.preparation.min_rating)
     found = pl.concat(list(recommend_batches(maker, known, k, why=why))).drop("user")
     if as_json:
         print_json({"model": maker.bundle.name, "recommendations": found.to_dicts()})
@@ -83,16 +93,28 @@ def _for_history(maker: ListMaker, history: str, k: int, why: int, *, as_json: b
         print_items(found, f"{maker.bundle.name} on {maker.bundle.protocol.name}")
 
 
+def _given(history: str) -> list[Any]:
+    """Return the entries of a history that was given in the command line."""
+    if not history.lstrip().startswith("["):
+        return [text.strip() for text in history.split(",") if text.strip()]
+    try:
+        found = json.loads(history)
+    except ValueError:
+        raise InputError(
+            "Expected ids with commas or a JSON list as --history, got neither: check the quotes."
+        ) from None
+    assert isinstance(found, list)
+    return found
+
+
 def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int, about: Path | None) -> None:
     protocol = maker.bundle.protocol
-    threshold, graded = protocol.preparation.min_rating, "grades" in protocol.signals.used
+    threshold = protocol.preparation.min_rating
     texts = why > 0 and file.suffix.lower() in (".csv", ".tsv")
     with table_writer(file) as write:
         with working("Reading the users"):
             raw = read()
-            rows, disliked = added_up(raw.rows, protocol), 0
-            if not graded:
-                rows, disliked = _liked(rows, threshold)
+            rows, disliked = liked_rows(added_up(raw.rows, protocol), protocol)
             known = read_histories(maker.bundle, rows)
             if about is not None:
                 known = with_users(maker.bundle, known, read_items(about, raw.report.columns["user"], role="user"))
@@ -105,20 +127,12 @@ def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int,
     note(f"{counted(len(known.users), 'list')} of up to {k} items written to {file}")
 
 
-def _liked(rows: pl.DataFrame, threshold: object) -> tuple[pl.DataFrame, int]:
-    """Return the rows, items rated below the model's threshold blanked so that no user is lost, and their number."""
-    if "rating" not in rows.columns or not isinstance(threshold, float):
-        return rows, 0
-    liked = pl.col("rating") >= threshold
-    blanked = rows.with_columns(pl.when(liked).then("item").alias("item"))
-    return blanked, int(rows.select((~liked).sum()).item())
-
-
 def _report(histories: Histories, bad: int = 0, disliked: int = 0, threshold: object = None) -> None:
     more = ", ..." if histories.unknown_rows > len(histories.unknown_ids) else ""
     some = f" ({', '.join(histories.unknown_ids)}{more})"
     if histories.extra is not None and histories.disliked:
-        note(f"Seen and not liked: {counted(histories.disliked, 'row')} rated below {threshold:g}")
+        why = "given back" if threshold is None else f"rated below {threshold:g}"
+        note(f"Seen and not liked: {counted(histories.disliked, 'row')} {why}")
     note_left_out(histories.unknown_rows, histories.n_empty, bad, disliked, threshold, some)
 
 

@@ -7,14 +7,13 @@ from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, TrustOption, data_options, trusted_classes
 from recfusion.cli.output import counted, if_stopped, note, progress
-from recfusion.cli.recommend import note_left_out
+from recfusion.cli.recommend import note_left_out, read_times
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.settings import SignalChoice, Source, SplitPlan
-from recfusion.data.signals import asked_signals
 from recfusion.serving.bundle import Bundle
 from recfusion.spark import JOB, check_path
 
@@ -57,6 +56,7 @@ def spark_recommend(
     user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
     item: Annotated[str | None, Option(help="Column of the item ids.")] = None,
     rating: Annotated[str | None, Option(help="Column of the ratings.")] = None,
+    time: Annotated[str | None, Option(help="Column of the times, for a model that reads them.")] = None,
     separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
     max_bad_share: Annotated[
         float, Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
@@ -69,13 +69,8 @@ def spark_recommend(
     """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
     _check_paths(str(users), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
-    if protocol.signals.used:
-        raise InputError(
-            f"Lists on Spark read who has what and nothing else, but this model was trained with "
-            f"{asked_signals(protocol.signals.used)} signals: use `recfusion recommend`, or a model without them."
-        )
     threshold = protocol.preparation.min_rating
-    columns = {"user": user, "item": item, "rating": rating, "time": "none", "separator": separator}
+    columns = {"user": user, "item": item, "rating": rating, "time": read_times(protocol, time), "separator": separator}
     source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)
     from recfusion.spark import recommend as job

@@ -21,6 +21,7 @@ from recfusion.core.files import check_replaceable
 from recfusion.data.signals import parse_signals
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
+from recfusion.models.base import Forecast
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.config import CONFIG
 
@@ -59,6 +60,7 @@ def train(
     if "graded" in parse_signals(choice.signals) and "grades" not in candidate.model.reads:
         note(f"{candidate.label} reads no grades: what was rated low is masked, no more; thinning-signals reads them.")
     data = choice.load()
+    _note_forecast(job.forecast(candidate.model, data, choice.signals))
     with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
         try:
             bundle = job.train(
@@ -92,6 +94,17 @@ def train(
             gain = users == "against"
             console.print(f"{'gain in' if gain else users} {metric}: {100 * value['mean']:{'+' if gain else ''}.2f}")
     note(f"Trained on {bundle.train_users:,} users in {bundle.fit_seconds:.1f} s; saved to {folder}")
+
+
+def _note_forecast(expected: Forecast) -> None:
+    """Say what a fit is expected to take, as far as anybody knows."""
+    parts = []
+    if expected.seconds is not None:
+        parts.append(f"{expected.seconds:.{1 if expected.seconds < 10 else 0}f} s on a free core")
+    if expected.bytes is not None:
+        parts.append(f"{expected.bytes / 1e9:.1f} GB of memory")
+    if parts:
+        note(f"Forecast of the fit: about {' and '.join(parts)}")
 
 
 def _kept(checkpoint: Path) -> Path | None:

@@ -19,10 +19,11 @@ from recfusion.data.signals import BINARY, check_read, used_signals, whole_extra
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.judge import Fitted, fit, fit_and_judge
-from recfusion.models.base import Recommender, Shape
+from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.serving.bundle import Bundle, name_among
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
@@ -108,6 +109,13 @@ def train(
         metrics=found,
         searched=tuple(judged.model.chosen()),
     )
+
+
+def forecast(model: Recommender, data: Interactions, signals: str = BINARY) -> Forecast:
+    """Return what a fit of a model on all users of some data takes, with the signals that it reads, from counts."""
+    data = with_features(data, signals)
+    extra = read_by(model, whole_extra(data, used_signals(signals, data)))
+    return model.forecast(Shape.of(data.matrix, extra))
 
 
 class OldIsBetter(Exception):  # noqa: N818

@@ -28,11 +28,16 @@ class Shape:
     users: int
     items: int
     interactions: int
+    dislikes: int = 0  # what users have seen and did not like, where that is used
+    item_features: int = 0  # columns, where they are used
 
     @classmethod
-    def of(cls, train: Csr) -> "Shape":
-        """Return the size of a training matrix."""
-        return cls(train.shape[0], train.shape[1], train.nnz)
+    def of(cls, train: Csr, extra: Extra | None = None) -> "Shape":
+        """Return the size of a training matrix, and of what is used beside it."""
+        known = extra or Extra()
+        dislikes = 0 if known.disliked is None else known.disliked.nnz
+        features = 0 if known.item_features is None else known.item_features.matrix.shape[1]
+        return cls(train.shape[0], train.shape[1], train.nnz, dislikes, features)
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,19 @@ def added_up(rows: pl.DataFrame, protocol: Protocol) -> pl.DataFrame:
     return found.with_columns(pl.col("time").fill_null(pl.col("time").min())) if last else found
 
 
+def liked_rows(rows: pl.DataFrame, protocol: Protocol) -> tuple[pl.DataFrame, int]:
+    """Return the rows as a model that reads no grades takes them: what is not liked blanked, so that no user is lost.
+
+    Also returns how many rows that are. A model that reads grades takes the rows as they are.
+    """
+    threshold = protocol.preparation.min_rating
+    if "grades" in protocol.signals.used or "rating" not in rows.columns or not isinstance(threshold, float):
+        return rows, 0
+    liked = pl.col("rating") >= threshold
+    blanked = rows.with_columns(pl.when(liked).then("item").alias("item"))
+    return blanked, int(rows.select((~liked).sum()).item())
+
+
 def _entries(keys: IntArray, n_users: int, n_items: int) -> Csr:
     """Return the 0/1 matrix with ones at the sorted keys user * items + item."""
     indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // n_items, minlength=n_users))])
@@ -206,12 +219,11 @@ def _rows(given: Any, protocol: Protocol) -> pl.DataFrame:
 
 
 def _described(own: Any) -> list[Mapping[str, Any]]:
-    """Return the items of a history that are mappings; none where it is a sequence of ids."""
-    if not isinstance(own, list | tuple) or not own or not isinstance(own[0], Mapping):
+    """Return the items of a history in which some are mappings; none where it is a sequence of ids."""
+    if not isinstance(own, list | tuple) or not any(isinstance(one, Mapping) for one in own):
         return []
-    wrong = next(
-        (one for one in own if not isinstance(one, Mapping) or not _ENTRY.issuperset(one) or "item" not in one), None
-    )
+    entries = [one if isinstance(one, Mapping) else {"item": one} for one in own]
+    wrong = next((one for one in entries if not _ENTRY.issuperset(one) or "item" not in one), None)
     if wrong is not None:
-        raise InputError(f"Expected each item as {{item, rating, time}} or each as an id, got {wrong!r}.")
-    return list(own)
+        raise InputError(f"Expected an item as an id or as {{item, rating, time}}, got {wrong!r}.")
+    return entries

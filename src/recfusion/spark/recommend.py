@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyspark import Accumulator, SparkFiles
@@ -20,7 +19,7 @@ from recfusion.core.files import read_json, write_json
 from recfusion.data.settings import Source
 from recfusion.models.registry import find
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import read_histories
+from recfusion.serving.histories import Histories, added_up, liked_rows, read_histories
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
 from recfusion.spark.rows import from_arrow, input_files, read_rows, spark_schema, to_arrow
@@ -93,16 +92,16 @@ def spark_recommend(
 
 
 def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> DataFrame:
-    """Return a row per user: the items, of those with ratings the ones that the model's preparation counts."""
+    """Return a row per user: the items, with ratings and times where the table has them."""
     rows, report = read_rows(stages, users, lone_users=True)
-    threshold, disliked = bundle.protocol.preparation.min_rating, 0
-    if "rating" in rows.columns and isinstance(threshold, float):
-        is_liked = sf.col("rating") >= float(np.float32(threshold))
-        disliked = rows.where(~is_liked).count()
-        rows = rows.select("user", sf.when(is_liked, sf.col("item")).alias("item"))
-    counts = ListCounts(bad=report.missing + report.unparsable, disliked=disliked)
-    write_json(stages.place(_READ), asdict(counts))
-    grouped = rows.groupBy("user").agg(sf.collect_list("item").alias("items"))
+    if "times" in bundle.protocol.signals.used and "time" not in rows.columns:
+        raise InputError(
+            "Expected a column of times, which this model reads and without which rows have no order on Spark: name it "
+            "with --time."
+        )
+    write_json(stages.place(_READ), asdict(ListCounts(bad=report.missing + report.unparsable)))
+    entry = sf.struct(*(name for name in rows.columns if name != "user"))
+    grouped = rows.groupBy("user").agg(sf.collect_list(entry).alias("entries"))
     return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
 
 
@@ -115,12 +114,12 @@ def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int, tru
     if not stages.place(part).is_dir():  # nobody's id falls into it
         return ListCounts()
     session = stages.session
-    unknown, empty, seen = (session.sparkContext.accumulator(0) for _ in range(3))
+    unknown, empty, seen, disliked = (session.sparkContext.accumulator(0) for _ in range(4))
     histories = stages.read(part).repartition(task_slots(session))
-    work = _Recommend(archive, trust, k, task_cores(session), unknown, empty, seen)
+    work = _Recommend(archive, trust, k, task_cores(session), unknown, empty, seen, disliked)
     lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))
     lists.write.mode("overwrite").parquet(address(stages.place(name)))
-    counts = ListCounts(seen.value, unknown.value, empty.value)
+    counts = ListCounts(seen.value, unknown.value, empty.value, disliked=disliked.value)
     write_json(kept, asdict(counts))
     return counts
 
@@ -136,18 +135,30 @@ class _Recommend:
     unknown: "Accumulator[int]"
     empty: "Accumulator[int]"
     seen: "Accumulator[int]"
+    disliked: "Accumulator[int]"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bundle = _loaded(SparkFiles.get(self.archive), self.trust)
         use_cores(self.threads)
         for batch in batches:
-            rows = from_arrow(batch).explode("items", empty_as_null=True).rename({"items": "item"})
-            known = read_histories(bundle, rows)
+            known, disliked = _known(bundle, from_arrow(batch).explode("entries").unnest("entries"))
+            self.disliked.add(disliked)
             self.seen.add(len(known.users))
             self.unknown.add(known.unknown_rows)
             self.empty.add(known.n_empty)
             for found in recommend_batches(ListMaker.of(bundle), known, self.k, threads=1):
                 yield from to_arrow(found)
+
+
+def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
+    """Return the histories as the local path reads them, and how many rows are not liked.
+
+    Of several rows of a user and item the latest counts, and of one time the highest rating.
+    """
+    rows = rows.sort([name for name in ("time", "rating") if name in rows.columns] or "user", maintain_order=True)
+    rows, blanked = liked_rows(added_up(rows, bundle.protocol), bundle.protocol)
+    found = read_histories(bundle, rows)
+    return found, found.disliked + blanked
 
 
 @functools.cache

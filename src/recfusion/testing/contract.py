@@ -90,6 +90,8 @@ _CHECKS = (
     Check("fit needs neither validation users nor a seed", fits.train_alone),
     Check("a user without history has sound scores", fits.empty_history),
     Check("a user who has everything has sound scores", fits.full_history),
+    Check("a model that reads signals fits and scores with them, and scores without them", fits.signals),
+    Check("fit and score leave signals as they are", fits.signals_stay),
     Check("an item that nobody has in training breaks nothing", fits.unseen_item),
     Check("a training user who has nothing breaks nothing", fits.user_without_items),
     Check("three training users are enough", fits.few_users),

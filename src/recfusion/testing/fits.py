@@ -3,16 +3,23 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import replace
 from threading import Barrier
+from typing import get_args
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from recfusion.core.arrays import Csr, FloatArray
+from recfusion.data.interactions import Features, Signal
+from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
+from recfusion.evaluation.scoring import read_by
+from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
+from recfusion.models.base import Recommender
 from recfusion.models.settings import setting_values
-from recfusion.testing.subject import N_ITEMS, SEED, Subject
+from recfusion.testing.subject import N_ITEMS, SEED, Subject, signals_of
 from recfusion.training.epoch import Epoch
 
 TOLERANCE = 1e-5  # of the largest score: what float32 sums lose when a batch of another size adds in another order
@@ -175,6 +182,49 @@ def empty_history(s: Subject) -> str | None:
 
 def full_history(s: Subject) -> str | None:
     return unsound(s.fitted.score(csr_array(np.ones((2, N_ITEMS), np.float32))))
+
+
+def signals(s: Subject) -> str | None:
+    """Fit and score with all that the model says it reads, and score without."""
+    unknown = [str(name) for name in s.kind.reads if name not in get_args(Signal)]
+    if unknown:
+        return f"a model that reads {', '.join(unknown)}, of {', '.join(get_args(Signal))}"
+    if not s.kind.reads:
+        return None
+    fitted, again = (_with_signals(s)[0] for _ in range(2))
+    asked = signals_of(s.asked, SEED)
+    found = model_scores(fitted, s.asked.copy(), asked)
+    if found.shape != s.asked.shape:
+        return f"the shape {found.shape} for histories of the shape {s.asked.shape}"
+    differ = apart(found, model_scores(again, s.asked.copy(), asked))
+    return unsound(found) or unsound(fitted.score(s.asked.copy())) or (f"{differ} from one seed" if differ else None)
+
+
+def signals_stay(s: Subject) -> str | None:
+    if not s.kind.reads:
+        return None
+    model, given, before = _with_signals(s)
+    asked = signals_of(s.asked, SEED)
+    model_scores(model, s.asked.copy(), asked)
+    pairs = [(given, before), (asked, signals_of(s.asked, SEED))]
+    same = (_same(_matrix(now, name), _matrix(old, name)) for now, old in pairs for name in vars(old))
+    return None if all(same) else "other signals after it"
+
+
+def _with_signals(s: Subject) -> tuple[Recommender, Extra, Extra]:
+    """Return a model fitted with signals, and those that it was given as they are now and as they were."""
+    model, given = s.fresh(), signals_of(s.train, SEED)
+    valid = replace(deepcopy(s.valid), extra=signals_of(s.valid.history, SEED))
+    read = read_by(model, given)
+    for _ in model.epochs(s.train.copy(), valid, rng=SEED, extra=read):
+        pass
+    return model, given, signals_of(s.train, SEED)
+
+
+def _matrix(extra: Extra, name: str) -> Csr:
+    found = getattr(extra, name)
+    matrix: Csr = found.matrix if isinstance(found, Features) else found
+    return matrix
 
 
 def learns_tastes(s: Subject) -> str | None:

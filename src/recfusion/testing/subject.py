@@ -9,6 +9,8 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike
+from recfusion.data.interactions import Features
+from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender
 from recfusion.models.settings import setting_values
@@ -70,6 +72,23 @@ class First:
         self.train, self.valid, self.asked = subject.train.copy(), deepcopy(subject.valid), subject.asked.copy()
         self.returned = self.model.fit(self.train, self.valid, rng=SEED)
         self.scores: FloatArray = self.model.score(self.asked).copy()
+
+
+def signals_of(rows: Csr, seed: int) -> Extra:
+    """Return grades, times, dislikes and features of made-up users and items."""
+    rng = np.random.default_rng(seed)
+    below = csr_array(np.where((rows.toarray() == 0) & (rng.random(rows.shape) < 0.1), 1, 0).astype(np.float32))
+    kinds = np.eye(_GROUPS, dtype=np.float32)
+    names = tuple(f"group {number}" for number in range(_GROUPS))
+    of_items = np.repeat(kinds, rows.shape[1] // _GROUPS, axis=0)
+    return Extra(
+        grades=valued(rows, rng.integers(4, 6, rows.nnz).astype(np.float32)),
+        times=valued(rows, rng.integers(10**9, size=rows.nnz)),
+        disliked=valued(below, rng.integers(1, 4, below.nnz).astype(np.float32)),
+        disliked_times=valued(below, rng.integers(10**9, size=below.nnz)),
+        item_features=Features(csr_array(of_items), names),
+        user_features=Features(csr_array(kinds[np.arange(rows.shape[0]) % _GROUPS]), names),
+    )
 
 
 def tastes(n_users: int, seed: int) -> Csr:

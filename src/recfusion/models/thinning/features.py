@@ -14,8 +14,8 @@ from recfusion.data.interactions import Features, Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models import selftune
-from recfusion.models.base import Recommender
-from recfusion.models.gram import Grams, require_gram_memory
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.gram import FLOPS, Grams, gram_bytes, require_gram_memory
 from recfusion.models.leave_out import nobody
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
@@ -203,6 +203,17 @@ class ThinningFeatures(Recommender):
         assert n_features >= len(used)
         parts = np.hstack([by_item, own[:, used]]).astype(np.float32)
         return Reasons("exact", (*sources, *named), np.ascontiguousarray(parts))
+
+    def seconds(self, shape: Shape) -> float:
+        """Return about how long the fit takes: an inverse, n^3, and products with features, 6 n^2 f, for each trial."""
+        n, f = float(min(shape.items, selftune.MOST_ITEMS)), float(shape.item_features)
+        with_features = min(self.tune_trials, 1 + len(_TRIED)) * (n**3 + 6 * n**2 * f)
+        last = float(shape.items) ** 3 + 10 * float(shape.items) ** 2 * f
+        return (self.tune_trials * n**3 + with_features + last) / FLOPS
+
+    def fit_bytes(self, shape: Shape) -> int:
+        beside = 32 * shape.items * shape.item_features + 16 * shape.item_features**2  # float64 blocks of features
+        return gram_bytes(shape.items, 2.1, shape.interactions) + beside
 
     def _rows(self, items: IntArray) -> FloatArray:
         """Return the weights of some items of a history for all items, (items asked for, items + added)."""

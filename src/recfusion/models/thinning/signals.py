@@ -1,6 +1,5 @@
 """The linear denoiser of thinned rows that reads more than ones: dislikes, grades or counts, and the order of time."""
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -14,7 +13,7 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import gram, invert_in_place, require_gram_memory
+from recfusion.models.gram import FLOPS, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.leave_out import nobody
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.recency import fades, recency, recent_counts
@@ -23,11 +22,9 @@ from recfusion.models.thinning.blocks import own_excluded, side_by_side
 from recfusion.models.thinning.grades import Transform, graded
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 
-log = logging.getLogger(__name__)
 _CHOSEN = ("l2", "nu", "kappa", "b")  # on likes alone: an inverse of one block takes an eighth of that of two
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: they need no fit of their own
 _TRENDS = (0.0, 0.5, 1.0)
-_FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
 
 
 @dataclass
@@ -82,7 +79,6 @@ class ThinningSignals(Recommender):
         known, generator = extra or Extra(), make_rng(rng)
         n_items, n_blocks = train.shape[1], 1 + (self.dislikes == "features" and known.disliked is not None)
         require_gram_memory(n_items * n_blocks, "A thinning model with signals", 2.1)
-        log.info("The fit takes about %.0f s.", self.seconds(Shape.of(train)))
         likes = ThinningLinear(**{name: getattr(self, name) for name in (*_CHOSEN, "c", "tune_trials")})
         likes.fit(train, valid, rng=generator)
         self.trials_ = likes.trials_
@@ -116,9 +112,15 @@ class ThinningSignals(Recommender):
 
     def seconds(self, shape: Shape) -> float:
         """Return about how long the fit takes: n^3 for each trial, and 8 n^3 for the inverse with dislikes."""
-        blocks = 8 if self.dislikes == "features" else 1
         trials = self.tune_trials * float(min(shape.items, selftune.MOST_ITEMS)) ** 3
-        return (trials + blocks * float(shape.items) ** 3) / _FLOPS
+        return (trials + float(self._n_blocks(shape) * shape.items) ** 3) / FLOPS
+
+    def fit_bytes(self, shape: Shape) -> int:
+        n_blocks = self._n_blocks(shape)
+        return gram_bytes(n_blocks * shape.items, 2.6, n_blocks * (shape.interactions + shape.dislikes))
+
+    def _n_blocks(self, shape: Shape) -> int:
+        return 1 + (self.dislikes == "features" and shape.dislikes > 0)
 
     def _solve(self, train: Csr, known: Extra, n_blocks: int) -> FloatArray:
         """Return the weights (features, items) from the blocks of features to the likes."""
