@@ -95,8 +95,8 @@ class NeuralRecommender(Recommender):
         extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
-        self.prepare(train)
         rows = self.encoded(train, extra)
+        self.prepare(rows)
         self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
         trained = self.trainee()
         state = TrainState(
