@@ -10,7 +10,7 @@ from conftest import random_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
-from recfusion.models.base import Forecast, Recommender, Shape
+from recfusion.models.base import Forecast, Recommender, Shape, fitting
 from recfusion.models.gram import gram, gram_bytes
 from recfusion.models.registry import make_model
 
@@ -27,7 +27,7 @@ def peak(model: Recommender, train: Any, extra: Extra | None = None) -> int:
     """Return the most bytes that numpy's arrays had at once during a fit."""
     tracemalloc.start()
     try:
-        for _ in model.epochs(train, rng=0, extra=extra):
+        for _ in fitting(model, train, None, extra, rng=0):
             pass
         return tracemalloc.get_traced_memory()[1]
     finally:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, Place, Result, package_versions
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, fitting
 from recfusion.models.registry import OURS
 from recfusion.training.epoch import Checkpoint, Curve, Epoch, OnEpoch
 
@@ -63,7 +63,7 @@ def fit(
     epochs: list[Epoch] = []
     stopped = None
     began = time.perf_counter()
-    for epoch in _epochs(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
+    for epoch in fitting(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
         epochs.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -71,26 +71,6 @@ def fit(
             stopped = epoch.number
             break
     return model, Curve.of(epochs), time.perf_counter() - began, stopped
-
-
-def _epochs(
-    model: Recommender,
-    train: Csr,
-    valid: Fold | None,
-    extra: Extra | None,
-    *,
-    rng: np.random.Generator,
-    checkpoint: Checkpoint | None,
-) -> Iterator[Epoch]:
-    """Fit a model with the signals that it reads; one that reads none never gets the keyword."""
-    if extra is None:
-        return model.epochs(train, valid, rng=rng, checkpoint=checkpoint)
-    reader: Any = model
-    if type(model).epochs is not Recommender.epochs:
-        found: Iterator[Epoch] = reader.epochs(train, valid, rng=rng, checkpoint=checkpoint, extra=extra)
-        return found
-    reader.fit(train, valid, rng=rng, extra=extra)  # a closed form
-    return iter(())
 
 
 def fit_and_judge(

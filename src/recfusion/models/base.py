@@ -15,6 +15,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Signal
+from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
@@ -200,3 +201,23 @@ def build(model: type[Recommender], name: str, values: Mapping[str, Any], *, tex
         return model(**parsed)
     except TypeError as error:
         raise InputError(f"{name} cannot be made of its settings ({error}): give each of them a default.") from None
+
+
+def fitting(
+    model: Recommender,
+    train: Csr,
+    valid: Fold | None = None,
+    extra: Extra | None = None,
+    *,
+    rng: RngLike = None,
+    checkpoint: Checkpoint | None = None,
+) -> Iterator[Epoch]:
+    """Fit a model epoch by epoch with the signals that it reads; one that reads none never gets the keyword."""
+    if extra is None:
+        return model.epochs(train, valid, rng=rng, checkpoint=checkpoint)
+    reader: Any = model
+    if type(model).epochs is not Recommender.epochs:
+        found: Iterator[Epoch] = reader.epochs(train, valid, rng=rng, checkpoint=checkpoint, extra=extra)
+        return found
+    reader.fit(train, valid, rng=rng, extra=extra)  # a closed form
+    return iter(())

@@ -109,7 +109,8 @@ class NeuralRecommender(Recommender):
         extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
-        self.prepare(train)
+        known = self.encoded(train, extra)
+        self.prepare(known)
         self._require_memory(train.shape[1])
         self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
         trained = self.trainee()
@@ -123,8 +124,7 @@ class NeuralRecommender(Recommender):
             assert valid is not None
             return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
 
-        likes = self.encoded(train, extra)
-        rows, phases = self._with_dislikes(likes, extra, self.phases(likes, trained, generator))
+        rows, phases = self._with_dislikes(known, extra, self.phases(known, trained, generator))
         self.best_epoch_ = 1
         for epoch in fit_epochs(
             state,

@@ -17,7 +17,7 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, fitting
 from recfusion.models.settings import setting_values
 from recfusion.testing.subject import N_ITEMS, SEED, Subject, signals_of
 from recfusion.training.epoch import Epoch
@@ -216,7 +216,7 @@ def _with_signals(s: Subject) -> tuple[Recommender, Extra, Extra]:
     model, given = s.fresh(), signals_of(s.train, SEED)
     valid = replace(deepcopy(s.valid), extra=signals_of(s.valid.history, SEED))
     read = read_by(model, given)
-    for _ in model.epochs(s.train.copy(), valid, rng=SEED, extra=read):
+    for _ in fitting(model, s.train.copy(), valid, read, rng=SEED):
         pass
     return model, given, signals_of(s.train, SEED)
 
