@@ -39,12 +39,13 @@ _COMPARE = f"compare {_DATA} --models popularity,ease --workers 0 --out out/resu
 _EPOCHS = "train multvae --data data.csv --set max_epochs=2 --set width=8 --set latent=4 --out out/model"
 _TUNE = "tune ease --data data.csv --out out --trials"
 _LISTS = "recommend model --users data.csv --out out/lists"
-_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better model.previous --out model"
+_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better old --out model"
 _COMPARED, _TUNED = ("out/results.jsonl", "out/page.html"), ("out/trials.jsonl", "out/best.json", "out/model")
 _DESCRIBED = f"train thinning-features {_DATA} --items items.csv --signals features --out described"
 INPUTS = (
     f"compare {_DATA} --models popularity,ease --workers 0 --out results.jsonl",
     f"train ease {_DATA} --out model",
+    f"train popularity {_DATA} --out old",
     _DESCRIBED,
 )
 RECORD, EVENTS = "record", "events.sqlite"  # no command: what a service does with events and a reload

@@ -110,7 +110,7 @@ def _state(output: str, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) 
         return "old" if is_ == was else "new"
     if was and not is_ and may_be_cut:  # moved away, where folders cannot change places; the next run puts it back
         hidden = {place: _hidden(output, place, found) for place in ("old", "older", "new")}
-        return "old" if was in (hidden["old"], hidden["older"]) else "new" if will == hidden["new"] else "torn"
+        return "new" if will == hidden["new"] else "old" if was in (hidden["old"], hidden["older"]) else "torn"
     if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl", EVENTS)):
         lines, before, after = (part.get(output, b"") for part in (is_, was, will))
         if lines.startswith(before) and after.startswith(lines) and (may_be_cut or not lines or lines.endswith(b"\n")):
