@@ -7,6 +7,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
 
 CELLS_PER_BATCH = 1 << 20  # users x items scored at once: 4 MB of scores, which stays in cache
+_FEW = 0.9  # share of the items below which those that may come are taken out before they are compared
 
 
 def batch_rows(n_items: int) -> int:
@@ -23,13 +24,19 @@ def top_k(scores: FloatArray, history: Csr, k: int, disliked: Csr | None = None)
     for seen in (history,) if disliked is None else (history, disliked):
         scores[row_numbers(seen), seen.indices] = -np.inf
     k = min(k, scores.shape[1])
-    # What nobody may get is left out first: numpy's selection is twenty times slower among many equal values.
-    there = np.flatnonzero(scores.max(axis=0, initial=-np.inf) != -np.inf)
-    found = scores if len(there) == scores.shape[1] else scores[:, there]
     items, values = np.full((len(scores), k), -1), np.full((len(scores), k), -np.inf, np.float32)
-    if (own := min(k, len(there))) and len(scores):
-        columns, values[:, :own] = _best(found, own)
-        items[:, :own] = np.where(values[:, :own] == -np.inf, -1, there[columns])
+    if not scores.size:
+        return items, values
+    there = None
+    # What nobody may get is left out first: numpy's selection is twenty times slower among many equal values.
+    possible = (scores if len(scores) == 1 else scores.max(axis=0, keepdims=True))[0] != -np.inf
+    if np.count_nonzero(possible) < _FEW * len(possible):
+        there = np.flatnonzero(possible)
+        scores = scores[:, there]
+    if own := min(k, scores.shape[1]):
+        columns, values[:, :own] = _best(scores, own)
+        found = columns if there is None else there[columns]
+        items[:, :own] = np.where(values[:, :own] == -np.inf, -1, found)
     return items, values
 
 
@@ -39,7 +46,7 @@ def _best(scores: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
     best = np.partition(scores, n_items - k, axis=1)[:, n_items - k :]  # NaN counts as the largest
     if np.isnan(best).any():
         raise InputError("The model gave scores that are not numbers (NaN): train it again with other settings.")
-    items = np.nonzero(_chosen(scores, best[:, :1].copy(), k))[1].reshape(-1, k)
+    items = (np.flatnonzero(_chosen(scores, best[:, :1].copy(), k)) % n_items).reshape(-1, k)
     values = np.take_along_axis(scores, items, axis=1)
     order = np.argsort(-values, axis=1, kind="stable")
     return np.take_along_axis(items, order, axis=1), np.take_along_axis(values, order, axis=1)

@@ -1,6 +1,7 @@
 """What one process of a service holds and does: models, known users, the scoring thread and the file of events."""
 
 import asyncio
+import gc
 import hashlib
 import logging
 import secrets
@@ -65,6 +66,7 @@ class Service:
         self._storing = Batcher[Callable[[Store], Any], Any](
             self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing"
         )
+        gc.freeze()  # what is loaded stays for long: looking through all of it would hold up a request now and then
 
     async def score(self, job: Scored | Callable[[], T]) -> Any:
         """Return a list, or what a function of the models finds, from the scoring thread."""
@@ -188,6 +190,7 @@ class Service:
         self.metrics.reloads.labels("loaded").inc()
         protocol = self.shelf.main.bundle.protocol
         self.known = await asyncio.to_thread(KnownUsers.read, settings.histories, protocol)
+        gc.freeze()
 
     def _loaded(self) -> Shelf:
         store = Store(self.settings.events)  # of this thread

@@ -1,7 +1,7 @@
 """Pairs of items as features beside the items: the second order of the linear denoiser."""
 
 import numpy as np
-from scipy.sparse import csr_array, hstack, vstack
+from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.models.gram import blas_threads
@@ -36,16 +36,23 @@ def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
     """Return [rows, pairs] (users, items + pairs): a pair's entry is there where both of its items' are."""
     n_users, n_items = rows.shape
     step = max(1, _CELLS_PER_BLOCK // max(1, n_items, len(pairs)))
-    found = []
+    found, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for start in range(0, n_users, step):
-        block = rows[start : start + step]
+        block = rows if n_users <= step else rows[start : start + step]
         there = np.zeros(block.shape, bool)
         there[row_numbers(block), block.indices] = True
-        found.append(csr_array(there[:, pairs[:, 0]] & there[:, pairs[:, 1]], dtype=np.float32))
-    products = vstack(found, format="csr") if found else csr_array((0, len(pairs)), dtype=np.float32)
-    value = _row_values(rows)[row_numbers(products)]  # a user's weight counts once, not squared
-    products = csr_array((value, products.indices, products.indptr), shape=products.shape)
-    return csr_array(hstack([rows, products], format="csr", dtype=np.float32))
+        both = there[:, pairs[:, 0]] & there[:, pairs[:, 1]]
+        found.append(n_items + np.flatnonzero(both) % max(1, len(pairs)))
+        counts.append(np.count_nonzero(both, axis=1))
+    lengths, more = np.diff(rows.indptr), np.concatenate(counts)
+    place = np.arange(rows.nnz) + np.repeat(np.cumsum(more) - more, lengths)  # a row's items come before its pairs
+    of_pairs = np.ones(rows.nnz + int(more.sum()), bool)
+    of_pairs[place] = False
+    indices = np.empty(len(of_pairs), rows.indices.dtype)
+    indices[place], indices[of_pairs] = rows.indices, np.concatenate(found)
+    values = np.repeat(_row_values(rows), lengths + more)  # a user's weight counts once, not squared
+    starts = np.append(0, np.cumsum(lengths + more)).astype(rows.indptr.dtype)
+    return csr_array((values, indices, starts), shape=(n_users, n_items + len(pairs)))
 
 
 def rescale(c: FloatArray, pairs: IntArray, n_items: int, q: float) -> None:
