@@ -1,12 +1,13 @@
-"""Print what signals bring: thinning-linear on likes alone, with the mask of dislikes, and models that read more.
+"""Print what each signal of a file brings, by the stores in results/: the same users with and without it.
 
-Usage: python scripts/signals_table.py LIKES.jsonl GRADED.jsonl
+Usage: python scripts/signals_table.py ml1m | shop | lastfm
 
-The two stores have the same users, held-out likes and splits under different protocols, so that differences can be
-paired by user; `recfusion report` refuses such tables, and rightly so for anything else.
+The two sides of a row have the same users, held-out likes and splits under protocols that differ in the signals alone,
+so that differences can be paired by user; `recfusion report` refuses such tables, and rightly so for anything else.
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,39 +16,86 @@ from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.result import Result, read_results
 
 METRIC = "ndcg@100"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
-def of_label(path: Path, label: str) -> dict[int, Result]:
-    """Return the results of one model by seed."""
-    return {one.seed: one for one in read_results(path) if one.label == label}
+@dataclass(frozen=True)
+class Row:
+    """A signal: what is done with it, and the model with and the one without it, as store and label."""
+
+    signal: str
+    model: tuple[str, str]
+    without: tuple[str, str]
 
 
-def row(name: str, own: dict[int, Result], base: dict[int, Result]) -> str:
-    """Return a row of the table: the mean, and the gain over the base on the splits that both have."""
+LINEAR, SIGNALS, FEATURES = "thinning-linear", "thinning-signals", "thinning-features"
+TABLES = {
+    "ml1m": [
+        Row("`graded`: dislikes masked", ("signals-graded", LINEAR), ("signals-likes", LINEAR)),
+        Row("`graded`: dislikes masked and modelled", ("signals-graded", SIGNALS), ("signals-likes", LINEAR)),
+        Row("of which by modelling", ("signals-graded", SIGNALS), ("signals-graded", LINEAR)),
+        Row("of which in a network's loss", ("signals-nets", "recfusion-dislikes"), ("signals-nets", "recfusion")),
+        Row("`timed` (split by time)", ("signals-time-ml1m", SIGNALS), ("signals-time-ml1m", LINEAR)),
+        Row("`timed`, TALE (split by time)", ("signals-time-ml1m", "tale"), ("signals-time-ml1m", LINEAR)),
+        Row("`timed` (one moment for all)", ("signals-global-ml1m", SIGNALS), ("signals-global-ml1m", LINEAR)),
+        Row("`features`: genres", ("features-ml1m", FEATURES), ("features-ml1m", LINEAR)),
+        Row("`graded,timed` (split by time)", ("signals-both-ml1m", SIGNALS), ("signals-time-ml1m", LINEAR)),
+    ],
+    "shop": [
+        Row("`graded`: units", ("signals-counts-shop", "counts as units"), ("signals-counts-shop", LINEAR)),
+        Row("`graded`: log", ("signals-counts-shop", "counts as log"), ("signals-counts-shop", LINEAR)),
+        Row("`graded`: saturating", ("signals-counts-shop", "counts as saturating"), ("signals-counts-shop", LINEAR)),
+        Row("`timed` (split by time)", ("signals-time-shop", SIGNALS), ("signals-time-shop", LINEAR)),
+        Row("`timed`, TALE (split by time)", ("signals-time-shop", "tale"), ("signals-time-shop", LINEAR)),
+        Row("`timed` (one moment for all)", ("signals-global-shop", SIGNALS), ("signals-global-shop", LINEAR)),
+        Row("`features`: words", ("features-retail", FEATURES), ("features-retail", LINEAR)),
+        Row("`graded,timed` (split by time)", ("signals-both-shop", SIGNALS), ("signals-time-shop", LINEAR)),
+    ],
+    "lastfm": [
+        Row("`graded`: units", ("signals-counts-lastfm", "counts as units"), ("signals-counts-lastfm", LINEAR)),
+        Row("`graded`: log", ("signals-counts-lastfm", "counts as log"), ("signals-counts-lastfm", LINEAR)),
+        Row(
+            "`graded`: saturating", ("signals-counts-lastfm", "counts as saturating"), ("signals-counts-lastfm", LINEAR)
+        ),
+    ],
+}
+
+
+def results_of(store: str, label: str) -> dict[int, Result]:
+    """Return the results of one model by seed; none where the store is not there."""
+    path = RESULTS / f"{store}.jsonl"
+    return {one.seed: one for one in read_results(path) if one.label == label} if path.is_file() else {}
+
+
+def line(row: Row) -> str:
+    """Return a line of the table: both means and the gain, on the splits that both sides have."""
+    own, base = results_of(*row.model), results_of(*row.without)
     seeds = sorted(own.keys() & base.keys())
+    if not seeds:
+        return f"| {row.signal} | not run | | | |"
     for seed in seeds:
         if own[seed].users.tolist() != base[seed].users.tolist():
-            raise SystemExit(f"Expected the same users in split {seed}.")
+            raise SystemExit(f"Expected the same users in split {seed} of {row.model[0]} and {row.without[0]}.")
     gains = [own[seed].test[METRIC] - base[seed].test[METRIC] for seed in seeds]
     users = np.concatenate([own[seed].users for seed in seeds])
     (drawn,) = bootstrap_means(users, np.concatenate(gains)[:, None]).T
     found = summarise(gains, drawn)
     low, high = (100 * end for end in found.ci95 or (found.mean, found.mean))
-    mean = 100 * np.concatenate([own[seed].test[METRIC] for seed in seeds]).mean()
-    return f"| {name} | {len(seeds)} | {mean:.2f} | {100 * found.mean:+.2f} ({low:+.2f} to {high:+.2f}) |"
+    without, with_it = (
+        100 * np.concatenate([side[seed].test[METRIC] for seed in seeds]).mean() for side in (base, own)
+    )
+    gain = f"{100 * found.mean:+.2f} ({low:+.2f} to {high:+.2f})"
+    return f"| {row.signal} | {len(seeds)} | {without:.2f} | {with_it:.2f} | {gain} |"
 
 
-def main(likes: Path, graded: Path) -> None:
-    base, mask = of_label(likes, "thinning-linear"), of_label(graded, "thinning-linear")
-    both = of_label(graded, "thinning-signals")
-    print("| model | splits | NDCG@100 | gain |\n|---|---:|---:|---:|")
-    print(row("thinning-linear, likes alone", base, base))
-    print(row("thinning-linear, dislikes masked", mask, base))
-    print(row("thinning-signals, dislikes masked and modelled", both, base))
-    print(row("of which by modelling", both, mask))
+def main(table: str) -> None:
+    """Print one of the tables."""
+    print("| signal | splits | without | with | gain (95 % interval over users) |\n|---|---:|---:|---:|---:|")
+    for row in TABLES[table]:
+        print(line(row))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 2 or sys.argv[1] not in TABLES:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(sys.argv[1])

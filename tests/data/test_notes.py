@@ -32,6 +32,7 @@ def ratings(values: list[float]) -> pl.DataFrame:
         ([1, 8, 10], "ratings from 1 to 10 are taken for grades out of ten, as the name 'rating' says, of which 8 and"),
         ([1, 5, 100], "ratings from 1 to 100 are not taken for stars, so every row counts: --min-rating sets"),
         ([*[3] * 19, 80], "95.0% of the ratings are 5 at the most and the highest is 80: two scales may be mixed"),
+        ([3, 4, 60, 80], "50.0% of the ratings are 5 at the most and the highest is 80: two scales may be mixed"),
         ([0, 7, 8], "ratings from 0 to 8 are taken for counts or flags, of which those above 0 count"),
         ([0, 1, 1], "ratings from 0 to 1 are taken for counts or flags"),
     ],

@@ -83,6 +83,9 @@ def test_a_signal_that_the_data_lacks_is_one_sentence(rated: Interactions) -> No
     assert used_signals("graded,timed", rated) == ("grades", "times")
     with pytest.raises(InputError, match="'features' are asked for, but 'made up' has none: describe the items"):
         used_signals("features", rated)
+    strange = replace(rated, source=rated.source.model_copy(update={"items": "items.csv"}))
+    with pytest.raises(InputError, match="but --items says nothing of use of the"):
+        used_signals("features", strange)
 
 
 def test_a_signal_that_no_model_reads_is_refused_but_for_grades_whose_mask_serves_all() -> None:

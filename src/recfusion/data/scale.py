@@ -16,6 +16,7 @@ Kind = Literal["stars", "tenths", "counts", "flags", "unknown"]
 _LIKED = {"stars": 4.0, "tenths": 8.0}  # four fifths of the scale
 _DOUBTFUL = 0.4  # share of ones from which on stars look like quantities
 _MIXED = 0.9  # share of ratings up to 5 from which on higher ones look like those of another scale
+_MIXED_FAR = 0.3  # the same where the highest are above 10: a scale to 100 has few so low
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Scale:
     def doubts(self) -> Iterator[str]:
         """Yield what looks wrong with the numbers."""
         named = self.column is not None and names_ratings(self.column)
-        if named and self.high > 5 and _MIXED <= self.five < 1:
+        if named and self.high > 5 and (_MIXED if self.high <= 10 else _MIXED_FAR) <= self.five < 1:
             yield (
                 f"{self.five:.1%} of the ratings are 5 at the most and the highest is {self.high:g}: two scales may be "
                 "mixed; --min-rating says from which on a row counts"

@@ -95,6 +95,11 @@ def used_signals(asked: str, data: Interactions) -> tuple[Signal, ...]:
     found: list[Signal] = []
     for name in parse_signals(asked):
         there = [signal for signal in ASKED[name] if signal in data.signals]
+        if not there and name == "features" and data.source.items is not None:
+            raise InputError(
+                f"Signals 'features' are asked for, but --items says nothing of use of the {data.n_items:,} items of "
+                f"'{data.name}': check that its ids are those of the data, and its columns."
+            )
         if not there:
             raise InputError(f"Signals '{name}' are asked for, but '{data.name}' has none: {_HOW[name]}.")
         found += there
