@@ -64,8 +64,11 @@ def fit(
     stopped = None
     began = time.perf_counter()
     read = read_by(model, extra)
-    known = {} if read is None else {"extra": read}  # a model that reads nothing never gets the keyword
-    for epoch in model.epochs(train, valid, rng=rng, checkpoint=checkpoint, **known):
+    if read is None:
+        trained = model.epochs(train, valid, rng=rng, checkpoint=checkpoint)
+    else:
+        trained = model.reading_epochs(train, valid, read, rng=rng, checkpoint=checkpoint)
+    for epoch in trained:
         epochs.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)

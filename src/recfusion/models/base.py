@@ -55,8 +55,8 @@ class Recommender(ABC):
     `fit` never changes a hyper-parameter, so that fitting again gives what a fresh model gives.
 
     A model that reads more than ones says what in `reads`, and takes it as a keyword: `fit(train, valid, *, rng,
-    extra)`, `score(history, *, extra)`, and `epochs` and `reasons` where it has its own; `extra` is an `Extra` with
-    those signals that are used, or None.
+    extra)`, `score(history, *, extra)`, and `reasons` where it has its own; `extra` is an `Extra` with those signals
+    that are used, or None.
     Callers ask for scores by `evaluation.scoring.scores`, so that a model that reads nothing never gets the keyword.
     """
 
@@ -79,20 +79,18 @@ class Recommender(ABC):
         return left_out(self.score, history, items)
 
     def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         """Fit epoch by epoch, for callers that show progress or keep a checkpoint; a closed form has no epochs."""
+        self.fit(train, valid, rng=rng)
+        return iter(())
+
+    def reading_epochs(
+        self, train: Csr, valid: Fold | None, extra: Extra, *, rng: RngLike, checkpoint: Checkpoint | None
+    ) -> Iterator[Epoch]:
+        """Do the same with signals, for a model that reads some."""
         reader: Any = self
-        if extra is None:
-            self.fit(train, valid, rng=rng)
-        else:
-            reader.fit(train, valid, rng=rng, extra=extra)
+        reader.fit(train, valid, rng=rng, extra=extra)
         return iter(())
 
     def chosen(self) -> dict[str, Any]:

@@ -81,18 +81,22 @@ class NeuralRecommender(Recommender):
         return ()
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        for _ in self.epochs(train, valid, rng=rng, extra=extra):
+        for _ in self._epochs(train, valid, extra, rng, None):
             pass
         return self
 
     def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Epoch]:
+        return self._epochs(train, valid, None, rng, checkpoint)
+
+    def reading_epochs(
+        self, train: Csr, valid: Fold | None, extra: Extra, *, rng: RngLike, checkpoint: Checkpoint | None
+    ) -> Iterator[Epoch]:
+        return self._epochs(train, valid, extra, rng, checkpoint)
+
+    def _epochs(
+        self, train: Csr, valid: Fold | None, extra: Extra | None, rng: RngLike, checkpoint: Checkpoint | None
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
         rows = self.encoded(train, extra)
