@@ -60,8 +60,8 @@ class Recommender(ABC):
     `fit` never changes a hyper-parameter, so that fitting again gives what a fresh model gives.
 
     A model that reads more than ones says what in `reads`, and takes it as a keyword: `fit(train, valid, *, rng,
-    extra)`, `score(history, *, extra)`, and `epochs` and `reasons` where it has its own; `extra` is an `Extra` with
-    those signals that are used, or None.
+    extra)`, `score(history, *, extra)`, and `reasons` where it has its own; `extra` is an `Extra` with those signals
+    that are used, or None.
     Callers ask for scores by `evaluation.scoring.scores`, so that a model that reads nothing never gets the keyword.
     """
 

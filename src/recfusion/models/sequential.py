@@ -104,8 +104,8 @@ class Sequential(NeuralRecommender):
         masked = logits.index_put(example.seen, torch.tensor(_NEVER, device=self.device))
         place, item = example.targets
         hits = masked.log_softmax(1)[place, item]
-        each = torch.bincount(place, minlength=len(logits)).clamp(min=1)
-        return -(hits / each[place]).sum() / max(1, int(torch.bincount(place).count_nonzero()))
+        each = torch.bincount(place, minlength=len(logits))  # how much is asked at each place
+        return -(hits / each[place]).sum() / (each > 0).sum().clamp(min=1)
 
     def seconds(self, shape: Shape) -> float:
         tokens = shape.users * min(self.length, 2 * shape.interactions / max(1, shape.users))

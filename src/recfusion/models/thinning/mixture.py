@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
-from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
@@ -62,13 +61,7 @@ class Thinning(Recommender):
         return self
 
     def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         generator = make_rng(rng)
         fitted: dict[str, Recommender] = {}
