@@ -14,6 +14,7 @@ from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.serving.additions import add_items
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.complete import complete
+from recfusion.serving.knobs import Knobs
 from recfusion.serving.recommend import recommend
 from recfusion.serving.similar import similar
 
@@ -152,3 +153,8 @@ def test_a_user_without_history_but_with_features_gets_more_than_popularity(tmp_
     assert lists.filter(user="d")["basis"].unique().to_list() == ["features"]
     assert lists.filter(user="nobody")["basis"].unique().to_list() == ["popularity"]
     assert "reader" not in (tmp_path / "model" / "protocol.json").read_text()
+    # Features of users say nothing of single items, so that some may be taken for granted.
+    turned = recommend(bundle, {"r": [10, 11, 12], "d": []}, k=5, users=about, knobs=Knobs(adventurousness=0.9)).frame
+    plain = recommend(bundle, {"r": [10, 11, 12], "d": []}, k=5, users=about).frame
+    assert turned.filter(user="r")["item"].to_list() != plain.filter(user="r")["item"].to_list()
+    assert (turned.filter(user="d")["item"] < 10).all()

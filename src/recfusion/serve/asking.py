@@ -119,7 +119,7 @@ def changed_items(served: Served, ids: Sequence[str], new: Sequence[bool], unkno
         columns = (
             ", ".join(column.name for column in served.base.recipes.items.columns) if served.base.recipes.items else ""
         )
-        note = f"Of unknown items no feature is known to the model: describe them in its columns ({columns})."
+        note = f"Unknown items have ids of another kind than the model's, or none of its features: describe {columns}."
     elif left:
         note = "The model reads no features of items: unknown ones are kept, and in no list until a model knows them."
     return {"changed": len(ids), "added": added, "unknown": left, "note": note}

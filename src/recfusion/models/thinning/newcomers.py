@@ -41,10 +41,10 @@ class AsNew:
 
 def as_new(features: Csr, known: NDArray[np.bool_], l2: float) -> AsNew:
     """Return the map from columns of known items to columns of items by their features alone."""
-    dense = np.asarray(features.multiply(known[:, None]).todense(), np.float64)  # (items, features)
-    inner = dense.T @ dense + l2 * np.eye(dense.shape[1])
-    mapped = np.linalg.solve(inner, dense.T).T if dense.shape[1] else dense
-    leverage = np.sum(mapped * dense, axis=1)
+    own = csr_array(features.multiply(known[:, None])).astype(np.float64)  # (items, features)
+    inner = (own.T @ own).toarray() + l2 * np.eye(own.shape[1])
+    mapped = own @ np.linalg.inv(inner)  # the rows are sparse: this is cheap beside solving for each of them
+    leverage = np.asarray(own.multiply(mapped).sum(axis=1)).ravel()
     return AsNew(mapped.astype(np.float32), features, np.minimum(leverage, 0.999).astype(np.float32))
 
 
