@@ -110,6 +110,14 @@ def test_a_cell_differs_where_it_is_not_the_first_variant_s() -> None:
     assert time["recfusion-t"]
 
 
+def test_a_u_net_of_items_with_places_is_not_told_the_step_and_has_no_schedule() -> None:
+    family = recfusion_family()
+    place = family.names.index("recfusion-unet2d")
+    assert row(family, "time").values[place] == "none"
+    assert row(family, "beta_high").values[place] == NOT_USED
+    assert row(family, "low").values[place] == "0.4"
+
+
 def test_a_setting_without_a_meaning_is_not_shown_as_a_difference() -> None:
     family = recfusion_family()
     variance = row(family, "variance")

@@ -10,11 +10,13 @@ from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.experiments.train import evaluate_bundle, train
+from recfusion.models.tale import TALE
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.histories import histories_of
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.recommend import recommend
 from recfusion.serving.rules import Rules
+from recfusion.serving.why import model_reasons
 
 
 def rated(n_users: int = 60) -> pl.DataFrame:
@@ -140,3 +142,32 @@ def test_returns_are_taken_off_a_history() -> None:
     known = histories_of(graded, orders)
     assert known.matrix.indices.tolist() == [2]
     assert known.disliked == 1
+
+
+def test_a_reader_without_reasons_of_its_own_is_explained_by_leaving_items_out_with_their_times() -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    made = train("tale", data, {"l2": 5.0, "tau": 30.0, "span": 2.0}, signals="timed", all_users=True)
+    model = made.model
+    assert isinstance(model, TALE)
+    known = histories_of(made, [{"item": 3, "time": 20}, {"item": 7, "time": 5}, {"item": 5, "time": 10}])
+    less = histories_of(made, [{"item": 3, "time": 20}, {"item": 5, "time": 10}])
+    assert known.extra is not None
+    found = model_reasons(model, known.matrix, np.array([1, 9]), known.extra)
+    lost = model.score(known.matrix, extra=known.extra) - model.score(less.matrix, extra=less.extra)
+    assert found.kind == "left out"
+    assert found.parts[:, found.sources.index((7,))] == pytest.approx(lost[0, [1, 9]], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["recfusion-seq", "recfusion-grades"])
+def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name: str, tmp_path: Path) -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    small = {"max_epochs": 2, "width": 8, "layers": 1}
+    shown: list[int] = []
+    made = train(name, data, small, signals="graded,timed", on_epoch=lambda epoch: shown.append(epoch.number))
+    assert shown == [1, 2]
+    made.save(tmp_path / "model")
+    loaded = Bundle.load(tmp_path / "model")
+    history = [{"item": 3, "rating": 5, "time": 20}, {"item": 4, "rating": 1, "time": 30}, {"item": 5, "time": 10}]
+    lists = [recommend(one, history, k=5, why=1).frame for one in (made, loaded)]
+    assert lists[0].equals(lists[1])
+    assert not {3, 4, 5} & set(lists[0]["item"])

@@ -40,11 +40,12 @@ STAGES = (FORWARD, NETWORK, REVERSE, TRAINING)
 
 # The rows that say what a variant is: shown even where all variants agree.
 _ALWAYS = ("process", "T", "net", "time", "variance", "objective")
+# With places, the survivors fall evenly from high to low instead.
+_SCHEDULE = ("schedule", "decreasing", "beta_low", "beta_high")
 # Settings that have a meaning for some values of another one alone, and what is shown elsewhere.
 _USED_WITH: dict[str, tuple[str, tuple[str, ...], str]] = {
     "beta_low": ("schedule", ("linear", "quadratic"), NOT_USED),
     "beta_high": ("schedule", ("linear", "quadratic", "constant"), NOT_USED),
-    "time": ("net", ("mlp",), "built in"),
     **dict.fromkeys(("width", "depth", "shared"), ("net", ("mlp",), NOT_USED)),
     **dict.fromkeys(("channels", "levels"), ("net", ("unet1d", "unet2d"), NOT_USED)),
     "picture_users": ("layout", ("none",), NOT_USED),
@@ -99,6 +100,11 @@ def recfusion_family() -> Family:
 
 def _cell(name: str, values: dict[str, Any]) -> str:
     if name not in values:
+        return NOT_USED
+    placed = values.get("layout", "none") != "none"
+    if name == "time" and values["net"] != "mlp":  # the U-Net of items with places is not told the step
+        return "none" if placed else "built in"
+    if placed and name in _SCHEDULE:
         return NOT_USED
     if name in _USED_WITH:
         other, wanted, instead = _USED_WITH[name]
