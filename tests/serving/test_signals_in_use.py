@@ -163,7 +163,8 @@ def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     small = {"max_epochs": 2, "width": 8, "layers": 1}
     shown: list[int] = []
-    made = train(name, data, small, signals="graded,timed", on_epoch=lambda epoch: shown.append(epoch.number))
+    signals = {"recfusion-seq": "timed", "recfusion-grades": "graded"}[name]
+    made = train(name, data, small, signals=signals, on_epoch=lambda epoch: shown.append(epoch.number))
     assert shown == [1, 2]
     made.save(tmp_path / "model")
     loaded = Bundle.load(tmp_path / "model")

@@ -92,8 +92,8 @@ class RecFusionGrades(NeuralRecommender):
             scale = ", ".join(first) + (f", ..., {self.step * self.levels:g}" if self.levels > 10 else "")
             more = f" and {int(wrong.sum()) - 1:,} more" if wrong.sum() > 1 else ""
             raise InputError(
-                f"Expected grades {scale} in {where}, got {grades[wrong][0]:g}{more}: mend it, or set levels and step to "
-                "the scale that the ratings have."
+                f"Expected grades {scale} in {where}, got {grades[wrong][0]:g}{more}: mend it, or set levels and step "
+                "to the scale that the ratings have."
             )
         return states.astype(np.float32)
 
