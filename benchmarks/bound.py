@@ -10,7 +10,7 @@ ones, and `thinning-deep`. A Gaussian process has a density of real numbers and 
 multinomial likelihood (MultVAE, RecVAE) none of a user's length: neither has a place on this scale. Independent items,
 each with its mean, have an exact -log p. They know nothing of users' lengths, which alone saves much: so the thinning
 process is judged with a second denoiser too, which ranks by popularity whatever it sees. One thread; `--quick` trains
-for two epochs.
+for two epochs. Each row is written as soon as it is there, and an interrupted run goes on.
 """
 
 import os
@@ -19,6 +19,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 
 import argparse
 import copy
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -73,34 +74,48 @@ def main() -> None:
     draws = 2 if options.quick else DRAWS
     short = {"max_epochs": 2} if options.quick else {}
 
-    deep, judged_deep = fitted("thinning-deep", short, parts)
-    plain, judged_plain = fitted("recfusion-bin", short, parts)
-    assert isinstance(deep, ThinningDeep)
-    assert isinstance(plain, RecFusion)
-    nats: dict[str, Any] = {
-        "independent items (exact)": summary(independent(users, means)),
-        "recfusion-bin": judged_plain | recfusion_bound(plain, users, means, draws),
-        "thinning by popularity": drawn_steps(by_popularity(deep, means), users, means, draws),
-        "thinning-deep": judged_deep | drawn_steps(deep, users, means, draws),
-    }
-    for process in PROCESSES:
-        for learned in (False, True):
-            settings = BOUND_SETTINGS | {"process": process, "learned_schedule": learned} | short
-            model, judged = fitted("recfusion", settings, parts)
-            assert isinstance(model, RecFusion)
-            label = f"{process}, trained on its bound, {'learned' if learned else 'fixed'} rates"
-            nats[label] = judged | recfusion_bound(model, users, means, draws)
     found: dict[str, Any] = {
         "data": options.data,
         "split": 0,
         "users": users.shape[0],
         "items": users.shape[1],
         "items per user": users.nnz / users.shape[0],
-        "nats per user": nats,
+        "quick": options.quick,
+        "nats per user": {},
     }
+    if options.out and options.out.exists():  # what an interrupted run has measured
+        before = json.loads(options.out.read_text(encoding="utf-8"))
+        if {**before, "nats per user": {}} == found:
+            found = before
+
+    def measured(label: str, row: Callable[[], dict[str, Any]]) -> None:
+        if label not in found["nats per user"]:
+            found["nats per user"][label] = row()
+            if options.out:
+                write_json(options.out, found)
+
+    def plain(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        model, judged = fitted(name, settings | short, parts)
+        assert isinstance(model, RecFusion)
+        return judged | recfusion_bound(model, users, means, draws)
+
+    def deep(popular: bool) -> dict[str, Any]:
+        model, judged = fitted("thinning-deep", {"max_epochs": 1} if popular else short, parts)
+        assert isinstance(model, ThinningDeep)
+        if popular:
+            return drawn_steps(by_popularity(model, means), users, means, draws)
+        return judged | drawn_steps(model, users, means, draws)
+
+    measured("independent items (exact)", lambda: summary(independent(users, means)))
+    measured("thinning by popularity", lambda: deep(popular=True))
+    measured("thinning-deep", lambda: deep(popular=False))
+    measured("recfusion-bin", lambda: plain("recfusion-bin", {}))
+    for process in PROCESSES:
+        for learned in (False, True):
+            settings = BOUND_SETTINGS | {"process": process, "learned_schedule": learned}
+            label = f"{process}, trained on its bound, {'learned' if learned else 'fixed'} rates"
+            measured(label, functools.partial(plain, "recfusion", settings))
     print(json.dumps(found, indent=2))
-    if options.out:
-        write_json(options.out, found)
 
 
 def fitted(name: str, settings: dict[str, Any], parts: rf.Split) -> tuple[rf.Recommender, dict[str, Any]]:
