@@ -10,17 +10,24 @@ from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.details import Model
 from recfusion.experiments.paired import Test
 from recfusion.experiments.paper import METRICS
-from recfusion.experiments.result import read_results
+from recfusion.experiments.result import Result, read_results
 
 ROOT = Path(__file__).parents[1]
 README, STORE = ROOT / "README.md", ROOT / "results" / "ml1m.jsonl"
+PLACED = ROOT / "results" / "unets-ml1m.jsonl"  # the U-Nets whose items have places, and what they are compared with
+PUBLISHED = ", published form"
+_UNETS = ("recfusion-unet1d", "recfusion-unet2d")
+_ADDED = (*_UNETS, "recfusion-map", "user-knn")
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 
 
 def headline_table() -> str:
     """Return the table: our means, in brackets the paper's values, and what is paired with EASE."""
-    found = Comparison.of(read_results(STORE), table="ml1m")
+    found = Comparison.of(results(), table="ml1m")
     paper = found.paper.models if found.paper else {}
+    paper = {label: values for label, values in paper.items() if label not in _UNETS} | {
+        label + PUBLISHED: paper[label] for label in _UNETS if label in paper
+    }
     tests = {test.a: test for test in found.differences if test.metric == METRICS[-1]}
     lines = []
     for label in found.ranked():
@@ -29,6 +36,19 @@ def headline_table() -> str:
         cells = [label, *values, _difference(tests.get(label)), f"{model.fit_seconds:.0f} s", str(len(model.seeds))]
         lines.append(f"| {' | '.join(cells)} |\n")
     return HEAD + "".join(lines)
+
+
+def results() -> list[Result]:
+    """Return the main results, with U-Nets of the published form under names that say so, and those with places."""
+    main = [
+        one.model_copy(update={"label": one.label + PUBLISHED})
+        if one.label in _UNETS and "layout" not in one.settings
+        else one
+        for one in read_results(STORE)
+    ]
+    known = {(one.label, one.seed) for one in main}
+    more = [] if not PLACED.exists() else read_results(PLACED)
+    return main + [one for one in more if one.label in _ADDED and (one.label, one.seed) not in known]
 
 
 def with_table(readme: str, table: str) -> str:
