@@ -163,12 +163,12 @@ def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     small = {"max_epochs": 2, "width": 8, "layers": 1}
     shown: list[int] = []
-    signals = {"recfusion-seq": "timed", "recfusion-grades": "graded"}[name]
+    signals, own = {"recfusion-seq": ("timed", "time"), "recfusion-grades": ("graded", "rating")}[name]
     made = train(name, data, small, signals=signals, on_epoch=lambda epoch: shown.append(epoch.number))
     assert shown == [1, 2]
     made.save(tmp_path / "model")
     loaded = Bundle.load(tmp_path / "model")
-    history = [{"item": 3, "rating": 5, "time": 20}, {"item": 4, "rating": 1, "time": 30}, {"item": 5, "time": 10}]
+    history = [{"item": 3, own: 5}, {"item": 4, own: 1}, {"item": 5, own: 4}]
     lists = [recommend(one, history, k=5, why=1).frame for one in (made, loaded)]
     assert lists[0].equals(lists[1])
     assert not {3, 4, 5} & set(lists[0]["item"])
