@@ -149,8 +149,8 @@ def test_a_reader_without_reasons_of_its_own_is_explained_by_leaving_items_out_w
     made = train("tale", data, {"l2": 5.0, "tau": 30.0, "span": 2.0}, signals="timed", all_users=True)
     model = made.model
     assert isinstance(model, TALE)
-    known = histories_of(made, [{"item": 3, "time": 20}, {"item": 7, "time": 5}, {"item": 5, "time": 10}])
-    less = histories_of(made, [{"item": 7, "time": 5}, {"item": 5, "time": 10}])
+    known = histories_of(made, [{"item": 3, "time": 10}, {"item": 7, "time": 20}, {"item": 5, "time": 5}])
+    less = histories_of(made, [{"item": 7, "time": 20}, {"item": 5, "time": 5}])
     assert known.extra is not None
     found = model_reasons(model, known.matrix, np.array([1, 9]), known.extra)
     lost = model.score(known.matrix, extra=known.extra) - model.score(less.matrix, extra=less.extra)
