@@ -147,6 +147,27 @@ def test_a_folder_and_the_one_that_is_kept_change_together_or_not_at_all(
     assert states == {("one", "zero"), ("two", "one")}
 
 
+def test_a_kill_while_it_is_written_which_folder_is_kept_leaves_both(tmp_path: Path) -> None:
+    write(tmp_path / "model.previous", "zero")
+    write(tmp_path / "model", "one")
+    killed = """
+import os, signal
+from pathlib import Path
+from recfusion.core import files
+def half(path, text, encoding):
+    path.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+with files.replacing_folder(Path("model"), "config.json", kept="model.previous") as folder:
+    (folder / "config.json").write_text("two")
+    Path.write_text = half
+"""
+    assert subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 3
+    check_replaceable(tmp_path / "model", MARKER)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.previous"]
+    assert [(tmp_path / name / MARKER).read_text() for name in ("model", "model.previous")] == ["one", "zero"]
+
+
 def test_an_empty_folder_takes_no_place_of_a_model_that_is_kept(tmp_path: Path) -> None:
     write(tmp_path / "model.previous", "zero")
     (tmp_path / "model").mkdir()

@@ -57,7 +57,8 @@ def replacing_folder(path: Path, marker: str, kept: str = "") -> Iterator[Path]:
             fresh.replace(path)
         else:
             if kept and (path / marker).is_file():
-                (folder / _KEPT).write_text(f"{fresh.stat().st_ino} {kept}", encoding="utf-8")
+                (folder / _SAYING).write_text(f"{fresh.stat().st_ino} {kept}", encoding="utf-8")
+                (folder / _SAYING).replace(folder / _KEPT)  # whole, or not there
                 if path.with_name(kept).exists():
                     path.with_name(kept).replace(folder / _OLDER)
             if not _exchanged(fresh, path):
@@ -146,6 +147,7 @@ def file_digest(path: Path) -> str:
 
 _NEW, _OLD, _OLDER = "new", "old", "older"
 _KEPT = "kept"  # a file: which folder is the new one, and the name that the old one is to have beside it
+_SAYING = "saying"  # the same while it is written
 _LOCK = "lock"
 _WRAPPED = re.compile(r"([^:]+) \(os error \d+\)")  # an error of the system in an error class of another library
 
