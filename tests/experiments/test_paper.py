@@ -11,7 +11,7 @@ from recfusion.data.generate import Size
 from recfusion.data.generated import Form, generate
 from recfusion.data.interactions import ReadReport
 from recfusion.data.load import load
-from recfusion.data.protocol import Protocol
+from recfusion.data.protocol import Protocol, Signals
 from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.experiments import paper
 from recfusion.experiments.paper import (
@@ -98,6 +98,7 @@ def test_results_of_the_paper_s_protocol_get_its_values_by_model() -> None:
         {"metrics": ("ndcg@100",)},
         {"plan": SplitPlan(kind="weak")},
         {"preparation": Preparation(min_rating=None)},
+        {"signals": Signals(used=("grades",))},
     ],
 )
 def test_numbers_of_another_protocol_are_not_set_beside_the_paper_s(changes: dict[str, Any]) -> None:

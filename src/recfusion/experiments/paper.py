@@ -90,11 +90,12 @@ def paper_values(protocol: Protocol, names: Mapping[str, str], table: str | None
 
 
 def _is_the_paper_s(protocol: Protocol) -> bool:
-    """Return whether data was prepared and split as in the paper: for star ratings, auto is the threshold of 4."""
+    """Return whether data was prepared, split and read as in the paper: for stars, auto is the threshold of 4."""
     preparation = protocol.preparation
     if preparation.min_rating == 4:
         preparation = preparation.model_copy(update={"min_rating": "auto"})
-    return preparation == Preparation() and protocol.plan == SplitPlan() and set(METRICS) <= set(protocol.metrics)
+    alike = preparation == Preparation() and protocol.plan == SplitPlan() and not protocol.signals.used
+    return alike and set(METRICS) <= set(protocol.metrics)
 
 
 def other_rows(protocol: Protocol) -> str | None:
