@@ -74,6 +74,8 @@ async def steady(port: int, requests: Sequence[bytes], rate: float, seconds: flo
         nonlocal failed
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         connection = await idle.get()
+        if connection[0].at_eof():  # the service closes what has been idle for long
+            connection = await asyncio.open_connection("127.0.0.1", port)
         failed += await asked(connection, data) != 200
         found.append(1000 * (time.perf_counter() - due))
         idle.put_nowait(connection)
