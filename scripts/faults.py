@@ -261,8 +261,8 @@ def enumerate_faults(
             points = [
                 (one, fault, call) for one in known for fault in faults for call in one.calls if call.takes(fault)
             ]
-            step = max(1.0, len(points) / (sample or len(points)))
-            chosen = [points[int(place * step)] for place in range(int(len(points) / step))]
+            count = min(len(points), sample or len(points))
+            chosen = [points[place * len(points) // count] for place in range(count)]
             shares = [chosen[start::jobs] for start in range(jobs)]
             gc.freeze()  # or each collection in a fork copies all that was imported
             with multiprocessing.get_context("fork").Pool(jobs) as pool:

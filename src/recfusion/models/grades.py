@@ -46,19 +46,19 @@ class RecFusionGrades(NeuralRecommender):
     batch_size: int = setting(
         100, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 500), log=True
     )
-    max_epochs: int = setting(60, "epochs at the most", at_least=1)
+    max_epochs: int = setting(60, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(6, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    levels: int = setting(5, "grades of the scale", at_least=1)
+    levels: int = setting(5, "grades of the scale", at_least=1, at_most=1000)
     step: float = setting(1.0, "distance of two grades, and the lowest grade", at_least=1e-6)
     good: float = setting(4.0, "lowest grade that is good; a one without a grade has this")
     ranks_by: Literal["good", "expected"] = setting("good", "score: P(grade >= good), or the expected grade")
     transitions: Literal["absorbing", "graded", "uniform", "ordinal"] = setting("absorbing", "what the noise does")
     objective: Literal["ranking", "simple", "elbo"] = setting("ranking", "what is minimised")
-    T: int = setting(16, "diffusion steps", at_least=1)
+    T: int = setting(16, "diffusion steps", at_least=1, at_most=10_000)
     low: float = setting(0.4, "share of states without noise at the last step", at_least=0)
     high: float = setting(0.9, "share of states without noise at the first step", at_least=0)
-    width: int = setting(400, "width of the network's layers", at_least=1, search=(100, 800), log=True)
-    layers: int = setting(2, "layers of the network", at_least=1, search=(1, 4))
+    width: int = setting(400, "width of the network's layers", at_least=1, at_most=100_000, search=(100, 800), log=True)
+    layers: int = setting(2, "layers of the network", at_least=1, at_most=1000, search=(1, 4))
     shares_: FloatArray = learned()  # (K,): of the states among all users and items
 
     def __post_init__(self) -> None:

@@ -42,14 +42,16 @@ class Sequential(NeuralRecommender):
     batch_size: int = setting(
         32, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(16, 256), log=True
     )
-    max_epochs: int = setting(30, "epochs at the most", at_least=1)
+    max_epochs: int = setting(30, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(4, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     objective: Literal["removed", "next"] = setting("removed", "what is to be found: all that was removed, or the next")
-    length: int = setting(100, "items of a history that are read, the latest ones", at_least=1)
-    width: int = setting(64, "length of an item's vector, and of a history's", at_least=1, search=(32, 128), log=True)
-    layers: int = setting(2, "layers of attention", at_least=1, search=(1, 3))
-    heads: int = setting(2, "parts of a vector that attend on their own", at_least=1)
-    places: int = setting(16, "places of a history that are learned from in an epoch", at_least=1)
+    length: int = setting(100, "items of a history that are read, the latest ones", at_least=1, at_most=10_000)
+    width: int = setting(
+        64, "length of an item's vector, and of a history's", at_least=1, at_most=100_000, search=(32, 128), log=True
+    )
+    layers: int = setting(2, "layers of attention", at_least=1, at_most=1000, search=(1, 3))
+    heads: int = setting(2, "parts of a vector that attend on their own", at_least=1, at_most=10_000)
+    places: int = setting(16, "places of a history that are learned from in an epoch", at_least=1, at_most=10_000)
     low: float = setting(0.5, "smallest share of older entries that survives in training", at_least=0)
     high: float = setting(1.0, "largest share of older entries that survives in training", at_least=0)
     earliest: float = setting(0.4, "share of what is read that a place has before it at the least", at_least=0)
