@@ -258,13 +258,7 @@ class AddsUp(Sound):
 @dataclass
 class YieldsNumbers(Sound):
     def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         self.fit(train, valid, rng=rng)
         yield 1  # type: ignore[misc]
@@ -273,13 +267,7 @@ class YieldsNumbers(Sound):
 @dataclass
 class ForgetsTheSeed(Sound):
     def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
     ) -> Iterator[Epoch]:
         self.fit(train, valid)
         return iter(())
