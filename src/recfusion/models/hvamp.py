@@ -98,7 +98,7 @@ class HVamp(NeuralRecommender):
     """Multinomial variational autoencoder with two levels of codes, gated layers and a prior of pseudo-users.
 
     The loss of a user is -log p(x | z1, z2) + w [log q(z1, z2 | x) - log p(z1, z2)] at one sample of both codes; w
-    rises in a straight line over the first batches. The input is scaled to length 1, and its entries are dropped at random.
+    rises in a straight line over the first batches. The input is scaled to length 1, its entries are dropped at random.
     The published form has a thousand pseudo-users; fewer keep an epoch short on a processor.
     """
 
