@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from conftest import csr, raw
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
-from recfusion.data.prepare import id_codes, prepare, resolve_min_rating
+from recfusion.data.prepare import prepare, resolve_min_rating
+from recfusion.data.rows import id_codes
 from recfusion.data.scale import Scale
 from recfusion.data.settings import Preparation
 

@@ -4,7 +4,7 @@ Beside the ones it can carry more signal; what a model does not ask for changes 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
@@ -20,6 +20,7 @@ from recfusion.data.recipe import Recipe
 from recfusion.data.settings import Preparation, Source
 
 NAMES = ("title", "name")
+_DIGESTED = 1 << 20  # numbers at once
 Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
 
 
@@ -41,7 +42,8 @@ class RawData:
 
     `rows` has the columns `user` and `item` (integers, or strings exactly as they stand in the file) and, where the
     file has them, `rating` (Float32) and `time` (Int64, seconds since 1970). `items` has one row per item: the column
-    `item` and any others (title, genres, ...).
+    `item` and any others (title, genres, ...). Where `ids` has the sorted distinct ids of users or items, the rows hold
+    places in them instead.
     """
 
     name: str
@@ -52,6 +54,7 @@ class RawData:
     citation: str = ""
     source: Source = field(default_factory=Source)
     users: pl.DataFrame | None = None  # one row per user: the column `user` and any others
+    ids: Mapping[str, pl.Series] = field(default_factory=dict)  # "user" and "item", where the rows have places
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,11 @@ class Interactions:
             digest.update(str(ids.dtype.is_integer()).encode())
             digest.update("\n".join(ids.cast(pl.String)).encode())
         for numbers in (self.matrix.indptr, self.matrix.indices, self.times):
-            digest.update(b"|" if numbers is None else np.ascontiguousarray(numbers, np.int64).tobytes())
+            if numbers is None:
+                digest.update(b"|")
+                continue
+            for start in range(0, len(numbers), _DIGESTED):  # never a second copy of all
+                digest.update(np.ascontiguousarray(numbers[start : start + _DIGESTED], np.int64))
         return digest.hexdigest()
 
     def digest(self, signals: Iterable[Signal]) -> str:

@@ -97,7 +97,7 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
             f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
             "--data, or, if it was made from a frame in memory: pass the frame again."
         )
-    raw = read_table(Path(source.data) if frame is None else frame, source)
+    raw = read_table(Path(source.data) if frame is None else frame, source, coded=True)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     users = _users(source, raw.report.columns["user"])

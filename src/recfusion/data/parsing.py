@@ -7,6 +7,7 @@ import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.data.lines import EXTRA
+from recfusion.data.sniff import ROLES
 
 _ABSENT = ("", "NA", "N/A", "<NA>", "null", "NULL", "NaN", "nan", "None")
 _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
@@ -23,10 +24,10 @@ def parse_rows(
     """Add what each role's column gives and its value as typed, and the flags blank, missing, unparsable and good.
 
     `seconds` is what `time_form` found in the table's first rows. The stages are separate so that no text is parsed
-    twice.
+    twice. Columns that are there already (see `Cells`) are taken as they are.
     """
     given, kinds = _with_given(frame)
-    values = {role: _identifier(role, kinds[role]) for role in ("user", "item")}
+    values: dict[str, pl.Expr] = {role: _identifier(role, kinds[role]) for role in kinds if role in ("user", "item")}
     if "rating" in kinds:
         number = pl.col("rating given")
         if decimal_comma:
@@ -37,9 +38,10 @@ def parse_rows(
         values["time"] = seconds
     typed = given.with_columns(value.alias(f"{role} value") for role, value in values.items())
     whole = pl.col(EXTRA).is_null()
-    all_given = pl.all_horizontal(pl.col(f"{role} given").is_not_null() for role in kinds)
-    none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in kinds)
-    good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in kinds)
+    roles = [role for role in ROLES if role in typed.collect_schema()]
+    all_given = pl.all_horizontal(pl.col(f"{role} given").is_not_null() for role in roles)
+    none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in roles)
+    good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in roles)
     lone = pl.lit(lone_users) & pl.col("user value").is_not_null() & pl.col("item given").is_null()
     flags = {"blank": none_given, "missing": ~all_given & ~none_given & ~lone, "good": good | lone}
     flagged = typed.with_columns(**{name: flag & whole for name, flag in flags.items()})
@@ -53,11 +55,12 @@ def time_form(frame: pl.LazyFrame) -> pl.Expr | None:
 
 
 def _with_given(frame: pl.LazyFrame) -> tuple[pl.LazyFrame, dict[str, pl.DataType]]:
-    kinds = {role: dtype for role, dtype in frame.collect_schema().items() if role != EXTRA}
+    schema = frame.collect_schema()
+    kinds = {role: dtype for role, dtype in schema.items() if role in ROLES and f"{role} given" not in schema}
     return frame.with_columns(given_cell(role, dtype).alias(f"{role} given") for role, dtype in kinds.items()), kinds
 
 
-def _is_typed(role: str, dtype: pl.DataType) -> bool:
+def is_typed(role: str, dtype: pl.DataType) -> bool:
     """Say whether a column can be used as it is; all others are read as text."""
     if role == "rating":
         return dtype.is_numeric() or dtype == pl.Boolean
@@ -68,7 +71,7 @@ def _is_typed(role: str, dtype: pl.DataType) -> bool:
 
 def given_cell(role: str, dtype: pl.DataType) -> pl.Expr:
     """Return the column with everything that means "no value" as null."""
-    if _is_typed(role, dtype):
+    if is_typed(role, dtype):
         return pl.col(role).fill_nan(None) if dtype.is_float() else pl.col(role)
     text = pl.col(role).cast(pl.String).str.strip_chars()
     return pl.when(~text.is_in(_ABSENT)).then(text)
@@ -79,9 +82,22 @@ def _identifier(role: str, dtype: pl.DataType) -> pl.Expr:
     given = pl.col(f"{role} given")
     if dtype.is_float():
         return pl.when((given == given.round()) & (given.abs() < _EXACT)).then(given).cast(pl.Int64)
-    if _is_typed(role, dtype):
+    if is_typed(role, dtype):
         return given.cast(pl.Int64)
     return pl.when(~given.str.contains(_NO_ID)).then(given)
+
+
+def parse_texts(texts: pl.Series) -> pl.DataFrame:
+    """Return of each text the id that it means, null for none, whether it says anything, and whether it was trimmed."""
+    given, kinds = _with_given(texts.alias("item").to_frame().lazy())
+    value = given.with_columns(_identifier("item", kinds["item"]).alias("value"))
+    trimmed = (pl.col("value") != pl.col("item")).fill_null(False)
+    return value.select("value", pl.col("item given").is_not_null().alias("given"), trimmed.alias("trimmed")).collect()
+
+
+def whole_numbers(ids: pl.Series) -> pl.Series:
+    """Return ids as integers where all of them are whole numbers, each written in its one way; else as they are."""
+    return ids.cast(pl.Int64) if ids.str.contains(_INTEGER).all() else ids
 
 
 def parse_ids(values: pl.Series | Iterable[object], like: pl.DataType) -> pl.Series:

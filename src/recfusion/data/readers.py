@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -16,9 +17,10 @@ import polars.selectors as cs
 
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
+from recfusion.data.cells import Cells, sorted_places
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.lines import BROKEN, EXTRA, TextLayout, line_blocks
-from recfusion.data.parsing import given_cell, number_column, parse_rows, remarks, row_flags, time_form
+from recfusion.data.parsing import given_cell, is_typed, number_column, parse_rows, remarks, row_flags, time_form
 from recfusion.data.settings import Source
 from recfusion.data.sniff import guess_columns, listed, unused_ratings
 from recfusion.data.tables import Table, open_table, table_errors
@@ -46,7 +48,13 @@ class Reading:
     head: pl.DataFrame  # the first rows as `batches` gives them
     seconds: pl.Expr | None = None  # how times become seconds
 
-    def batches(self) -> Iterator[pl.LazyFrame]:
+    @cached_property
+    def cells(self) -> dict[str, Cells]:
+        """The cells of the columns of ids that are read as texts, as far as they were read."""
+        kinds = self.head.schema
+        return {role: Cells() for role in ("user", "item") if not is_typed(role, kinds[role])}
+
+    def batches(self) -> Iterator[pl.DataFrame]:
         """Yield the rows as they stand in the table, its columns named by their roles, and EXTRA."""
         for batch in self.table.batches(list(self.columns.values())):
             yield batch.select(*(cs.by_name(column).alias(role) for role, column in self.columns.items()), EXTRA)
@@ -76,43 +84,56 @@ def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = 
     chosen = guess_columns(found.columns, asked, where=f"'{found.where}'", by_position=not found.named)
     reading = Reading(found, chosen, tuple(_notes(found, asked, chosen)), lone_users, pl.DataFrame())
     with table_errors(found.where):
-        head = next((batch.head(1000).collect() for batch in reading.batches()), None)
+        head = next((batch.head(1000) for batch in reading.batches()), None)
         if head is None:
             raise _no_rows(found.where)
         _check_kinds(head, chosen, found.where)
         return replace(reading, head=head, seconds=time_form(head.lazy()))
 
 
-def read_table(table: Path | pl.DataFrame, source: Source | None = None, *, lone_users: bool = False) -> RawData:
+def read_table(
+    table: Path | pl.DataFrame, source: Source | None = None, *, lone_users: bool = False, coded: bool = False
+) -> RawData:
     """Return the interactions of a file or frame; columns that are not named are guessed, and the report says which.
 
     A row of a text file is one line. Rows that lack a value, and rows that cannot be parsed, are counted and left out;
     more of them than its `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a
-    row may name a user and no item: somebody without a history. A frame is called as the `data` of its source.
+    row may name a user and no item: somebody without a history. A frame is called as the `data` of its source. Where
+    they are `coded`, ids that were texts are left as places among the sorted ones (see `RawData`).
     """
     source = source or Source(data="frame")
     reading = open_rows(table, source, lone_users=lone_users)
+    rows, facts, faults = _read_batches(reading)
+    check_share(reading, facts, faults, source.max_bad_share)
+    found = {role: cells.ids(rows[role]) for role, cells in reading.cells.items()}
+    ids: dict[str, pl.Series] = {}
+    for role, values in found.items():  # one after another, so that two forms of one column alone are there at once
+        if coded:
+            values, ids[role] = sorted_places(values)
+        rows = rows.with_columns(values.gather(rows[role]).alias(role))
+    name = table.name if isinstance(table, Path) else source.data
+    return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
+
+
+def _read_batches(reading: Reading) -> tuple[pl.DataFrame, Counter[str], Faults]:
+    """Return the good rows, with the numbers of their cells for ids, the counts of all, and the first of each fault."""
     facts: Counter[str] = Counter()
     faults: Faults = {}
     pieces, start = [], 0
     with table_errors(reading.table.where):
         for batch in reading.batches():
-            parsed = reading.parse(batch)
+            numbers = {role: cells.add(batch[role]) for role, cells in reading.cells.items()}
+            known = [column for role, of in numbers.items() for column in reading.cells[role].columns(role, of)]
+            parsed = reading.parse(batch.with_columns(known).lazy())
             flags = row_flags(parsed)
             values = {role: pl.col(f"{role} value") for role in reading.columns}
-            done = parsed.select("good", **values, **flags).collect(engine="streaming")
-            counts = done.select(cs.by_name(*flags).sum()).row(0, named=True)
-            facts.update(counts)
+            done = parsed.select("good", **values, **flags).collect()
+            facts.update(done.select(cs.by_name(*flags).sum()).row(0, named=True))
+            facts.update({f"{role} trimmed": reading.cells[role].count_trimmed(of) for role, of in numbers.items()})
             faults = {**_faults_in(reading, batch, done, start), **faults}
             start += len(done)
-            good = done if done["good"].all() else done.filter("good")
-            whole = [role for role in ("user", "item") if counts.get(f"{role} text") == 0]
-            pieces.append(good.select(*reading.columns).cast(dict.fromkeys(whole, pl.Int64)))
-    check_share(reading, facts, faults, source.max_bad_share)
-    # A whole number is written in one way only (see `parsing`), so those of some batches can become texts again.
-    texts = [pl.col(role).cast(pl.String) for role in ("user", "item") if facts[f"{role} text"]]
-    rows = pl.concat(piece.with_columns(texts) for piece in pieces)
-    return RawData(table.name if isinstance(table, Path) else source.data, rows, None, reading.report(facts, faults))
+            pieces.append((done if done["good"].all() else done.filter("good")).select(*reading.columns))
+    return pl.concat(pieces), facts, faults
 
 
 def read_items(
@@ -166,7 +187,7 @@ def first_faults(reading: Reading, facts: Mapping[str, int]) -> Faults:
     for batch in reading.batches():
         if all(kind in faults or not facts[kind] for kind in _FAULTS):
             break
-        done = reading.parse(batch).select(*_FAULTS).collect(engine="streaming")
+        done = reading.parse(batch.lazy()).select(*_FAULTS).collect()
         faults = {**_faults_in(reading, batch, done, start), **faults}
         start += len(done)
     return faults
@@ -211,14 +232,14 @@ def _check_kinds(head: pl.DataFrame, chosen: Mapping[str, str], where: str) -> N
             )
 
 
-def _faults_in(reading: Reading, batch: pl.LazyFrame, done: pl.DataFrame, start: int) -> Faults:
+def _faults_in(reading: Reading, batch: pl.DataFrame, done: pl.DataFrame, start: int) -> Faults:
     """Return the first row of each kind of fault in a batch that begins at row `start`."""
     places = {kind: done[kind].arg_true() for kind in _FAULTS if done[kind].any()}
     return {kind: (start + rows[0], *_fault(reading, batch, rows[0], start)) for kind, rows in places.items()}
 
 
-def _fault(reading: Reading, batch: pl.LazyFrame, place: int, start: int) -> tuple[str, str]:
-    row = reading.parse(batch.slice(place, 1)).collect().row(0, named=True)
+def _fault(reading: Reading, batch: pl.DataFrame, place: int, start: int) -> tuple[str, str]:
+    row = reading.parse(batch.slice(place, 1).lazy()).collect().row(0, named=True)
     layout, number = reading.table.layout, start + place + 1
     where = f"row {number:,}" if layout is None else f"line {number + layout.skip_lines:,}"
     extra = row[EXTRA]
@@ -246,7 +267,7 @@ def _no_rows(where: str) -> InputError:
 
 def _item_rows(table: Table) -> pl.DataFrame:
     nothing = pl.DataFrame(schema=dict.fromkeys((*table.columns, EXTRA), pl.String))
-    rows = pl.concat([batch.collect() for batch in table.batches(table.columns)] or [nothing])
+    rows = pl.concat(list(table.batches(table.columns)) or [nothing])
     if isinstance(table.source, Path) and table.layout is not None:
         broken = rows[EXTRA].str.starts_with(BROKEN).fill_null(False)
         over_lines = _records(table.source, table.layout) if broken.any() else None

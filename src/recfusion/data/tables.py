@@ -25,6 +25,7 @@ _TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab")
 _KINDS = dict.fromkeys(_TEXT, "text") | {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 _REFUSALS = (ValueError, TypeError, NotImplementedError, pl.exceptions.PolarsError)  # pyarrow's are the first three
+BATCH_ROWS = 1 << 20  # of a table with types, at a time
 DEEPEST, MOST_KEYS = 64, 5_000  # levels of brackets in a line of JSON, and names in all of them
 
 
@@ -47,13 +48,14 @@ class Table:
         """Whether the columns have names of their own: False for a text file without a header."""
         return self.layout is None or self.layout.header
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[pl.LazyFrame]:
+    def batches(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield all rows in order, some at a time: the columns `wanted`, and EXTRA (see `split_lines`)."""
         if isinstance(self.source, pl.LazyFrame):
-            yield self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA))
+            chosen = self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA))
+            yield from chosen.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         elif self.layout is not None:
             for block in line_blocks(self.source, self.layout.skip_lines):
-                yield split_lines(block, self.layout, wanted).lazy()
+                yield split_lines(block, self.layout, wanted)
 
 
 def open_table(table: Path | pl.DataFrame, separator: str | None, name: str) -> Table:
