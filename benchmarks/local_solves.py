@@ -14,7 +14,8 @@ import torch
 from scipy.linalg.lapack import sposv
 
 from recfusion.core.arrays import FloatArray
-from recfusion.models.thinning.compiled import compiled, solve_packed
+from recfusion.core.compiled import compiled
+from recfusion.models.thinning.loops import solve_packed
 
 
 def _one_by_one(a: FloatArray, y: FloatArray) -> object:

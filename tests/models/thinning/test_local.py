@@ -111,7 +111,7 @@ def test_neighbours_and_their_solutions_do_not_depend_on_the_number_of_threads(m
     n, ridge = train.sum(0).astype(np.float32), np.full(60, 2.0, np.float32)
     found = []
     for cores in (1, 5):
-        monkeypatch.setattr("recfusion.models.thinning.neighbours.available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("recfusion.core.compiled.available_cores", lambda cores=cores: cores)
         near, explained = local.near_field(train, n, ridge, 9)
         found.append((near.toarray(), explained))
     assert np.array_equal(found[0][0], found[1][0])

@@ -1,19 +1,14 @@
 """Neighbourhoods of items and their small Gram matrices; the items-by-items matrix is never held whole."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
-from recfusion.core.pool import available_cores
-from recfusion.models.gram import gram
-from recfusion.models.thinning.compiled import compiled, fill_nearest, fill_triangles, solve_packed
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.compiled import share
+from recfusion.models.gram import gram, parts, products
+from recfusion.models.thinning.loops import fill_nearest, fill_triangles, solve_packed
 
 _POWER = 0.75  # of popularity, that co-occurrence is divided by
-_PARTS = 16  # that each thread's work is cut into, so that none waits long for the others
 GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data
 
 Places = NDArray[np.int32]
@@ -34,7 +29,7 @@ def nearest(rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: in
     found, shared = np.repeat(own[:, None], count, axis=1), np.zeros((n_items, count), np.float32)
     if count:
         weight = (n + ridge) ** np.float32(-_POWER)
-        _share(fill_nearest, own, _work(rows, by_item), _parts(rows), _parts(by_item), weight, found, shared)
+        share(fill_nearest, own, products(rows, by_item), parts(rows), parts(by_item), weight, found, shared)
     return found, shared
 
 
@@ -53,8 +48,8 @@ def triangles(rows: Csr, by_item: Csr, neighbours: Places, targets: slice) -> Fl
     cuts = np.searchsorted(taken, np.arange(rows.shape[1] + 1))
     wanted = np.flatnonzero(np.diff(cuts)).astype(np.int32)
     packed = np.empty((n_targets, count * (count + 1) // 2), np.float32)
-    work = _work(rows, by_item)[wanted]
-    _share(fill_triangles, wanted, work, _parts(rows), _parts(by_item), cuts, order, chosen, packed)
+    work = products(rows, by_item)[wanted]
+    share(fill_triangles, wanted, work, parts(rows), parts(by_item), cuts, order, chosen, packed)
     return packed
 
 
@@ -68,26 +63,5 @@ def solve_each(
     solved = np.empty(chosen.shape, np.float32)
     lengths = (chosen != np.arange(targets.start, targets.stop)[:, None]).sum(1)
     rows = np.arange(len(chosen))
-    _share(solve_packed, rows, np.ones(len(rows)), packed, lengths, chosen, towards, ridge, solved)
+    share(solve_packed, rows, np.ones(len(rows)), packed, lengths, chosen, towards, ridge, solved)
     return solved
-
-
-def _parts(matrix: Csr) -> tuple[IntArray, IntArray, FloatArray]:
-    return matrix.indptr, matrix.indices, matrix.data
-
-
-def _work(rows: Csr, by_item: Csr) -> NDArray[np.float64]:
-    """Return how many products make up each row of G, (items,)."""
-    lengths = np.diff(rows.indptr).astype(np.float64)
-    made = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
-    return made.astype(np.float64)
-
-
-def _share(loop: Callable[..., Any], items: NDArray[Any], work: Sequence[float] | NDArray[Any], *rest: Any) -> None:
-    """Run the compiled loop over parts of `items` of about equal work, on all cores."""
-    threads = available_cores()
-    done = np.cumsum(work)
-    ends = np.searchsorted(done, np.linspace(0, done[-1] if len(done) else 0, _PARTS * threads + 1)[1:-1])
-    run = compiled(loop)
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda part: run(part, *rest), (part for part in np.split(items, ends) if len(part))))

@@ -1,26 +1,8 @@
-"""The loops of local thinning that numpy has no words for, compiled by numba when they are first needed.
-
-Each is a plain function that also runs without a compiler. They let go of the interpreter's lock, so that threads share
-the items; what is written for an item depends on the data alone, and so not on the number of threads. Nothing compiled
-is kept on disk, as numba would keep it in pickles.
-"""
-
-from collections.abc import Callable
-from functools import cache
-from typing import Any
+"""The inner loops of local thinning, to be compiled: rows of the Gram matrix, the best of each, and small solutions."""
 
 import numpy as np
 
 from recfusion.core.arrays import FloatArray, IntArray
-
-
-@cache
-def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the loop as machine code; sums of float32 may be added up in another order, always the same one."""
-    import numba
-
-    made: Callable[..., Any] = numba.njit(nogil=True, fastmath={"reassoc", "nsz", "contract"})(loop)
-    return made
 
 
 def fill_nearest(
