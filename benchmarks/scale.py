@@ -34,7 +34,7 @@ from recfusion.models.base import Shape
 from recfusion.models.registry import make_model
 
 METRIC = "ndcg@100"
-JUDGED = 1000  # users of either fold
+JUDGED = {"valid": 1000, "test": 5000}  # users at the most
 SIZES = "10000:5000:250000,20000:10000:500000,40000:20000:1000000"
 MODELS = "popularity,thinning-linear,thinning-local,thinning-factors,ials,thinning"
 PEERS = ("als", "cosine")
@@ -47,7 +47,10 @@ def make_split(size: Size, folder: Path, seed: int) -> Path:
     made = time.perf_counter()
     data = load(folder / "made" / "interactions.parquet")
     parts = split(data, SplitPlan(), seed=seed)
-    folds = [fold.take(np.arange(min(JUDGED, len(fold.users)))) for fold in (parts.valid, parts.test)]
+    folds = [
+        fold.take(np.arange(min(JUDGED[name], len(fold.users))))
+        for name, fold in (("valid", parts.valid), ("test", parts.test))
+    ]
     matrices = {"train": parts.train, "valid": folds[0].history, "test": folds[1].history}
     matrices |= {"valid_out": folds[0].held_out, "test_out": folds[1].held_out}
     arrays = {
