@@ -79,7 +79,7 @@ def run(bar: Bar, path: Path) -> dict[str, Any]:
     shape = Shape.of(train)
     judged = {}
     for name, settings in bar.models:
-        model, before = make_model(name, settings), _resident()
+        model, before = make_model(name, settings), resident()
         with stage(f"fit {name}", stages):
             model.fit(train, valid, rng=stream(0, f"fit {name}"))
         stages[-1] |= {"before_bytes": before, "forecast_bytes": model.forecast(shape).bytes}
@@ -99,7 +99,8 @@ def run(bar: Bar, path: Path) -> dict[str, Any]:
     }
 
 
-def _resident() -> int:
+def resident() -> int:
+    """Return the memory that this process has now."""
     return 1024 * int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0])
 
 

@@ -130,20 +130,29 @@ class ThinningLocal(Recommender):
 
 
 def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Csr, FloatArray]:
-    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,)."""
+    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,).
+
+    Items are numbered by popularity meanwhile: most sums then go to a few neighbouring places in memory.
+    """
     n_items = rows.shape[1]
-    rows = rows.sorted_indices()
+    order = np.argsort(-n, kind="stable").astype(np.int32)  # the item of each number
+    number = np.empty_like(order)
+    number[order] = np.arange(n_items, dtype=np.int32)
+    rows = csr_array((rows.data.copy(), number[rows.indices], rows.indptr.copy()), shape=rows.shape)
+    rows.sort_indices()
     by_item = rows.T.tocsr()
+    n, ridge = n[order], ridge[order]
     chosen, shared = nearest(rows, by_item, n, ridge, count)
     explained = np.zeros(n_items, np.float32)
     for targets in target_blocks(n_items, count) if count else ():
         near = solve_each(triangles(rows, by_item, chosen, targets), chosen[targets], targets, shared[targets], ridge)
         if not np.isfinite(near).all():
             raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
-        explained[targets] = (near * shared[targets]).sum(1)
+        explained[order[targets]] = (near * shared[targets]).sum(1)
         shared[targets] = near  # which is what is left to know of them
         log.debug("Local thinning: %d of %d items are solved", targets.stop, n_items)
-    return _columns(chosen, shared), explained
+    del rows, by_item
+    return _columns(chosen, shared, order), explained
 
 
 def target_blocks(n_items: int, count: int) -> Iterator[slice]:
@@ -152,10 +161,12 @@ def target_blocks(n_items: int, count: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n_items)) for start in range(0, n_items, step))
 
 
-def _columns(chosen: Places, weights: FloatArray) -> Csr:
-    """Return the matrix whose column j has the weights of item j's neighbours, without the places left over."""
-    n_items, count = chosen.shape
-    target = np.repeat(np.arange(n_items), count)
-    there = (chosen.ravel() != target) & (weights.ravel() != 0)
-    entries = (weights.ravel()[there], (chosen.ravel()[there], target[there]))
-    return csr_array(entries, shape=(n_items, n_items))
+def _columns(chosen: Places, weights: FloatArray, order: Places) -> Csr:
+    """Return the matrix whose column order[j] has the weights of j's neighbours, without the places left over."""
+    n_items = len(chosen)
+    there = (chosen != np.arange(n_items)[:, None]) & (weights != 0)
+    starts = np.concatenate([[0], np.cumsum(there.sum(1))])
+    by_target = csr_array((weights[there], order[chosen[there]], starts), shape=(n_items, n_items))
+    number = np.empty_like(order)
+    number[order] = np.arange(n_items, dtype=np.int32)
+    return by_target[number].T.tocsr()
