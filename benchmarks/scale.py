@@ -133,6 +133,16 @@ def _values(items: NDArray[Any], held_out: csr_array) -> NDArray[np.float64]:
     return np.asarray(per_user(judge(items.astype(np.int64), held_out, popularity), (METRIC,))[METRIC])
 
 
+def replaced(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with this one in place of an earlier one of the same model and size, smaller data first."""
+
+    def size(one: dict[str, Any]) -> int:
+        return int(one["interactions"])
+
+    kept = [one for one in rows if (one["model"], size(one)) != (row["model"], size(row))]
+    return sorted([*kept, row], key=size)
+
+
 def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Return the growth of seconds and of peak bytes with the interactions, by model, where three sizes were run."""
     found = {}
@@ -182,7 +192,7 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--peer", help="Python of an environment that has implicit")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("scale.json"))
+    parser.add_argument("--out", type=Path, default=Path("scale.json"), help="rows of earlier runs in it are kept")
     parser.add_argument("--draw", type=Path, help="draw the figure of --out to this file, and run nothing")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -193,6 +203,8 @@ def main() -> None:
         draw(json.loads(asked.out.read_text()), asked.draw)
         return
     document: dict[str, Any] = {"seed": asked.seed, "rows": [], "exponents": {}}
+    if asked.out.exists():
+        document = json.loads(asked.out.read_text())
     for text in asked.sizes.split(","):
         size = Size(*map(int, text.split(":")))
         with tempfile.TemporaryDirectory() as folder:
@@ -211,7 +223,7 @@ def main() -> None:
                         "model": name,
                         **(json.loads(done.stdout.splitlines()[-1]) if not done.returncode else failed),
                     }
-                document["rows"].append(row)
+                document["rows"] = replaced(document["rows"], row)
                 document["exponents"] = exponents(document["rows"])
                 asked.out.write_text(json.dumps(document, indent=1) + "\n")
                 print(row, flush=True)
