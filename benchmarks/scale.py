@@ -4,10 +4,12 @@
 
 Each fit runs in a process of its own, with default settings and search, one thread, and is judged on the same test
 users; the peer's settings are chosen among nine (ALS) or five (cosine) on the same validation users. Growth is the
-exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file.
+exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file
+and prints its table.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -34,10 +36,11 @@ from recfusion.models.base import Shape
 from recfusion.models.registry import make_model
 
 METRIC = "ndcg@100"
-JUDGED = 1000  # users of either fold
+JUDGED = {"valid": 1000, "test": 5000}  # users at the most
 SIZES = "10000:5000:250000,20000:10000:500000,40000:20000:1000000"
 MODELS = "popularity,thinning-linear,thinning-local,thinning-factors,ials,thinning"
 PEERS = ("als", "cosine")
+COUNTS, MEASURED = ("users", "items", "interactions"), ("cpu_seconds", "peak_bytes")
 
 
 def make_split(size: Size, folder: Path, seed: int) -> Path:
@@ -47,7 +50,10 @@ def make_split(size: Size, folder: Path, seed: int) -> Path:
     made = time.perf_counter()
     data = load(folder / "made" / "interactions.parquet")
     parts = split(data, SplitPlan(), seed=seed)
-    folds = [fold.take(np.arange(min(JUDGED, len(fold.users)))) for fold in (parts.valid, parts.test)]
+    folds = [
+        fold.take(np.arange(min(JUDGED[name], len(fold.users))))
+        for name, fold in (("valid", parts.valid), ("test", parts.test))
+    ]
     matrices = {"train": parts.train, "valid": folds[0].history, "test": folds[1].history}
     matrices |= {"valid_out": folds[0].held_out, "test_out": folds[1].held_out}
     arrays = {
@@ -130,17 +136,26 @@ def _values(items: NDArray[Any], held_out: csr_array) -> NDArray[np.float64]:
     return np.asarray(per_user(judge(items.astype(np.int64), held_out, popularity), (METRIC,))[METRIC])
 
 
-def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the growth of seconds and of peak bytes with the interactions, by model, where three sizes were run."""
-    found = {}
+def replaced(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with this one in place of an earlier one of the same model and size, smaller data first."""
+
+    def size(one: dict[str, Any]) -> int:
+        return int(one["interactions"])
+
+    kept = [one for one in rows if (one["model"], size(one)) != (row["model"], size(row))]
+    return sorted([*kept, row], key=size)
+
+
+def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the growth of seconds and of peak bytes with each count, by model, where three sizes were run."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name and "cpu_seconds" in row]
         if len(own) >= 3:
-            x = np.log([row["interactions"] for row in own])
-            grown = {
-                what: np.polyfit(x, np.log([row[what] for row in own]), 1)[0] for what in ("cpu_seconds", "peak_bytes")
-            }
-            found[name] = {what: round(float(value), 2) for what, value in grown.items()}
+            found[name] = {what: {} for what in MEASURED}
+            for what, count in itertools.product(MEASURED, COUNTS):
+                x, y = (np.log([max(row[key], 1e-3) for row in own]) for key in (count, what))
+                found[name][what][count] = round(float(np.polyfit(x, y, 1)[0]), 2)
     return found
 
 
@@ -159,18 +174,30 @@ def table(document: dict[str, Any]) -> str:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Draw seconds and peak memory against the interactions, log-log."""
+    """Draw seconds and peak memory against users, items and interactions, log-log; forecasts are crosses."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, what, unit in zip(figure.subplots(1, 2), ("cpu_seconds", "peak_bytes"), (1, 1e9), strict=True):
-        for name in dict.fromkeys(row["model"] for row in document["rows"]):
+    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    names = list(dict.fromkeys(row["model"] for row in document["rows"]))
+    colours = colormaps["tab20"](np.arange(len(names)) % 20)
+    grid = figure.subplots(2, 3, sharex="col", sharey="row")
+    for (line, what), (column, count) in itertools.product(enumerate(MEASURED), enumerate(COUNTS)):
+        axes, unit = grid[line, column], 1e9 if what == "peak_bytes" else 1
+        for name, colour in zip(names, colours, strict=True):
             own = [row for row in document["rows"] if row["model"] == name and what in row]
-            axes.loglog([row["interactions"] for row in own], [row[what] / unit for row in own], "o-", label=name, ms=3)
-        axes.set_xlabel("interactions")
-        axes.set_ylabel("CPU seconds of a fit" if what == "cpu_seconds" else "peak memory, GB")
-    axes.legend(fontsize=7, frameon=False)
-    figure.savefig(path, dpi=150)
+            known = [row for row in own if row.get("forecast_bytes") and what == "peak_bytes"]
+            x, y = [row[count] for row in own], [max(row[what] / unit, 1e-2) for row in own]
+            dashes = "--" if name.startswith("implicit") else "-"
+            axes.loglog(x, y, dashes, marker="o", color=colour, label=name, ms=3, lw=1)
+            forecast = [(row["forecast_bytes"] + row["before_bytes"]) / unit for row in known]
+            axes.plot([row[count] for row in known], forecast, "x", color=colour, ms=5)
+        axes.set_xlabel(count if line else "")
+        axes.grid(alpha=0.2)
+    grid[0, 0].set_ylabel("CPU seconds of a fit")
+    grid[1, 0].set_ylabel("peak memory, GB (crosses: forecast)")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130)
 
 
 def main() -> None:
@@ -179,17 +206,22 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--peer", help="Python of an environment that has implicit")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("scale.json"))
+    parser.add_argument("--out", type=Path, default=Path("scale.json"), help="rows of earlier runs in it are kept")
     parser.add_argument("--draw", type=Path, help="draw the figure of --out to this file, and run nothing")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
         print(json.dumps(run_one(asked.one[0], Path(asked.one[1]))))
         return
+    document: dict[str, Any]
     if asked.draw:
-        draw(json.loads(asked.out.read_text()), asked.draw)
+        document = json.loads(asked.out.read_text())
+        draw(document, asked.draw)
+        print(table(document), exponents(document["rows"]), sep="\n\n")
         return
-    document: dict[str, Any] = {"seed": asked.seed, "rows": [], "exponents": {}}
+    document = {"seed": asked.seed, "rows": [], "exponents": {}}
+    if asked.out.exists():
+        document = json.loads(asked.out.read_text())
     for text in asked.sizes.split(","):
         size = Size(*map(int, text.split(":")))
         with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +240,7 @@ def main() -> None:
                         "model": name,
                         **(json.loads(done.stdout.splitlines()[-1]) if not done.returncode else failed),
                     }
-                document["rows"].append(row)
+                document["rows"] = replaced(document["rows"], row)
                 document["exponents"] = exponents(document["rows"])
                 asked.out.write_text(json.dumps(document, indent=1) + "\n")
                 print(row, flush=True)

@@ -20,8 +20,8 @@ FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
 _CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
 _PRODUCTS_PER_BLOCK = 1 << 23  # multiply-adds of a block of sparse Gram rows, and so the most entries that it can have
 _SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted in a dense one's (measured)
-_SPARSE_SECONDS = 1e-8  # of a sparse product's multiply-add, about
-_COMPILED = 0.2  # what a compiled loop takes of that, as it makes one triangle (measured)
+_DENSE_SECONDS = 2e-11  # of a dense product's multiply-add, about
+_COMPILED = 0.2  # what a compiled loop takes of a sparse product's, as it makes one triangle (measured)
 _SMALL = 6000  # items up to which one thread is enough
 
 
@@ -67,9 +67,9 @@ def gram(train: Csr) -> FloatArray:
     compiled loop over the lower triangle alone.
     """
     n_users, n_items = train.shape
-    sparse = float(np.square(np.diff(train.indptr).astype(np.float64)).sum())
-    dense = n_users * float(n_items) ** 2 / _SPARSE_PENALTY
-    if _COMPILED * sparse + COMPILING / _SPARSE_SECONDS < min(sparse, dense):
+    sparse = _SPARSE_PENALTY * float(np.square(np.diff(train.indptr).astype(np.float64)).sum())
+    dense = n_users * float(n_items) ** 2
+    if _COMPILED * sparse + COMPILING / _DENSE_SECONDS < min(sparse, dense):
         return _compiled_gram(train)
     if sparse < dense:
         g = np.empty((n_items, n_items), np.float32, order="F")

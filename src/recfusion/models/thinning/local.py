@@ -18,11 +18,12 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.far import far_field, leading
+from recfusion.models.thinning.far import SPARE, far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
 from recfusion.models.thinning.neighbours import GRAM_BYTES, Places, nearest, solve_each, triangles
 
 log = logging.getLogger(__name__)
+_COMPILER_BYTES = 100 << 20
 _RIDGE = ("l2", "nu", "kappa", "b", "c")
 
 
@@ -99,16 +100,15 @@ class ThinningLocal(Recommender):
         return False
 
     def fit_bytes(self, shape: Shape) -> int:
-        """Return about how many bytes the fit holds at most, beside the data."""
-        count = max(1, min(self.neighbours, shape.items - 1))
-        lists = shape.items * count * (8 + 4 + 8)  # neighbours, weights, and the places that sort them
-        grams = min(GRAM_BYTES, 4 * shape.items * count**2)
-        factors = 5 * 4 * shape.items * self.factors
-        search = (
-            min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
-        )  # of thinning-linear's matrices
-        own = gram_bytes(0, 0, shape.interactions) + lists + max(grams, factors)
-        return max(own, gram_bytes(search, 2.1, shape.interactions))
+        """Return about how many bytes the fit holds at most, beside the data: in its search or in one of its stages."""
+        places = shape.items * max(0, min(self.neighbours, shape.items - 1))
+        packed = min(GRAM_BYTES, 2 * places * (self.neighbours + 1))
+        solving = 32 * shape.interactions + 8 * places + int(1.15 * packed) + _COMPILER_BYTES * (places > 0)
+        turning = 4 * shape.interactions + 37 * places  # the weights of each item's neighbours into columns
+        vectors = 4 * shape.items * (self.factors + SPARE) * (self.factors > 0)
+        spanning = 8 * shape.interactions + 8 * places + 6 * vectors
+        searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
+        return max(solving, turning, spanning, gram_bytes(searched, 2.1, shape.interactions))
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""
@@ -130,20 +130,29 @@ class ThinningLocal(Recommender):
 
 
 def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Csr, FloatArray]:
-    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,)."""
+    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,).
+
+    Items are numbered by popularity meanwhile: most sums then go to a few neighbouring places in memory.
+    """
     n_items = rows.shape[1]
-    rows = rows.sorted_indices()
+    order = np.argsort(-n, kind="stable").astype(np.int32)  # the item of each number
+    number = np.empty_like(order)
+    number[order] = np.arange(n_items, dtype=np.int32)
+    rows = csr_array((rows.data.copy(), number[rows.indices], rows.indptr.copy()), shape=rows.shape)
+    rows.sort_indices()
     by_item = rows.T.tocsr()
+    n, ridge = n[order], ridge[order]
     chosen, shared = nearest(rows, by_item, n, ridge, count)
     explained = np.zeros(n_items, np.float32)
     for targets in target_blocks(n_items, count) if count else ():
         near = solve_each(triangles(rows, by_item, chosen, targets), chosen[targets], targets, shared[targets], ridge)
         if not np.isfinite(near).all():
             raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
-        explained[targets] = (near * shared[targets]).sum(1)
+        explained[order[targets]] = (near * shared[targets]).sum(1)
         shared[targets] = near  # which is what is left to know of them
         log.debug("Local thinning: %d of %d items are solved", targets.stop, n_items)
-    return _columns(chosen, shared), explained
+    del rows, by_item
+    return _columns(chosen, shared, order), explained
 
 
 def target_blocks(n_items: int, count: int) -> Iterator[slice]:
@@ -152,10 +161,12 @@ def target_blocks(n_items: int, count: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n_items)) for start in range(0, n_items, step))
 
 
-def _columns(chosen: Places, weights: FloatArray) -> Csr:
-    """Return the matrix whose column j has the weights of item j's neighbours, without the places left over."""
-    n_items, count = chosen.shape
-    target = np.repeat(np.arange(n_items), count)
-    there = (chosen.ravel() != target) & (weights.ravel() != 0)
-    entries = (weights.ravel()[there], (chosen.ravel()[there], target[there]))
-    return csr_array(entries, shape=(n_items, n_items))
+def _columns(chosen: Places, weights: FloatArray, order: Places) -> Csr:
+    """Return the matrix whose column order[j] has the weights of j's neighbours, without the places left over."""
+    n_items = len(chosen)
+    there = (chosen != np.arange(n_items)[:, None]) & (weights != 0)
+    starts = np.concatenate([[0], np.cumsum(there.sum(1))])
+    by_target = csr_array((weights[there], order[chosen[there]], starts), shape=(n_items, n_items))
+    number = np.empty_like(order)
+    number[order] = np.arange(n_items, dtype=np.int32)
+    return by_target[number].T.tocsr()
