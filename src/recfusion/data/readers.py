@@ -21,6 +21,7 @@ from recfusion.data.cells import Cells, sorted_places
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.lines import BROKEN, EXTRA, TextLayout, line_blocks
 from recfusion.data.parsing import given_cell, is_typed, number_column, parse_rows, remarks, row_flags, time_form
+from recfusion.data.rows import check_rows
 from recfusion.data.settings import Source
 from recfusion.data.sniff import guess_columns, listed, unused_ratings
 from recfusion.data.tables import Table, open_table, table_errors
@@ -132,6 +133,7 @@ def _read_batches(reading: Reading) -> tuple[pl.DataFrame, Counter[str], Faults]
             facts.update({f"{role} trimmed": reading.cells[role].count_trimmed(of) for role, of in numbers.items()})
             faults = {**_faults_in(reading, batch, done, start), **faults}
             start += len(done)
+            check_rows(start, reading.table.where)
             pieces.append((done if done["good"].all() else done.filter("good")).select(*reading.columns))
     return pl.concat(pieces), facts, faults
 
