@@ -3,7 +3,8 @@
     python benchmarks/foundation.py --peer .venv-recpack/bin/python --out benchmarks/foundation.json
 
 Set the peer's environment up as `recpack_peer.py` says; ML-1M must be in RECFUSION_DATA or the cache. The two sides
-take turns on the same machine and the best of several runs counts on both. `--skip-memory` leaves out the largest
+take turns on the same machine, several rounds of them; the lowest and the highest ratio of a round are given, for a
+peer's time varies too. `--skip-memory` leaves out the largest
 part: 100,000 users on 20,000 items, two to three minutes.
 """
 
@@ -12,11 +13,13 @@ import json
 import os
 import platform
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from recfusion.core.files import write_json
 
 PEER = Path(__file__).with_name("recpack_peer.py")
 METRICS = ("calibrated_recall@20", "calibrated_recall@50", "ndcg@100")
-REPEAT = 5
+REPEAT = 5  # rounds
 
 
 def main() -> None:
@@ -54,8 +57,8 @@ def main() -> None:
         write_json(options.out, found)
 
 
-def best_of(run: Callable[[], object], repeat: int = REPEAT) -> float:
-    """Return the seconds of the fastest of several runs."""
+def seconds_of(run: Callable[[], object], repeat: int = 3) -> float:
+    """Return the seconds of the fastest of a few runs in a row: of one round."""
     seconds = []
     for _ in range(repeat):
         start = time.perf_counter()
@@ -81,16 +84,20 @@ def ease_and_scoring(python: str, folder: Path) -> dict[str, Any]:
         folder / "split.npz", shape=[*(m.shape[0] for m in list(matrices.values())[:2]), parts.train.shape[1]], **arrays
     )
 
-    theirs = peer(python, "ease", folder / "split.npz", "--weights", folder / "w.npy", "--repeat", 3)
-    fit_seconds = best_of(lambda: rf.EASE(l2=500).fit(parts.train))
-    same = peer(python, "ease", folder / "split.npz", "--weights-in", folder / "w.npy", "--repeat", 3)
+    ease, scoring = Rounds("RecPack 0.3.6"), Rounds("RecPack 0.3.6")
     model = rf.EASE(l2=500)
-    model.weights_ = np.load(folder / "w.npy").astype(np.float32)
-    score_seconds = best_of(lambda: rf.evaluate(model, parts.test, parts.train, METRICS))
+    for _ in range(REPEAT):
+        theirs = peer(python, "ease", folder / "split.npz", "--weights", folder / "w.npy", "--repeat", 1)
+        ease.add(min(theirs["fit_seconds"]), seconds_of(lambda: rf.EASE(l2=500).fit(parts.train)))
+        same = peer(python, "ease", folder / "split.npz", "--weights-in", folder / "w.npy", "--repeat", 3)
+        model.weights_ = np.load(folder / "w.npy").astype(np.float32)
+        scoring.add(
+            min(same["score_seconds"]), seconds_of(lambda: rf.evaluate(model, parts.test, parts.train, METRICS))
+        )
     ours = rf.evaluate(model, parts.test, parts.train, METRICS).mean()
     return {
-        "ease fit on ML-1M": _ratio(min(theirs["fit_seconds"]), fit_seconds, "RecPack 0.3.6"),
-        "scoring and three metrics": _ratio(min(same["score_seconds"]), score_seconds, "RecPack 0.3.6")
+        "ease fit on ML-1M": ease.figures(),
+        "scoring and three metrics": scoring.figures()
         | {"largest difference in a metric": max(abs(ours[name] - same["metrics"][name]) for name in METRICS)},
     }
 
@@ -100,15 +107,34 @@ def reading(python: str, folder: Path) -> dict[str, Any]:
     from recfusion.data.catalog import read_named
 
     read_named("ml-1m").rows.write_csv(folder / "ml-1m.csv")
-    theirs = peer(python, "read", folder / "ml-1m.csv", "--repeat", REPEAT)
-    seconds = best_of(lambda: rf.split(rf.load("ml-1m"), seed=0))
-    return _ratio(min(theirs["read_seconds"]), seconds, "pandas' C engine reading a plain CSV") | {
-        "times the peer": seconds / min(theirs["read_seconds"])
-    }
+    rounds = Rounds("pandas' C engine reading a plain CSV")
+    for _ in range(REPEAT):
+        theirs = peer(python, "read", folder / "ml-1m.csv", "--repeat", 3)
+        rounds.add(min(theirs["read_seconds"]), seconds_of(lambda: rf.split(rf.load("ml-1m"), seed=0)))
+    return rounds.figures()
 
 
-def _ratio(theirs: float, ours: float, name: str) -> dict[str, Any]:
-    return {"seconds": ours, "peer seconds": theirs, "peer": name, "times as fast": theirs / ours}
+@dataclass
+class Rounds:
+    """Seconds of both sides, round by round."""
+
+    peer: str
+    theirs: list[float] = field(default_factory=list)
+    ours: list[float] = field(default_factory=list)
+
+    def add(self, theirs: float, ours: float) -> None:
+        """Note one round."""
+        self.theirs.append(theirs)
+        self.ours.append(ours)
+
+    def figures(self) -> dict[str, Any]:
+        """Return both sides' ranges, and those of their ratio within a round."""
+        ratios = [theirs / ours for theirs, ours in zip(self.theirs, self.ours, strict=True)]
+        spans = {"seconds": self.ours, "peer seconds": self.theirs, "times as fast": ratios}
+        return {"peer": self.peer, "rounds": len(ratios)} | {
+            name: {"lowest": min(each), "median": statistics.median(each), "highest": max(each)}
+            for name, each in spans.items()
+        }
 
 
 class Wide:

@@ -1,4 +1,6 @@
-"""Many small ridge systems: one LAPACK call each against batched solvers; microseconds a system, one thread, one run.
+"""Many small ridge systems: one LAPACK call each, compiled loops, and batched solvers.
+
+Microseconds a system, one thread, one run:
 
 python benchmarks/local_solves.py
 """
@@ -12,10 +14,20 @@ import torch
 from scipy.linalg.lapack import sposv
 
 from recfusion.core.arrays import FloatArray
+from recfusion.core.compiled import compiled
+from recfusion.models.thinning.loops import solve_packed
 
 
 def _one_by_one(a: FloatArray, y: FloatArray) -> object:
     return [sposv(m.T, r, lower=True) for m, r in zip(a, y, strict=True)]
+
+
+def _compiled(packed: FloatArray, y: FloatArray) -> FloatArray:
+    count, size = y.shape
+    ridge, solved = np.zeros(size, np.float32), np.empty_like(y)
+    chosen = np.tile(np.arange(size, dtype=np.int32), (count, 1))
+    compiled(solve_packed)(np.arange(count), packed.copy(), np.full(count, size), chosen, y, ridge, solved)
+    return solved
 
 
 def _batched(a: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -29,8 +41,10 @@ def main() -> None:
         x = rng.standard_normal((count, size, 2 * size)).astype(np.float32)
         a, y = x @ x.swapaxes(1, 2) + np.eye(size, dtype=np.float32), rng.standard_normal((count, size)).astype("f4")
         ta, ty = torch.from_numpy(a), torch.from_numpy(y)[..., None]
+        packed = a[:, *np.tril_indices(size)]
         ways: dict[str, Callable[[], object]] = {
             "LAPACK sposv, one by one": partial(_one_by_one, a, y),
+            "numba, packed Cholesky": partial(_compiled, packed, y),
             "torch, batched Cholesky": partial(_batched, ta, ty),
             "numpy, batched solve": partial(np.linalg.solve, a, y[..., None]),
         }

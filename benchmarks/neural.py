@@ -6,7 +6,8 @@ Set the peer's environment up as `recpack_peer.py` says; ML-1M must be in RECFUS
 MultVAE is one pass over the training users. An epoch of RecVAE is four on both sides: three for the encoder and one
 for the decoder. Both sides have the same users, the same layers and batches of 500. An epoch ends with its validation,
 on the same 603 users on both sides; the training pass is also given by itself. Seconds are CPU seconds of one
-thread: other work on the machine is not counted. The two sides take turns, and the fastest epoch counts on both.
+thread: other work on the machine is not counted. The two sides take turns; the fastest epoch of each turn counts on
+both, and the ratio's range over the turns is given.
 """
 
 import os
@@ -16,7 +17,6 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 import argparse
 import json
 import platform
-import statistics
 import subprocess
 import tempfile
 import time
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from foundation import Rounds
 
 import recfusion as rf
 from recfusion.core.files import write_json
@@ -75,28 +76,13 @@ def save_split(parts: rf.Split, file: Path) -> None:
 
 def compare(name: str, parts: rf.Split, python: str, file: Path) -> dict[str, Any]:
     """Return the seconds of an epoch on both sides, and of its training pass alone; they take turns."""
-    kinds = ("with validation", "training alone")
-    ours: dict[str, list[float]] = {kind: [] for kind in kinds}
-    theirs: dict[str, list[float]] = {kind: [] for kind in kinds}
+    whole, alone = Rounds("RecPack 0.3.6"), Rounds("RecPack 0.3.6")
     for _ in range(TURNS):
         training, validation = peer_epochs(name, python, file)
-        theirs["training alone"] += training
-        theirs["with validation"] += [sum(both) for both in zip(training, validation, strict=True)]
-        ours["training alone"] += own_epochs(name, parts, None)
-        ours["with validation"] += own_epochs(name, parts, parts.test)
-    return {kind: ratio(ours[kind], theirs[kind]) for kind in kinds}
-
-
-def ratio(ours: list[float], theirs: list[float]) -> dict[str, Any]:
-    """Return both sides' fastest epoch and how they compare."""
-    return {
-        "CPU seconds": min(ours),
-        "peer CPU seconds": min(theirs),
-        "peer": "RecPack 0.3.6",
-        "times as fast": min(theirs) / min(ours),
-        "times as fast by medians": statistics.median(theirs) / statistics.median(ours),
-        "epochs timed on each side": len(ours),
-    }
+        alone.add(min(training), min(own_epochs(name, parts, None)))
+        both = [sum(each) for each in zip(training, validation, strict=True)]
+        whole.add(min(both), min(own_epochs(name, parts, parts.test)))
+    return {"with validation": whole.figures(), "training alone": alone.figures()}
 
 
 def own_epochs(name: str, parts: rf.Split, judged: rf.Fold | None) -> list[float]:

@@ -34,7 +34,7 @@ from recfusion.models.base import Shape
 from recfusion.models.registry import make_model
 
 METRIC = "ndcg@100"
-JUDGED = 1000  # users of either fold
+JUDGED = {"valid": 1000, "test": 5000}  # users at the most
 SIZES = "10000:5000:250000,20000:10000:500000,40000:20000:1000000"
 MODELS = "popularity,thinning-linear,thinning-local,thinning-factors,ials,thinning"
 PEERS = ("als", "cosine")
@@ -47,7 +47,10 @@ def make_split(size: Size, folder: Path, seed: int) -> Path:
     made = time.perf_counter()
     data = load(folder / "made" / "interactions.parquet")
     parts = split(data, SplitPlan(), seed=seed)
-    folds = [fold.take(np.arange(min(JUDGED, len(fold.users)))) for fold in (parts.valid, parts.test)]
+    folds = [
+        fold.take(np.arange(min(JUDGED[name], len(fold.users))))
+        for name, fold in (("valid", parts.valid), ("test", parts.test))
+    ]
     matrices = {"train": parts.train, "valid": folds[0].history, "test": folds[1].history}
     matrices |= {"valid_out": folds[0].held_out, "test_out": folds[1].held_out}
     arrays = {
@@ -130,6 +133,16 @@ def _values(items: NDArray[Any], held_out: csr_array) -> NDArray[np.float64]:
     return np.asarray(per_user(judge(items.astype(np.int64), held_out, popularity), (METRIC,))[METRIC])
 
 
+def replaced(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with this one in place of an earlier one of the same model and size, smaller data first."""
+
+    def size(one: dict[str, Any]) -> int:
+        return int(one["interactions"])
+
+    kept = [one for one in rows if (one["model"], size(one)) != (row["model"], size(row))]
+    return sorted([*kept, row], key=size)
+
+
 def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Return the growth of seconds and of peak bytes with the interactions, by model, where three sizes were run."""
     found = {}
@@ -179,7 +192,7 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--peer", help="Python of an environment that has implicit")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("scale.json"))
+    parser.add_argument("--out", type=Path, default=Path("scale.json"), help="rows of earlier runs in it are kept")
     parser.add_argument("--draw", type=Path, help="draw the figure of --out to this file, and run nothing")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -190,6 +203,8 @@ def main() -> None:
         draw(json.loads(asked.out.read_text()), asked.draw)
         return
     document: dict[str, Any] = {"seed": asked.seed, "rows": [], "exponents": {}}
+    if asked.out.exists():
+        document = json.loads(asked.out.read_text())
     for text in asked.sizes.split(","):
         size = Size(*map(int, text.split(":")))
         with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +223,7 @@ def main() -> None:
                         "model": name,
                         **(json.loads(done.stdout.splitlines()[-1]) if not done.returncode else failed),
                     }
-                document["rows"].append(row)
+                document["rows"] = replaced(document["rows"], row)
                 document["exponents"] = exponents(document["rows"])
                 asked.out.write_text(json.dumps(document, indent=1) + "\n")
                 print(row, flush=True)

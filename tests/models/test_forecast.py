@@ -76,6 +76,16 @@ def test_the_sparse_gram_matrix_is_filled_block_by_block(monkeypatch: pytest.Mon
     assert np.array_equal(gram(train), dense.T @ dense)
 
 
+def test_the_compiled_gram_matrix_is_the_dense_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recfusion.models.gram.COMPILING", -1.0)  # so that it is always worth it
+    monkeypatch.setattr("recfusion.models.gram.ssyrk", None)  # and no other way is gone
+    train = random_csr(300, 40, 0.2, seed=3)
+    train.data[:] = np.random.default_rng(0).random(train.nnz)
+    train = train[:, ::-1]  # columns in no order
+    dense = train.toarray().astype(np.float64)
+    assert gram(train) == pytest.approx(dense.T @ dense, rel=1e-5)
+
+
 def test_dislikes_double_the_features_and_cost_what_the_cube_of_that_says() -> None:
     plain, both = Shape(6_000, 30_000, 500_000), Shape(6_000, 30_000, 500_000, dislikes=400_000)
     model = make_model("thinning-signals", {"tune_trials": 0})

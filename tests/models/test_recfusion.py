@@ -22,7 +22,13 @@ from recfusion.models.recfusion import RecFusion
 from recfusion.models.registry import MODELS, make_model
 from recfusion.training.batches import dense
 
-LATER = {"recfusion-map", "recfusion-dislikes", "recfusion-seq", "recfusion-grades"}  # than the paper
+LATER = {
+    "recfusion-map",
+    "recfusion-dislikes",
+    "recfusion-seq",
+    "recfusion-grades",
+    "recfusion-latent",
+}  # than the paper
 FAMILY = [name for name in MODELS if name.startswith("recfusion") and name not in LATER]
 
 

@@ -21,6 +21,7 @@ from recfusion.models.selftune import (
     Jury,
     choose,
     judged_users,
+    jury,
     ndcg,
     ndcg_of,
     open_settings,
@@ -296,6 +297,12 @@ def test_users_left_out_are_judged_as_by_fits_without_them(settings: dict[str, A
         refitted.weights_ = others.weights * (others.scale(settings["xi"]) * out) / out[:, None]
         alone = Fold(fold.users[[place]], fold.history[[place]], fold.held_out[[place]])
         assert found.values[place] == pytest.approx(ndcg(refitted.score, alone)[0], abs=1e-5)
+
+
+def test_without_training_users_all_validation_users_judge() -> None:
+    train, valid = csr([[0], [1]] * 30, 3), Fold(np.arange(30), csr([[0]] * 30, 3), csr([[1]] * 30, 3))
+    found = jury(train, valid, np.random.default_rng(0), most=0)
+    assert (len(found.left_out.users), len(found.valid.users), found.n_users) == (0, 30, 30)
 
 
 def test_a_search_looks_at_an_even_choice_of_many_users() -> None:

@@ -5,12 +5,14 @@ from contextlib import AbstractContextManager
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 from scipy.linalg.lapack import spotrf, spotri
 from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.compiled import COMPILING, share
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 
@@ -18,6 +20,8 @@ FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
 _CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
 _PRODUCTS_PER_BLOCK = 1 << 23  # multiply-adds of a block of sparse Gram rows, and so the most entries that it can have
 _SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted in a dense one's (measured)
+_DENSE_SECONDS = 2e-11  # of a dense product's multiply-add, about
+_COMPILED = 0.2  # what a compiled loop takes of a sparse product's, as it makes one triangle (measured)
 _SMALL = 6000  # items up to which one thread is enough
 
 
@@ -57,10 +61,17 @@ def _libraries() -> ThreadpoolController:
 
 
 def gram(train: Csr) -> FloatArray:
-    """Return G = X'X (items, items), both triangles, in Fortran order as LAPACK wants it."""
+    """Return G = X'X (items, items), both triangles, in Fortran order as LAPACK wants it.
+
+    By dense products of users in blocks, by sparse products of items in blocks, or, where either would take long, by a
+    compiled loop over the lower triangle alone.
+    """
     n_users, n_items = train.shape
-    per_user = np.diff(train.indptr).astype(np.float64)
-    if np.square(per_user).sum() * _SPARSE_PENALTY < n_users * float(n_items) ** 2:
+    sparse = _SPARSE_PENALTY * float(np.square(np.diff(train.indptr).astype(np.float64)).sum())
+    dense = n_users * float(n_items) ** 2
+    if _COMPILED * sparse + COMPILING / _DENSE_SECONDS < min(sparse, dense):
+        return _compiled_gram(train)
+    if sparse < dense:
         g = np.empty((n_items, n_items), np.float32, order="F")
         for start, block in gram_rows(train, train.T.tocsr()):
             g[:, start : start + block.shape[0]] = block.toarray().T
@@ -74,14 +85,52 @@ def gram(train: Csr) -> FloatArray:
     return mirror_lower(g)
 
 
+def _compiled_gram(train: Csr) -> FloatArray:
+    rows = train.sorted_indices()
+    by_item = rows.T.tocsr()
+    g = np.zeros((rows.shape[1], rows.shape[1]), np.float32, order="F")
+    share(fill_gram, np.arange(rows.shape[1]), products(rows, by_item), parts(rows), parts(by_item), g.T)
+    return mirror_lower(g)
+
+
+def fill_gram(
+    items: IntArray,
+    rows: tuple[IntArray, IntArray, FloatArray],
+    by_item: tuple[IntArray, IntArray, FloatArray],
+    g: FloatArray,
+) -> None:
+    """Add X'X to these rows of `g`, from the diagonal on; `rows` and `by_item` are the `parts` of X and X'."""
+    indptr, indices, data = rows
+    starts, users, values = by_item
+    for j in items:
+        own = g[j]
+        for place in range(starts[j], starts[j + 1]):
+            user, value = users[place], values[place]
+            for at in range(indptr[user + 1] - 1, indptr[user] - 1, -1):
+                k = indices[at]
+                if k < j:  # they ascend
+                    break
+                own[np.uint32(k)] += value * data[at]  # unsigned: a loop would look for a place counted from the end
+
+
+def parts(matrix: Csr) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return indptr, indices and data, as a compiled loop takes them."""
+    return matrix.indptr, matrix.indices, matrix.data
+
+
+def products(rows: Csr, by_item: Csr) -> NDArray[np.float64]:
+    """Return how many products make up each row of G, (items,)."""
+    lengths = np.diff(rows.indptr).astype(np.float64)
+    made = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
+    return made.astype(np.float64)
+
+
 def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
     """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first one.
 
     `by_item` is the transpose of `rows`. Blocks are of about equal work, however popular their items are.
     """
-    lengths = np.diff(rows.indptr).astype(np.int64)
-    work = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
-    done = np.cumsum(work)
+    done = np.cumsum(products(rows, by_item))
     start, n_items = 0, by_item.shape[0]
     while start < n_items:
         upto = (done[start - 1] if start else 0) + _PRODUCTS_PER_BLOCK

@@ -30,6 +30,10 @@ _CELLS = 1 << 20  # rows x ones x factors at once
 _PRODUCTS_PER_SECOND = 1.2e10  # multiply-adds in small matrices on one core, about (measured)
 
 
+class Singular(InputError):  # noqa: N818
+    """The penalty is too small for the equations that it should make solvable."""
+
+
 @dataclass
 class IALS(Recommender):
     """Factors W of users and V of items that minimise, by turns,
@@ -94,9 +98,11 @@ class IALS(Recommender):
 
         def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
             factors, passes = min(self.factors, _TRIED_FACTORS), min(self.iterations, _TRIED_PASSES)
-            tried = replace(self, **values, factors=factors, iterations=passes, tune_trials=0).fit(
-                train, rng=make_rng(seed)
-            )
+            tried = replace(self, **values, factors=factors, iterations=passes, tune_trials=0)
+            try:
+                tried.fit(train, rng=make_rng(seed))
+            except Singular:
+                return [Judged({}, np.zeros(jury.n_users))]
             values_of_users = jury.judge(lambda rows: [tried.score(jury.valid.history[rows])], lambda _: [])
             return [Judged({}, values_of_users[0])]
 
@@ -185,7 +191,7 @@ def half_step(rows: Csr, fixed: Fixed, l2: FloatArray) -> FloatArray:
             a[diagonal] += l2[row]
             _, solved[row], failed = sposv(a, own.sum(axis=0), lower=True, overwrite_a=True, overwrite_b=True)
             if failed:
-                raise InputError("A user's or item's normal equations have no unique solution: raise l2.")
+                raise Singular("A user's or item's normal equations have no unique solution: raise l2.")
     return solved
 
 

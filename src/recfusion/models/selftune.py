@@ -85,14 +85,14 @@ def searches(model: Recommender, unused: Collection[str] = ()) -> bool:
 
 
 def jury(train: Csr, valid: Fold | None, rng: np.random.Generator, most: int = MOST_USERS) -> Jury:
-    """Return who judges trials: the validation users, and training users up to `most` in all.
+    """Return who judges trials: the validation users, and training users up to `most` in all; 0: none of these.
 
     Of a training user as much is shown as of the validation users.
     """
     if valid is None:
         return Jury(left_out(train, most, rng, SHOWN), nobody(train))
-    seen = judged_users(valid, most)
-    return Jury(left_out(train, most - len(seen.users), rng, share_shown(seen)), seen)
+    seen = judged_users(valid)
+    return Jury(left_out(train, max(0, most - len(seen.users)), rng, share_shown(seen)), seen)
 
 
 def settle(

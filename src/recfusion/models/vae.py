@@ -26,7 +26,6 @@ class Annealed(nn.Module):
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        assert isinstance(net, vae.Autoencoder)
         self.net = net
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
@@ -70,6 +69,7 @@ class MultVAE(NeuralRecommender):
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         assert isinstance(trained, Annealed)
+        assert isinstance(trained.net, vae.Autoencoder)
         x = SparseRows.of(rows, self.device)
         noisy = x.normalised().dropout(self.dropout, rng)
         if self.form == "dae":

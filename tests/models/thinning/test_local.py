@@ -17,6 +17,7 @@ from recfusion.models.thinning import local
 from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
+from recfusion.models.thinning.neighbours import nearest
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
 
@@ -103,6 +104,36 @@ def test_factors_bring_the_local_model_nearer_to_the_whole_one(groups: Interacti
         for model in (ThinningLocal(**GIVEN, neighbours=3, factors=k).fit(groups.matrix, rng=0) for k in (0, 8, 30))
     ]
     assert far[0] > far[1] > 1.3 * far[2]
+
+
+def test_neighbours_and_their_solutions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = random_csr(200, 60, 0.1, seed=3)
+    n, ridge = train.sum(0).astype(np.float32), np.full(60, 2.0, np.float32)
+    found = []
+    for cores in (1, 5):
+        monkeypatch.setattr("recfusion.core.compiled.available_cores", lambda cores=cores: cores)
+        near, explained = local.near_field(train, n, ridge, 9)
+        found.append((near.toarray(), explained))
+    assert np.array_equal(found[0][0], found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
+def test_of_equally_good_neighbours_the_first_ones_are_taken() -> None:
+    """Items 1 to 4 are with item 0 once each and have the same popularity; 5 is twice as good, 6 half."""
+    rows = csr([[0, 1], [0, 2], [0, 3], [0, 4], [0, 5], [0, 5], [0, 6], [6]], 7)
+    ones = np.ones(7, np.float32)
+    ones[6] = 3
+    found, shared = nearest(rows, rows.T.tocsr(), ones, np.zeros(7, np.float32), 3)
+    assert found[0].tolist() == [1, 2, 5]
+    assert shared[0].tolist() == [1, 1, 2]
+    assert found[6].tolist() == [0, 6, 6]  # itself in the places left over
+
+
+def test_a_neighbourhood_without_a_solution_is_refused() -> None:
+    train = csr([[0, 1], [0, 1], [0, 1, 2]], 3)
+    n = np.array([3, 3, 1], np.float32)
+    with pytest.raises(InputError, match="raise the penalty"):
+        local.near_field(train, n, -n, 2)
 
 
 def test_items_that_stand_alone_or_were_never_seen_have_no_weights() -> None:

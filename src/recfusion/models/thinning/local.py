@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from scipy.linalg.lapack import sposv
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
@@ -16,12 +15,12 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import blas_threads, gram_bytes, user_weighted
+from recfusion.models.gram import gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
-from recfusion.models.thinning.neighbours import GRAM_BYTES, nearest, small_grams
+from recfusion.models.thinning.neighbours import GRAM_BYTES, Places, nearest, solve_each, triangles
 
 log = logging.getLogger(__name__)
 _RIDGE = ("l2", "nu", "kappa", "b", "c")
@@ -131,53 +130,43 @@ class ThinningLocal(Recommender):
 
 
 def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Csr, FloatArray]:
-    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,)."""
+    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,).
+
+    Items are numbered by popularity meanwhile: most sums then go to a few neighbouring places in memory.
+    """
     n_items = rows.shape[1]
+    order = np.argsort(-n, kind="stable").astype(np.int32)  # the item of each number
+    number = np.empty_like(order)
+    number[order] = np.arange(n_items, dtype=np.int32)
+    rows = csr_array((rows.data.copy(), number[rows.indices], rows.indptr.copy()), shape=rows.shape)
+    rows.sort_indices()
     by_item = rows.T.tocsr()
-    chosen = nearest(rows, by_item, n, ridge, count)
-    weights, explained = np.empty(chosen.shape, np.float32), np.zeros(n_items, np.float32)
+    n, ridge = n[order], ridge[order]
+    chosen, shared = nearest(rows, by_item, n, ridge, count)
+    explained = np.zeros(n_items, np.float32)
     for targets in target_blocks(n_items, count) if count else ():
-        among, towards = small_grams(rows, by_item, chosen, targets)
-        weights[targets] = solve_each(among, towards, chosen[targets], targets, ridge)
-        explained[targets] = (weights[targets] * towards).sum(1)
+        near = solve_each(triangles(rows, by_item, chosen, targets), chosen[targets], targets, shared[targets], ridge)
+        if not np.isfinite(near).all():
+            raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
+        explained[order[targets]] = (near * shared[targets]).sum(1)
+        shared[targets] = near  # which is what is left to know of them
         log.debug("Local thinning: %d of %d items are solved", targets.stop, n_items)
-    return _columns(chosen, weights), explained
+    del rows, by_item
+    return _columns(chosen, shared, order), explained
 
 
 def target_blocks(n_items: int, count: int) -> Iterator[slice]:
     """Yield slices of targets whose small Gram matrices fit into GRAM_BYTES."""
-    step = max(1, GRAM_BYTES // max(1, 4 * count * count))
+    step = max(1, GRAM_BYTES // max(1, 2 * count * (count + 1)))
     return (slice(start, min(start + step, n_items)) for start in range(0, n_items, step))
 
 
-def solve_each(
-    among: FloatArray, towards: FloatArray, chosen: IntArray, targets: slice, ridge: FloatArray
-) -> FloatArray:
-    """Return (G_NN + diag ridge_N)^-1 G_Nj for each target j, (targets, count); `among` is overwritten.
-
-    One LAPACK call a target: of the ways that `benchmarks/local_solves.py` measures it takes the least time, at 50 to
-    100 neighbours less than half of torch's batched Cholesky, and it needs no compiler.
-    """
-    padded = chosen == np.arange(targets.start, targets.stop)[:, None]
-    among[padded] = 0
-    among.swapaxes(1, 2)[padded] = 0
-    towards[padded] = 0
-    diagonal = np.arange(chosen.shape[1])
-    among[:, diagonal, diagonal] += ridge[chosen] + padded  # a place without an item has a weight of 0
-    solved = []
-    with blas_threads(chosen.shape[1]):
-        for matrix, right in zip(among, towards, strict=True):
-            _, solution, failed = sposv(matrix.T, right, lower=True, overwrite_a=True)
-            if failed:
-                raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
-            solved.append(solution)
-    return np.stack(solved)
-
-
-def _columns(chosen: IntArray, weights: FloatArray) -> Csr:
-    """Return the matrix whose column j has the weights of item j's neighbours, without the places left over."""
-    n_items, count = chosen.shape
-    target = np.repeat(np.arange(n_items), count)
-    there = (chosen.ravel() != target) & (weights.ravel() != 0)
-    entries = (weights.ravel()[there], (chosen.ravel()[there], target[there]))
-    return csr_array(entries, shape=(n_items, n_items))
+def _columns(chosen: Places, weights: FloatArray, order: Places) -> Csr:
+    """Return the matrix whose column order[j] has the weights of j's neighbours, without the places left over."""
+    n_items = len(chosen)
+    there = (chosen != np.arange(n_items)[:, None]) & (weights != 0)
+    starts = np.concatenate([[0], np.cumsum(there.sum(1))])
+    by_target = csr_array((weights[there], order[chosen[there]], starts), shape=(n_items, n_items))
+    number = np.empty_like(order)
+    number[order] = np.arange(n_items, dtype=np.int32)
+    return by_target[number].T.tocsr()

@@ -1,0 +1,99 @@
+"""Forecasts of a fit's memory against the peaks that fits really have, for every model by name.
+
+    python benchmarks/memory.py --out benchmarks/memory.json [--models NAME,NAME]
+
+Each fit is a process of its own on made-up data, of a size at which it takes 500 MB and more where that can be had in
+a minute; networks have one epoch, searches the trials given here. Peak and forecast both count what the process held
+before the fit. Aimed at: a forecast from 10 % below the peak to 50 % above.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bars import resident
+from scale import peak_bytes
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr
+from recfusion.core.rng import stream
+from recfusion.data.generate import Size, chunks
+from recfusion.data.split import Fold
+from recfusion.models.base import Shape
+from recfusion.models.registry import MODELS, make_model
+
+SQUARE, WIDE, LARGE = Size(20_000, 12_000, 600_000), Size(6_000, 30_000, 400_000), Size(200_000, 100_000, 3_000_000)
+SIZES = {
+    **dict.fromkeys(("slim", "bspm", "tale", "cease", "thinning-features"), Size(20_000, 8_000, 400_000)),
+    **dict.fromkeys(("ease", "edlae", "rdlae", "ease-dan", "thinning-linear", "thinning-signals"), SQUARE),
+    **dict.fromkeys(("thinning-pairs", "ease-pairs"), Size(8_000, 4_000, 200_000)),
+    **dict.fromkeys(("infinite-ae", "thinning-kernel"), Size(9_000, 12_000, 400_000)),
+    **dict.fromkeys(("random", "popularity", "recent-popularity", "content", "category-popularity", "user-knn"), LARGE),
+    **dict.fromkeys(
+        ("ials", "ials-dislikes", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE
+    ),
+    **dict.fromkeys(("mixture",), Size(6_000, 6_000, 200_000)),
+    **dict.fromkeys(("recfusion-unet1d", "recfusion-map", "recfusion-unet2d"), Size(2_000, 6_000, 60_000)),
+}
+SHORT = {"max_epochs": 1, "tune_trials": 3, "iterations": 2, "max_rounds": 2, "max_sweeps": 2}
+
+
+def made(size: Size) -> Csr:
+    """Return made-up histories."""
+    parts = list(chunks(size, 0))
+    place = np.concatenate([part.user for part in parts]), np.concatenate([part.item for part in parts])
+    return csr_array((np.ones(len(place[0]), np.float32), place), shape=(size.users, size.items))
+
+
+def run(name: str, size: Size) -> dict[str, Any]:
+    """Fit once in this process."""
+    plain = make_model(name, {})
+    settings = {key: value for key, value in SHORT.items() if hasattr(plain, key)}
+    model, rows = make_model(name, settings), made(size)
+    train, judged = rows[:-200], rows[-200:]
+    shown = judged.indices % 5 > 0
+    valid = Fold(np.arange(200), *(_kept(judged, keep) for keep in (shown, ~shown)))
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident()
+    model.fit(train, valid, rng=stream(0, "fit"))
+    forecast = model.forecast(Shape.of(train)).bytes
+    peak = peak_bytes()
+    found = {"model": name, **asdict(Shape.of(train)), "before_bytes": before, "peak_bytes": peak}
+    ratio = None if forecast is None else (before + forecast) / peak
+    return {**found, "forecast_bytes": forecast, "ratio": ratio}
+
+
+def _kept(rows: Csr, keep: Any) -> Csr:
+    kept = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
+    return csr_array((rows.data[keep], rows.indices[keep], kept), shape=rows.shape)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--out", type=Path, default=Path("memory.json"))
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(run(asked.one, SIZES.get(asked.one, WIDE))))
+        return
+    kept = json.loads(asked.out.read_text()) if asked.out.exists() else []
+    for name in asked.models.split(","):
+        command = [sys.executable, __file__, "--one", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(name, "failed:", (done.stderr.strip() or "ended").splitlines()[-1], flush=True)
+            continue
+        row = json.loads(done.stdout.splitlines()[-1])
+        print(row, flush=True)
+        kept = [*(one for one in kept if one["model"] != name), row]
+        asked.out.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
