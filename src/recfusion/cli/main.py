@@ -47,8 +47,10 @@ COMMANDS = {
     "the paper's Figure 2.",
     "figure architecture": "Draw the RecFusion family and what differs between its variants: the paper's Figure 1.",
     "figure schedule": "Draw learned noise rates over training, and the bound with them learned and fixed.",
-    "spark": "Prepare data and recommend on a Spark cluster.",
+    "spark": "Prepare data, train and recommend on a Spark cluster.",
     "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
+    "spark train": "Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary "
+    "model folder.",
     "spark recommend": "Write the K best items of every user of a table as a Spark job; "
     "stopped, it goes on with the next chunk.",
 }
