@@ -37,10 +37,11 @@ COMMANDS = {
     "events forget": "Delete all events of users, whom the service then takes for strangers.",
     "items": "Add new items to a model.",
     "items add": "Add new items to a model by their features alone; nothing is fitted again.",
-    "data": "List, fetch, describe and generate data sets.",
+    "data": "List, fetch, describe, prepare and generate data sets.",
     "data list": "List the named data sets and where they are on this machine.",
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
     "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
+    "data prepare": "Prepare a table of your own into a folder that is read at once from then on.",
     "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
     "figure": "Draw the paper's figures, and learned schedules.",
     "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "

@@ -1,6 +1,5 @@
 """`recfusion spark`: the jobs beside tuning that outgrow one machine."""
 
-from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated
@@ -22,14 +21,16 @@ from recfusion.cli.recommend import note_left_out, read_times
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable
+from recfusion.core.jobs import JOB
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.settings import SignalChoice, Source, SplitPlan
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
+from recfusion.models.thinning.local import ThinningLocal
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.config import CONFIG
-from recfusion.spark import JOB, check_path
+from recfusion.spark import check_path
 
 SOLVED = "thinning-local"
 
@@ -91,9 +92,10 @@ def spark_train(
     from recfusion.spark.train import SparkSolver
 
     with if_stopped(f"What is solved is kept in {stages}"), session, training(f"Training {model}") as on_epoch:
-        solved = replace(candidate, model=replace(candidate.model, solver=SparkSolver(session, stages)))
+        assert isinstance(candidate.model, ThinningLocal)
+        candidate.model.solver = SparkSolver(session, stages)
         bundle = job.train(
-            *(solved, data),
+            *(candidate, data),
             plan=choice.plan,
             seed=seed,
             all_users=all_users,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -53,13 +53,16 @@ class Table:
         """Whether the columns have names of their own: False for a text file without a header."""
         return self.layout is None or self.layout.header
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Yield all rows in order, some at a time: the columns `wanted`, and EXTRA (see `split_lines`)."""
+    def batches(self, wanted: Sequence[str], skip: int = 0) -> Iterator[pl.DataFrame]:
+        """Yield all rows in order, some at a time: the columns `wanted`, and EXTRA (see `split_lines`).
+
+        The first `skip` batches are left out.
+        """
         if isinstance(self.source, pl.LazyFrame):
             chosen = self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA))
-            yield from (chosen.slice(start, end - start).collect() for start, end in pairwise(self.cuts))
+            yield from (chosen.slice(start, end - start).collect() for start, end in pairwise(self.cuts[skip:]))
         elif self.layout is not None:
-            for block in line_blocks(self.source, self.layout.skip_lines):
+            for block in islice(line_blocks(self.source, self.layout.skip_lines), skip, None):
                 yield split_lines(block, self.layout, wanted)
 
 

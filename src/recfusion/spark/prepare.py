@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
+from recfusion.core.jobs import described
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, Prepared, is_prepared, write_prepared
 from recfusion.data.prepare import ADDED, LATEST, preparation_notes, resolve_min_rating, return_notes, time_notes
@@ -21,7 +22,7 @@ from recfusion.data.scale import Scale, adds_up
 from recfusion.data.settings import Preparation, Source
 from recfusion.spark.rows import from_arrow, in_batches, input_files, read_rows, to_arrow
 from recfusion.spark.session import task_slots
-from recfusion.spark.stages import Stages, described
+from recfusion.spark.stages import Stages
 
 _PARTITION_ROWS = 1_000_000  # of which a task holds all at once
 _MOST_LISTED = 500_000  # ids in the memory of every task

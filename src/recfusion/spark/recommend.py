@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
+from recfusion.core.jobs import described
 from recfusion.data.settings import Source
 from recfusion.models.registry import find
 from recfusion.serving.bundle import Bundle
@@ -24,7 +25,7 @@ from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
 from recfusion.spark.rows import BATCH_SIZE, from_arrow, in_batches, input_files, read_rows, spark_schema, to_arrow
 from recfusion.spark.session import task_cores, task_slots, use_cores
-from recfusion.spark.stages import Stages, address, described
+from recfusion.spark.stages import Stages, address
 
 CHUNKS = 8
 DONE = "_recommended.json"  # written last: a folder that has it is complete

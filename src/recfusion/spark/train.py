@@ -88,7 +88,7 @@ class _Block:
         return ""
 
     def read(self) -> Solved:
-        with np.load(self.path, allow_pickle=False) as found:
+        with self.path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             return found["chosen"], found["weights"], found["explained"]
 
 
