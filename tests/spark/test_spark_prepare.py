@@ -117,13 +117,13 @@ def test_a_job_goes_on_after_its_last_finished_stage(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "_in_order", broken)
+        patch.setattr(prepare, "_filter_rare", broken)
         with pytest.raises(KeyboardInterrupt):
             prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
     stage = tmp_path / "out" / "_stages" / "unique"
     first = {file.name: file.stat().st_mtime_ns for file in stage.iterdir()}
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "_latest", broken)  # it must not be needed again
+        patch.setattr(prepare, "_unique", broken)  # it must not be needed again
         prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
     assert first
     assert not stage.exists()

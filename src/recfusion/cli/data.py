@@ -10,13 +10,15 @@ from rich.table import Column, Table
 from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
-from recfusion.cli.output import download, note, out, print_json, print_protocol, working
+from recfusion.cli.output import download, if_stopped, note, out, print_json, print_protocol, working
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
 from recfusion.data.fetch import fetch
 from recfusion.data.generated import PRESETS, Form, generate
+from recfusion.data.prepared import prepare_folder
 from recfusion.data.protocol import Protocol, split_counts
+from recfusion.data.settings import SignalChoice, SplitPlan
 from recfusion.data.signals import used_signals
 from recfusion.data.split import split
 from recfusion.evaluation.metrics import DEFAULT_METRICS
@@ -83,6 +85,24 @@ def data_describe(
         f"{100 * facts['density']:.2f} % of all cells are ones; a user has {np.median(per_user):g} items "
         f"and an item {np.median(per_item):g} users (medians)."
     )
+
+
+@data_options
+def data_prepare(
+    choice: DataChoice,
+    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, which --data then takes.")],
+) -> None:
+    """Prepare a table of your own into a folder that is read at once from then on.
+
+    Stopped or killed and started again, it goes on with the rows that were not read.
+    """
+    if choice.plan != SplitPlan() or choice.used != SignalChoice():
+        raise InputError("Data is split when it is used: leave out the options of the split and of signals here.")
+    with if_stopped("What is read is kept"), working(f"Reading {choice.source.data}") as tell:
+        fresh = prepare_folder(
+            *(choice.source, choice.preparation, folder), on_rows=lambda done: tell(f"{done:,} rows are read")
+        )
+    note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
 
 
 def data_generate(

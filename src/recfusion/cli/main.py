@@ -37,18 +37,21 @@ COMMANDS = {
     "events forget": "Delete all events of users, whom the service then takes for strangers.",
     "items": "Add new items to a model.",
     "items add": "Add new items to a model by their features alone; nothing is fitted again.",
-    "data": "List, fetch, describe and generate data sets.",
+    "data": "List, fetch, describe, prepare and generate data sets.",
     "data list": "List the named data sets and where they are on this machine.",
     "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
     "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
+    "data prepare": "Prepare a table of your own into a folder that is read at once from then on.",
     "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
     "figure": "Draw the paper's figures, and learned schedules.",
     "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "
     "the paper's Figure 2.",
     "figure architecture": "Draw the RecFusion family and what differs between its variants: the paper's Figure 1.",
     "figure schedule": "Draw learned noise rates over training, and the bound with them learned and fixed.",
-    "spark": "Prepare data and recommend on a Spark cluster.",
+    "spark": "Prepare data, train and recommend on a Spark cluster.",
     "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
+    "spark train": "Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary "
+    "model folder.",
     "spark recommend": "Write the K best items of every user of a table as a Spark job; "
     "stopped, it goes on with the next chunk.",
 }

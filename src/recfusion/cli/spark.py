@@ -1,21 +1,38 @@
-"""`recfusion spark`: the two jobs beside tuning that outgrow one machine."""
+"""`recfusion spark`: the jobs beside tuning that outgrow one machine."""
 
 from pathlib import Path
+from shutil import rmtree
 from typing import Annotated
 
 from typer import Argument, Option
 
-from recfusion.cli.options import DataChoice, TrustOption, data_options, trusted_classes
-from recfusion.cli.output import counted, if_stopped, note, progress
+from recfusion.cli.options import (
+    DataChoice,
+    SeedOption,
+    SetOption,
+    TrustOption,
+    TuneOption,
+    data_options,
+    parse_settings,
+    trusted_classes,
+)
+from recfusion.cli.output import counted, if_stopped, note, progress, training
 from recfusion.cli.recommend import note_left_out, read_times
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_replaceable
+from recfusion.core.files import check_replaceable, check_writable
+from recfusion.core.jobs import JOB
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.settings import SignalChoice, Source, SplitPlan
+from recfusion.experiments import train as job
+from recfusion.experiments.candidate import make_one
+from recfusion.models.thinning.local import ThinningLocal
 from recfusion.serving.bundle import Bundle
-from recfusion.spark import JOB, check_path
+from recfusion.serving.config import CONFIG
+from recfusion.spark import check_path
+
+SOLVED = "thinning-local"
 
 
 @data_options
@@ -41,11 +58,53 @@ def spark_prepare(
         note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
 
     session = start_spark(master, conf)
-    from recfusion.spark import prepare as job
+    from recfusion.spark import prepare as spark
 
     with if_stopped("What is done is kept"), session:
-        fresh = job.spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
+        fresh = spark.spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
     note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
+
+
+@data_options
+def spark_train(
+    choice: DataChoice,
+    folder: Annotated[Path, Option("--out", help="Folder for the model.")],
+    model: Annotated[str, Argument(help="thinning-local, the model whose fit is many small problems.")] = SOLVED,
+    settings: SetOption = None,
+    tune_trials: TuneOption = None,
+    seed: SeedOption = 0,
+    all_users: Annotated[bool, Option("--all-users", help="Learn from every user, for production.")] = False,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary model folder.
+
+    Stopped and started again, the job goes on with the items that are not solved.
+    """
+    if model != SOLVED:
+        raise InputError(f"Expected {SOLVED}, the model that Spark can solve in parts, got '{model}': use `train`.")
+    candidate = make_one(model, parse_settings(settings), tune_trials)
+    check_replaceable(folder, CONFIG)
+    stages = folder.with_name(f"{folder.name}.stages")
+    check_writable(stages)
+    data = choice.load()
+    session = start_spark(master, conf)
+    from recfusion.spark.train import SparkSolver
+
+    with if_stopped(f"What is solved is kept in {stages}"), session, training(f"Training {model}") as on_epoch:
+        assert isinstance(candidate.model, ThinningLocal)
+        candidate.model.solver = SparkSolver(session, stages)
+        bundle = job.train(
+            *(candidate, data),
+            plan=choice.plan,
+            seed=seed,
+            all_users=all_users,
+            signals=choice.signals,
+            on_epoch=on_epoch,
+        )
+    bundle.save(folder)
+    rmtree(stages, ignore_errors=True)
+    note(f"Trained on {bundle.train_users:,} users in {bundle.fit_seconds:.1f} s; saved to {folder}")
 
 
 def spark_recommend(
@@ -73,11 +132,11 @@ def spark_recommend(
     columns = {"user": user, "item": item, "rating": rating, "time": read_times(protocol, time), "separator": separator}
     source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)
-    from recfusion.spark import recommend as job
+    from recfusion.spark import recommend as spark
 
     with if_stopped("What is done is kept"), session, progress("Recommending", chunks) as advance:
-        found, before = job.ListCounts(), 0
-        for done, found in job.spark_recommend(session, model, source, folder, k=k, chunks=chunks, trust=trust or ()):
+        found, before = spark.ListCounts(), 0
+        for done, found in spark.spark_recommend(session, model, source, folder, k=k, chunks=chunks, trust=trust or ()):
             advance(f"{found.users:,} users", done - before)
             before = done
     note_left_out(found.unknown, found.empty, found.bad, found.disliked, threshold)

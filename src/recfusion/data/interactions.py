@@ -146,7 +146,7 @@ class Interactions:
                 digest.update(b"|")
                 continue
             for start in range(0, len(numbers), _DIGESTED):  # never a second copy of all
-                digest.update(np.ascontiguousarray(numbers[start : start + _DIGESTED], np.int64))
+                digest.update(np.ascontiguousarray(numbers[start : start + _DIGESTED], np.int64).tobytes())
         return digest.hexdigest()
 
     def digest(self, signals: Iterable[Signal]) -> str:

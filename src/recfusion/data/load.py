@@ -1,6 +1,6 @@
 """Reading and preparing a data set in one call: a catalog name, a file, a frame, or a `Source` that names columns.
 
-A folder of Parquet that `recfusion spark prepare` wrote is read without preparing it again.
+A folder of Parquet that `recfusion data prepare` or `spark prepare` wrote is read without preparing it again.
 """
 
 from dataclasses import replace
@@ -14,8 +14,9 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
 from recfusion.data.catalog import CATALOG, read_named
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
+from recfusion.data.kept import Kept
 from recfusion.data.prepare import FUTURE, prepare
-from recfusion.data.readers import read_items, read_table
+from recfusion.data.readers import OnRows, read_items, read_table
 from recfusion.data.settings import Preparation, Source
 from recfusion.data.tables import ArrowStream, as_frame
 
@@ -84,8 +85,18 @@ def load(
     return prepare(read(source, frame, described), preparation)
 
 
-def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame | None = None) -> RawData:
-    """Return the rows of a source as read, before any preparation; `frame` and `items` stand for its files."""
+def read(
+    source: Source,
+    frame: pl.DataFrame | None = None,
+    items: pl.DataFrame | None = None,
+    *,
+    kept: Kept | None = None,
+    on_rows: OnRows | None = None,
+) -> RawData:
+    """Return the rows of a source as read, before any preparation; `frame` and `items` stand for its files.
+
+    Batches of a file are `kept` for a reading that is begun again.
+    """
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
         named = replace(read_named(source.data), source=source)
@@ -97,7 +108,8 @@ def read(source: Source, frame: pl.DataFrame | None = None, items: pl.DataFrame 
             f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
             "--data, or, if it was made from a frame in memory: pass the frame again."
         )
-    raw = read_table(Path(source.data) if frame is None else frame, source, coded=True)
+    origin = Path(source.data) if frame is None else frame
+    raw = read_table(origin, source, coded=True, kept=kept, on_rows=on_rows)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     users = _users(source, raw.report.columns["user"])

@@ -15,7 +15,7 @@ _INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 _NUMBER = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
 _NO_ID = "[\0\r\n\ufffd]"  # what was no UTF-8, and what would make two lines of one
 _EXACT = 2**53  # beyond it, floats skip whole numbers
-_DATES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
+_DATES = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
 
 def parse_rows(
@@ -161,13 +161,23 @@ def _seconds(frame: pl.LazyFrame, dtype: pl.DataType) -> pl.Expr:
     forms = [
         seconds,
         given.str.to_datetime("%+", strict=False, time_zone="UTC").dt.epoch("s"),
-        *(given.str.to_datetime(form, strict=False).dt.epoch("s") for form in _DATES),
+        *(_moment(given, form) for form in _DATES),
         given.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")).dt.epoch("s"),
     ]
     # To try every form on every row is slow; most files use one.
     head = frame.select("time given").head(1000).collect()
     fits = [form for form in forms if head.select(form.is_not_null().all()).item()]
     return fits[0] if fits else pl.coalesce(forms)
+
+
+def _moment(given: pl.Expr, form: str) -> pl.Expr:
+    """Return seconds from date texts; where the form ends in seconds, they may have a fraction."""
+    plain = given.str.to_datetime(form, strict=False).dt.epoch("s")
+    if not form.endswith("%S"):
+        return plain
+    # Fractions make the parsing several times slower, so it is tried where the plain form does not fit.
+    rest = pl.when(plain.is_null()).then(given).str.to_datetime(f"{form}%.f", strict=False).dt.epoch("s")
+    return pl.coalesce(plain, rest)
 
 
 def row_flags(parsed: pl.LazyFrame) -> dict[str, pl.Expr]:

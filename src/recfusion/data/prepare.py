@@ -21,6 +21,7 @@ from recfusion.data.parsing import parse_ids
 from recfusion.data.rows import (
     Codes,
     Rows,
+    check_rows,
     counts,
     distinct,
     drop_duplicates,
@@ -34,7 +35,6 @@ from recfusion.data.settings import Preparation
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
-MOST_ROWS = 2**31  # places of entries in a matrix are numbers of 32 bits
 FUTURE = "times in the future"  # how the note of such rows begins
 _MUCH = 0.1  # a share that a user should know of
 
@@ -106,15 +106,6 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         licence=raw.licence,
         citation=raw.citation,
     )
-
-
-def check_rows(count: int, name: str) -> None:
-    """Raise where there are more rows than a matrix on one machine has places for."""
-    if count >= MOST_ROWS:
-        raise InputError(
-            f"Expected fewer than {MOST_ROWS:,} rows on one machine, got {count:,} in '{name}': prepare them with "
-            "`recfusion spark prepare`."
-        )
 
 
 def _coded(raw: RawData) -> tuple[Rows, pl.Series, pl.Series]:

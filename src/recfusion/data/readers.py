@@ -7,7 +7,7 @@ import csv
 import io
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,10 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.data.cells import Cells, sorted_places
 from recfusion.data.interactions import RawData, ReadReport
+from recfusion.data.kept import Batch, Faults, Kept
 from recfusion.data.lines import BROKEN, EXTRA, TextLayout, line_blocks
 from recfusion.data.parsing import given_cell, is_typed, number_column, parse_rows, remarks, row_flags, time_form
+from recfusion.data.rows import check_rows
 from recfusion.data.settings import Source
 from recfusion.data.sniff import guess_columns, listed, unused_ratings
 from recfusion.data.tables import Table, open_table, table_errors
@@ -32,9 +34,7 @@ _NEEDED = dict.fromkeys(("user", "item"), "a whole number or text in UTF-8 on on
     "time": "an ISO date or a number of seconds since 1970",
 }
 _FAULTS = {"missing": "lacks a value", "unparsable": "cannot be parsed"}
-
-# kind -> number of the first such row, what is wrong with it, and what stands there: that is shown, and never recorded
-Faults = Mapping[str, tuple[int, str, str]]
+OnRows = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Reading:
         kinds = self.head.schema
         return {role: Cells() for role in ("user", "item") if not is_typed(role, kinds[role])}
 
-    def batches(self) -> Iterator[pl.DataFrame]:
+    def batches(self, skip: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows as they stand in the table, its columns named by their roles, and EXTRA."""
-        for batch in self.table.batches(list(self.columns.values())):
+        for batch in self.table.batches(list(self.columns.values()), skip):
             yield batch.select(*(cs.by_name(column).alias(role) for role, column in self.columns.items()), EXTRA)
 
     def parse(self, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -92,18 +92,38 @@ def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = 
 
 
 def read_table(
-    table: Path | pl.DataFrame, source: Source | None = None, *, lone_users: bool = False, coded: bool = False
+    table: Path | pl.DataFrame,
+    source: Source | None = None,
+    *,
+    lone_users: bool = False,
+    coded: bool = False,
+    kept: Kept | None = None,
+    on_rows: OnRows | None = None,
 ) -> RawData:
     """Return the interactions of a file or frame; columns that are not named are guessed, and the report says which.
 
     A row of a text file is one line. Rows that lack a value, and rows that cannot be parsed, are counted and left out;
     more of them than its `max_bad_share` is an error. A rating or time named "none" is not read. With `lone_users` a
     row may name a user and no item: somebody without a history. A frame is called as the `data` of its source. Where
-    they are `coded`, ids that were texts are left as places among the sorted ones (see `RawData`).
+    they are `coded`, ids that were texts are left as places among the sorted ones (see `RawData`). What was `kept` of
+    an earlier reading is not read again. `on_rows` is told how many rows are read.
     """
     source = source or Source(data="frame")
     reading = open_rows(table, source, lone_users=lone_users)
-    rows, facts, faults = _read_batches(reading)
+    facts: Counter[str] = Counter()
+    faults: Faults = {}
+    pieces, count = [], 0
+    with table_errors(reading.table.where):
+        for batch in _batches(reading, kept):
+            facts.update(batch.facts)
+            faults = {**batch.faults, **faults}
+            count += batch.count
+            check_rows(count, reading.table.where)
+            if on_rows is not None:
+                on_rows(count)
+            pieces.append(batch.rows)
+    rows = pl.concat(pieces)
+    del pieces
     check_share(reading, facts, faults, source.max_bad_share)
     found = {role: cells.ids(rows[role]) for role, cells in reading.cells.items()}
     ids: dict[str, pl.Series] = {}
@@ -115,25 +135,34 @@ def read_table(
     return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
 
 
-def _read_batches(reading: Reading) -> tuple[pl.DataFrame, Counter[str], Faults]:
-    """Return the good rows, with the numbers of their cells for ids, the counts of all, and the first of each fault."""
-    facts: Counter[str] = Counter()
-    faults: Faults = {}
-    pieces, start = [], 0
-    with table_errors(reading.table.where):
-        for batch in reading.batches():
-            numbers = {role: cells.add(batch[role]) for role, cells in reading.cells.items()}
-            known = [column for role, of in numbers.items() for column in reading.cells[role].columns(role, of)]
-            parsed = reading.parse(batch.with_columns(known).lazy())
-            flags = row_flags(parsed)
-            values = {role: pl.col(f"{role} value") for role in reading.columns}
-            done = parsed.select("good", **values, **flags).collect()
-            facts.update(done.select(cs.by_name(*flags).sum()).row(0, named=True))
-            facts.update({f"{role} trimmed": reading.cells[role].count_trimmed(of) for role, of in numbers.items()})
-            faults = {**_faults_in(reading, batch, done, start), **faults}
-            start += len(done)
-            pieces.append((done if done["good"].all() else done.filter("good")).select(*reading.columns))
-    return pl.concat(pieces), facts, faults
+def _batches(reading: Reading, kept: Kept | None) -> Iterator[Batch]:
+    """Yield what comes of each batch, those that were kept first; texts of ids are numbers of their cells."""
+    start = before = 0
+    for batch in () if kept is None else kept.read():
+        coded = {role: cells.add(batch.rows[role]) for role, cells in reading.cells.items()}
+        yield replace(batch, rows=batch.rows.with_columns(**coded))
+        start, before = start + batch.count, before + 1
+    for number, rows in enumerate(reading.batches(before), start=before):
+        batch = _read_batch(reading, rows, start)
+        if kept is not None:
+            meant = {role: cells.values.gather(batch.rows[role]) for role, cells in reading.cells.items()}
+            kept.add(number, replace(batch, rows=batch.rows.with_columns(**meant)))
+        yield batch
+        start += batch.count
+
+
+def _read_batch(reading: Reading, rows: pl.DataFrame, start: int) -> Batch:
+    """Return what comes of rows of the table that begin at its row `start`."""
+    numbers = {role: cells.add(rows[role]) for role, cells in reading.cells.items()}
+    known = [column for role, of in numbers.items() for column in reading.cells[role].columns(role, of)]
+    parsed = reading.parse(rows.with_columns(known).lazy())
+    flags = row_flags(parsed)
+    values = {role: pl.col(f"{role} value") for role in reading.columns}
+    done = parsed.select("good", **values, **flags).collect()
+    facts = done.select(cs.by_name(*flags).sum()).row(0, named=True)
+    facts |= {f"{role} trimmed": reading.cells[role].count_trimmed(of) for role, of in numbers.items()}
+    good = (done if done["good"].all() else done.filter("good")).select(*reading.columns)
+    return Batch(good, len(done), facts, _faults_in(reading, rows, done, start))
 
 
 def read_items(

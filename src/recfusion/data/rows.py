@@ -13,9 +13,20 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from recfusion.core.arrays import IntArray
+from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
 
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
+MOST_ROWS = 2**31  # places of entries in a matrix are numbers of 32 bits
+
+
+def check_rows(count: int, name: str) -> None:
+    """Raise where there are more rows than a matrix on one machine has places for."""
+    if count >= MOST_ROWS:
+        raise InputError(
+            f"Expected fewer than {MOST_ROWS:,} rows on one machine, got {count:,} in '{name}': prepare them with "
+            "`recfusion spark prepare`."
+        )
 
 
 @dataclass

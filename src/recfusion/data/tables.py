@@ -8,17 +8,21 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
+from pyarrow import ArrowException, parquet
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular
 from recfusion.core.memory import require_memory
 from recfusion.data.archive import open_bytes
 from recfusion.data.lines import EXTRA, TextLayout, line_blocks, split_lines
+from recfusion.data.rows import check_rows
 from recfusion.data.sniff import sniff_text
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab")
@@ -37,6 +41,7 @@ class Table:
     source: Path | pl.LazyFrame
     columns: list[str]
     layout: TextLayout | None = None  # of a text file
+    cuts: tuple[int, ...] = ()  # where batches of a table with types begin and end
 
     @property
     def decimal_comma(self) -> bool:
@@ -48,20 +53,23 @@ class Table:
         """Whether the columns have names of their own: False for a text file without a header."""
         return self.layout is None or self.layout.header
 
-    def batches(self, wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Yield all rows in order, some at a time: the columns `wanted`, and EXTRA (see `split_lines`)."""
+    def batches(self, wanted: Sequence[str], skip: int = 0) -> Iterator[pl.DataFrame]:
+        """Yield all rows in order, some at a time: the columns `wanted`, and EXTRA (see `split_lines`).
+
+        The first `skip` batches are left out.
+        """
         if isinstance(self.source, pl.LazyFrame):
             chosen = self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA))
-            yield from chosen.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
+            yield from (chosen.slice(start, end - start).collect() for start, end in pairwise(self.cuts[skip:]))
         elif self.layout is not None:
-            for block in line_blocks(self.source, self.layout.skip_lines):
+            for block in islice(line_blocks(self.source, self.layout.skip_lines), skip, None):
                 yield split_lines(block, self.layout, wanted)
 
 
 def open_table(table: Path | pl.DataFrame, separator: str | None, name: str) -> Table:
     """Return a file or frame, `name` for the latter, as a table; a file's kind follows from its name."""
     if isinstance(table, pl.DataFrame):
-        return Table(name, table.lazy(), table.columns)
+        return Table(name, table.lazy(), table.columns, cuts=(*range(0, table.height, BATCH_ROWS), table.height))
     check_regular(table)
     where = str(table)
     if table.stat().st_size == 0:
@@ -77,16 +85,25 @@ def open_table(table: Path | pl.DataFrame, separator: str | None, name: str) -> 
         layout = sniff_text(table, separator)
         return Table(where, table, list(layout.columns), layout)
     with table_errors(where, kind):
-        frame = _scan_parquet(table) if kind == "parquet" else _scan_objects(table)
-        return Table(where, frame, frame.collect_schema().names())
+        frame = pl.scan_parquet(table, glob=False) if kind == "parquet" else _scan_objects(table)
+        cuts = _parquet_cuts(table, frame) if kind == "parquet" else (0, 2**32 - 1)  # all that polars has numbers for
+        return Table(where, frame, frame.collect_schema().names(), cuts=cuts)
 
 
-def _scan_parquet(path: Path) -> pl.LazyFrame:
-    """Return a Parquet file as a table; a few bytes of it may stand for billions of rows."""
-    frame = pl.scan_parquet(path, glob=False)
+def _parquet_cuts(path: Path, frame: pl.LazyFrame) -> tuple[int, ...]:
+    """Return where batches of whole row groups begin and end; a few bytes of a file may stand for billions of rows."""
     rows = frame.select(pl.len()).collect().item()
+    check_rows(rows, str(path))
     require_memory(32 * rows, f"Reading the {rows:,} rows of '{path}'", "take a part of it.")
-    return frame
+    try:
+        about = parquet.read_metadata(path)
+        ends = np.cumsum([about.row_group(group).num_rows for group in range(about.num_row_groups)])
+    except (ArrowException, OSError):  # polars reads some files that it does not
+        ends = np.array([rows])
+    if not rows or ends[-1] != rows:
+        return 0, rows
+    whole = np.append(ends[:-1] // BATCH_ROWS != ends[1:] // BATCH_ROWS, True)  # small groups go together
+    return 0, *map(int, ends[whole])
 
 
 def _scan_objects(path: Path) -> pl.LazyFrame:

@@ -4,8 +4,6 @@ import re
 
 from recfusion.core.errors import InputError
 
-JOB = "_job.json"  # says which job a folder belongs to; names with an underscore are no data for Spark
-
 
 def check_path(source: str) -> None:
     """Raise where `source` is the address of a storage, and no path."""

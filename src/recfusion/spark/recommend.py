@@ -16,15 +16,16 @@ from pyspark.sql import functions as sf
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
+from recfusion.core.jobs import described
 from recfusion.data.settings import Source
 from recfusion.models.registry import find
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.histories import Histories, added_up, liked_rows, read_histories
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
-from recfusion.spark.rows import from_arrow, input_files, read_rows, spark_schema, to_arrow
+from recfusion.spark.rows import BATCH_SIZE, from_arrow, in_batches, input_files, read_rows, spark_schema, to_arrow
 from recfusion.spark.session import task_cores, task_slots, use_cores
-from recfusion.spark.stages import Stages, address, described
+from recfusion.spark.stages import Stages, address
 
 CHUNKS = 8
 DONE = "_recommended.json"  # written last: a folder that has it is complete
@@ -78,9 +79,9 @@ def spark_recommend(
     if (folder / DONE).is_file():
         yield chunks, _counts(folder / DONE)
         return
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BATCH))
-    with stages.given_up_if_refused():
+    with stages.given_up_if_refused(), in_batches(session):
         stages.ensure("histories", lambda: _histories(stages, users, bundle, chunks), by="chunk")
+    session.conf.set(BATCH_SIZE, str(_BATCH))
     total = _counts(stages.place(_READ))
     archive = _ship(stages, model)
     for chunk in range(chunks):

@@ -1,6 +1,7 @@
 """Reading a table of interactions with Spark by the very expressions of the local reader, partition by partition."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from recfusion.data.readers import Reading, check_share, first_faults, open_rows
 from recfusion.data.settings import Source
 from recfusion.spark import check_path
 from recfusion.spark.stages import Stages, address
+
+BATCH_SIZE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_ROWS = 1 << 17
 
 
 def input_files(path: Path) -> list[Path]:
@@ -66,7 +70,7 @@ def _parsed(session: SparkSession, files: list[Path], reading: Reading) -> DataF
     schema = spark_schema(parse.rows(empty.lazy()))
     if reading.table.layout is not None:
         lines = session.read.option("lineSep", "\n").text(names)
-        start, path = sf.col("_metadata.file_block_start"), sf.col("_metadata.file_path")
+        start, path = sf.col("_metadata.file_block_start"), sf.xxhash64("_metadata.file_path")
         line = sf.concat(sf.col("value").cast("binary"), sf.lit(b"\n"))  # so that a batch is a piece of the file
         table = lines.select(line.alias("line"), path.alias("path"), start.alias("start"))
         return table.mapInArrow(parse.text, schema)
@@ -97,7 +101,7 @@ class _Parse:
         layout, columns = self.reading.table.layout, self.reading.columns
         assert layout is not None
         roles = [cs.by_name(name).alias(role) for role, name in columns.items()]
-        seen: dict[str, int] = {}  # lines of the first block of each file
+        seen: dict[int, int] = {}  # lines of the first block of each file
         for batch in batches:
             text = _text(_without_header(batch, layout.skip_lines, seen))
             if text:
@@ -105,7 +109,7 @@ class _Parse:
                 yield from to_arrow(self.rows(found.select(*roles, EXTRA)))
 
 
-def _without_header(batch: pa.RecordBatch, skip: int, seen: dict[str, int]) -> pa.Array:
+def _without_header(batch: pa.RecordBatch, skip: int, seen: dict[int, int]) -> pa.Array:
     """Return the lines of a batch without those that are headers, and without the mark that a file may begin with."""
     lines, paths, starts = batch.columns
     at_start = np.flatnonzero(starts.to_numpy() == 0)
@@ -131,6 +135,17 @@ def _text(lines: pa.Array) -> bytes:
     _, offsets, data = lines.buffers()
     ends = np.frombuffer(offsets, width)[lines.offset : lines.offset + len(lines) + 1]
     return bytes(memoryview(data)[ends[0] : ends[-1]])
+
+
+@contextmanager
+def in_batches(session: SparkSession) -> Iterator[None]:
+    """Send tables to Python in batches that are worth a call; Spark's own are of 10,000 rows."""
+    before = str(session.conf.get(BATCH_SIZE))
+    session.conf.set(BATCH_SIZE, str(_BATCH_ROWS))
+    try:
+        yield
+    finally:
+        session.conf.set(BATCH_SIZE, before)
 
 
 def spark_schema(frame: pl.DataFrame) -> StructType:

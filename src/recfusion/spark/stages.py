@@ -1,6 +1,5 @@
 """Jobs that restart where they stopped: each stage is a Parquet folder that counts once Spark has marked it whole."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_replaceable, read_json, write_json
-from recfusion.spark import JOB
+from recfusion.core.jobs import JOB, STAGES, claim
 
-_STAGES = "_stages"
 _WHOLE = "_SUCCESS"  # Spark's own marker
 
 
@@ -28,14 +25,7 @@ class Stages:
     @classmethod
     def of(cls, session: SparkSession, folder: Path, job: dict[str, Any]) -> "Stages":
         """Return the stages of a job, those that are there already too; another job's folder is refused."""
-        check_replaceable(folder, JOB)
-        asked = json.loads(json.dumps(job))
-        if (folder / JOB).is_file() and read_json(folder / JOB) != asked:
-            raise InputError(
-                f"The folder '{folder}' holds the work of another job (other input, model or options): name another "
-                "folder, or remove it."
-            )
-        write_json(folder / JOB, asked)
+        claim(folder, job)
         return cls(session, folder)
 
     @contextmanager
@@ -51,7 +41,7 @@ class Stages:
 
     def place(self, name: str) -> Path:
         """Return a stage's folder."""
-        return self.folder / _STAGES / name
+        return self.folder / STAGES / name
 
     def is_whole(self, name: str) -> bool:
         """Return whether all of a stage is there."""
@@ -81,14 +71,9 @@ class Stages:
 
     def clear(self) -> None:
         """Remove what only the way to the result needed."""
-        shutil.rmtree(self.folder / _STAGES, ignore_errors=True)
+        shutil.rmtree(self.folder / STAGES, ignore_errors=True)
 
 
 def address(path: Path) -> str:
     """Return a path as Spark takes it whatever its default file system is; it wants no characters escaped."""
     return f"file://{path.absolute()}"
-
-
-def described(files: list[Path]) -> list[list[Any]]:
-    """Return what tells files from changed ones: name, size and time."""
-    return [[str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]

@@ -1,8 +1,8 @@
 """The linear denoiser for many items: weights of each item's neighbours, and all others through a few factors."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -24,6 +24,8 @@ from recfusion.models.thinning.neighbours import GRAM_BYTES, Places, nearest, so
 
 log = logging.getLogger(__name__)
 _COMPILER_BYTES = 100 << 20
+Solved = tuple[Places, FloatArray, FloatArray]
+Solver = Callable[[Csr, FloatArray, FloatArray, int], tuple[Csr, FloatArray]]  # what `near_field` is
 _RIDGE = ("l2", "nu", "kappa", "b", "c")
 
 
@@ -61,6 +63,8 @@ class ThinningLocal(Recommender):
     weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
     left_: FloatArray = learned()  # (items, factors)
     right_: FloatArray = learned()  # (factors, items)
+    # Where neighbourhoods are solved, if not in this process: no part of a model.
+    solver: Solver | None = field(default=None, compare=False, kw_only=True, repr=False)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_items = train.shape[1]
@@ -74,7 +78,8 @@ class ThinningLocal(Recommender):
         rows = user_weighted(train, self.b_)
         n = np.bincount(rows.indices, rows.data.astype(np.float64) ** 2, minlength=n_items).astype(np.float32)
         ridge = penalty(n, l2=self.l2_, nu=self.nu_) + np.float32(self.kappa_) * n
-        near, explained = near_field(rows, n, ridge, min(self.neighbours, n_items - 1))
+        solve = self.solver or near_field
+        near, explained = solve(rows, n, ridge, min(self.neighbours, n_items - 1))
         scaling = selftune.scalings(train, (self.c_,))[0]
         rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
         s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
@@ -129,35 +134,59 @@ class ThinningLocal(Recommender):
             setattr(self, f"{name}_", value)
 
 
-def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Csr, FloatArray]:
-    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,).
+@dataclass(frozen=True)
+class NearField:
+    """The small problems of all items, which are numbered by popularity meanwhile.
 
-    Items are numbered by popularity meanwhile: most sums then go to a few neighbouring places in memory.
+    Most sums then go to a few neighbouring places in memory. What a problem comes to depends on no other one.
     """
-    n_items = rows.shape[1]
-    order = np.argsort(-n, kind="stable").astype(np.int32)  # the item of each number
-    number = np.empty_like(order)
-    number[order] = np.arange(n_items, dtype=np.int32)
-    rows = csr_array((rows.data.copy(), number[rows.indices], rows.indptr.copy()), shape=rows.shape)
-    rows.sort_indices()
-    by_item = rows.T.tocsr()
-    n, ridge = n[order], ridge[order]
-    chosen, shared = nearest(rows, by_item, n, ridge, count)
-    explained = np.zeros(n_items, np.float32)
-    for targets in target_blocks(n_items, count) if count else ():
-        near = solve_each(triangles(rows, by_item, chosen, targets), chosen[targets], targets, shared[targets], ridge)
-        if not np.isfinite(near).all():
+
+    rows: Csr  # (users, items)
+    by_item: Csr  # its transpose
+    n: FloatArray  # (items,)
+    ridge: FloatArray  # (items,)
+    order: Places  # the item of each number
+    count: int  # neighbours of an item
+
+    @classmethod
+    def of(cls, rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> "NearField":
+        order = np.argsort(-n, kind="stable").astype(np.int32)
+        number = _inverse(order)
+        numbered = csr_array((rows.data.copy(), number[rows.indices], rows.indptr.copy()), shape=rows.shape)
+        numbered.sort_indices()
+        return cls(numbered, numbered.T.tocsr(), n[order], ridge[order], order, count)
+
+    def solve(self, targets: slice) -> Solved:
+        """Return each target's neighbours and their weights, (targets, count), and G_jN L_Nj, (targets,)."""
+        chosen, shared = nearest(self.rows, self.by_item, self.n, self.ridge, self.count, targets)
+        packed = triangles(self.rows, self.by_item, chosen, targets)
+        weights = solve_each(packed, chosen, targets, shared, self.ridge)
+        if not np.isfinite(weights).all():
             raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
-        explained[order[targets]] = (near * shared[targets]).sum(1)
-        shared[targets] = near  # which is what is left to know of them
+        return chosen, weights, (weights * shared).sum(1)
+
+
+def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Csr, FloatArray]:
+    """Return the weights L of each item's `count` neighbours, column by column, and G_jN L_Nj, (items,)."""
+    problem = NearField.of(rows, n, ridge, count)
+    blocks = target_blocks(rows.shape[1], count) if count else ()
+    return joined(problem.order, count, ((targets, problem.solve(targets)) for targets in blocks))
+
+
+def joined(order: Places, count: int, blocks: Iterable[tuple[slice, Solved]]) -> tuple[Csr, FloatArray]:
+    """Return what `near_field` does of the solutions of all targets."""
+    n_items = len(order)
+    chosen, weights = np.empty((n_items, count), np.int32), np.empty((n_items, count), np.float32)
+    explained = np.zeros(n_items, np.float32)
+    for targets, solved in blocks:
+        chosen[targets], weights[targets], explained[order[targets]] = solved
         log.debug("Local thinning: %d of %d items are solved", targets.stop, n_items)
-    del rows, by_item
-    return _columns(chosen, shared, order), explained
+    return _columns(chosen, weights, order), explained
 
 
-def target_blocks(n_items: int, count: int) -> Iterator[slice]:
-    """Yield slices of targets whose small Gram matrices fit into GRAM_BYTES."""
-    step = max(1, GRAM_BYTES // max(1, 2 * count * (count + 1)))
+def target_blocks(n_items: int, count: int, most: int = GRAM_BYTES) -> Iterator[slice]:
+    """Yield slices of targets whose small Gram matrices fit into `most` bytes."""
+    step = max(1, most // max(1, 2 * count * (count + 1)))
     return (slice(start, min(start + step, n_items)) for start in range(0, n_items, step))
 
 
@@ -167,6 +196,11 @@ def _columns(chosen: Places, weights: FloatArray, order: Places) -> Csr:
     there = (chosen != np.arange(n_items)[:, None]) & (weights != 0)
     starts = np.concatenate([[0], np.cumsum(there.sum(1))])
     by_target = csr_array((weights[there], order[chosen[there]], starts), shape=(n_items, n_items))
+    return by_target[_inverse(order)].T.tocsr()
+
+
+def _inverse(order: Places) -> Places:
+    """Return the number of each item."""
     number = np.empty_like(order)
-    number[order] = np.arange(n_items, dtype=np.int32)
-    return by_target[number].T.tocsr()
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return number

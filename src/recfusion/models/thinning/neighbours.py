@@ -14,8 +14,10 @@ GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewe
 Places = NDArray[np.int32]
 
 
-def nearest(rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple[Places, FloatArray]:
-    """Return the `count` items N that say most about each item j, (items, count), in ascending order, and their G_jN.
+def nearest(
+    rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: int, targets: slice = slice(None)
+) -> tuple[Places, FloatArray]:
+    """Return the `count` items N that say most about each target j, (targets, count), in ascending order, and G_jN.
 
     That is by co-occurrence over popularity, G_ij / (n_i + ridge_i)^.75: the power stands between what item i alone
     takes off the squared error (1/2) and its weight alone (1), and the ridge keeps chance neighbours of rare items out.
@@ -24,22 +26,25 @@ def nearest(rows: Csr, by_item: Csr, n: FloatArray, ridge: FloatArray, count: in
     n_items = by_item.shape[0]
     own = np.arange(n_items, dtype=np.int32)
     if count >= n_items - 1:  # all of them, also those that no user has together with the item
-        found = np.array([np.delete(own, j) for j in range(n_items)], np.int32).reshape(n_items, n_items - 1)
-        return found, gram(rows)[own[:, None], found]
-    found, shared = np.repeat(own[:, None], count, axis=1), np.zeros((n_items, count), np.float32)
+        others = [np.delete(own, j) for j in own[targets]]
+        found = np.array(others, np.int32).reshape(len(others), n_items - 1)
+        return found, gram(rows)[own[targets, None], found]
+    # The loop has a place for every item; of those of others no memory is taken.
+    found, shared = np.empty((n_items, count), np.int32), np.zeros((n_items, count), np.float32)
+    found[targets] = own[targets, None]
     if count:
         weight = (n + ridge) ** np.float32(-_POWER)
-        share(fill_nearest, own, products(rows, by_item), parts(rows), parts(by_item), weight, found, shared)
-    return found, shared
+        work = products(rows, by_item)[targets]
+        share(fill_nearest, own[targets], work, parts(rows), parts(by_item), weight, found, shared)
+    return found[targets], shared[targets]
 
 
-def triangles(rows: Csr, by_item: Csr, neighbours: Places, targets: slice) -> FloatArray:
-    """Return the lower triangle of G_NN for each item of `targets`, row by row, (targets, count (count + 1) / 2).
+def triangles(rows: Csr, by_item: Csr, chosen: Places, targets: slice) -> FloatArray:
+    """Return the lower triangle of G_NN for each target and its `chosen` N by rows, (targets, count (count + 1) / 2).
 
     One pass over the rows of G fills all of them: row i goes to every target that has i as a neighbour. Places that
     hold the target itself are not filled.
     """
-    chosen = neighbours[targets]
     n_targets, count = chosen.shape
     order = np.argsort(chosen, axis=None, kind="stable")
     taken = chosen.ravel()[order]
