@@ -124,6 +124,7 @@ class RecFusion(NeuralRecommender):
         if self.net == "mlp":
             net: nn.Module = MLP(
                 n_items,
+                n_conditions=self.n_conditions,
                 width=self.width,
                 depth=self.depth,
                 shared=self.shared,
@@ -141,7 +142,12 @@ class RecFusion(NeuralRecommender):
             net.noise = diffusion.LearnedSchedule(self.fixed_schedule())
         return net
 
-    def denoiser(self, rows: Csr) -> diffusion.Denoiser:
+    @property
+    def n_conditions(self) -> int:
+        """How many numbers beside x^t and t an mlp gets: none."""
+        return 0
+
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
         """Return what denoises the x^t of these users in training: the net."""
         return self.net_
 
@@ -181,7 +187,7 @@ class RecFusion(NeuralRecommender):
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
-        process, net, x0 = self.make_process(self.means), self.denoiser(rows), self._examples(rows)
+        process, net, x0 = self.make_process(self.means), self.denoiser(rows, rng), self._examples(rows)
         if self.objective == "simple":
             return diffusion.simple(process, net, x0, rng).mean()
         if self.objective == "elbo":

@@ -130,10 +130,10 @@ class RecFusionUNet(RecFusion):
     def batch_rows(self, n_users: int) -> int:
         return super().batch_rows(n_users) if self.layout == "none" else NeuralRecommender.batch_rows(self, n_users)
 
-    def denoiser(self, rows: Csr) -> diffusion.Denoiser:
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
         """Return the net with what it sees besides x^t; `rows` are the x^0 of the batch, to leave those users out."""
         if self.layout == "none":
-            return super().denoiser(rows)
+            return super().denoiser(rows, rng)
 
         def denoised(xt: Tensor, t: Tensor) -> Tensor:
             out: Tensor = self.net_(self._planes(xt, rows), t)
