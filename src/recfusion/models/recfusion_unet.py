@@ -106,7 +106,7 @@ class RecFusionUNet(RecFusion):
         if self.layout == "none":
             return super().batch_bytes(shape)
         learning = self.batch_rows(shape.users)
-        at_once = max(learning, batch_rows(shape.items))
+        at_once = max(learning, min(shape.users, batch_rows(shape.items)))
         return int(4 * (at_once * self.pixels**2 * self.channels * _PATCH_MAPS + learning * shape.items * self.maps))
 
     def make_net(self, n_items: int) -> nn.Module:
