@@ -183,8 +183,7 @@ class NeuralRecommender(Recommender):
         return shape.users * shape.items * _SECONDS_PER_CELL
 
     def fit_bytes(self, shape: Shape) -> int:
-        numbers = sum(weights.numel() for weights in (self._sizes(shape.items) or {}).values())
-        return _BYTES_PER_WEIGHT * numbers + self.batch_bytes(shape) + _BYTES_BESIDE
+        return _BYTES_PER_WEIGHT * self._numbers(shape.items) + self.batch_bytes(shape) + _BYTES_BESIDE
 
     def batch_bytes(self, shape: Shape) -> int:
         """Return about how many bytes a batch's numbers take on their way through the network and back."""
@@ -220,9 +219,13 @@ class NeuralRecommender(Recommender):
         except (RuntimeError, AttributeError):  # a net that looks at its own numbers, or at what `prepare` learns
             return None
 
+    def _numbers(self, n_items: int) -> int:
+        """Return how many weights the network has, as far as that can be told before it is made."""
+        return sum(weights.numel() for weights in (self._sizes(n_items) or {}).values())
+
     def _require_memory(self, shape: Shape) -> None:
         """Raise before a network is made that cannot be trained here."""
-        what = f"A network on {shape.items:,} items, with {self.batch_rows(shape.users):,} users at once,"
+        what = f"A network of {self._numbers(shape.items):,} weights on {shape.items:,} items"
         advice = (
             "lower batch_size, make the network smaller with --set, raise --min-users-per-item so that fewer items "
             "remain, or train thinning-local."

@@ -84,11 +84,12 @@ class RecFusion(NeuralRecommender):
     def prepare(self, train: Csr) -> None:
         n_users, n_items = train.shape
         rows = self.batch_rows(n_users) if self._whole_matrix else self.batch_size
-        require_memory(
-            self.batch_bytes(Shape.of(train)),
-            f"A network on {rows:,} users and {n_items:,} items at once",
-            "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
-        )
+        if self.net != "mlp":
+            require_memory(
+                self.batch_bytes(Shape.of(train)),
+                f"A U-Net on {rows:,} users and {n_items:,} items at once",
+                "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
+            )
         self.learn_means(train)
         # What fills a picture beside the asked user is evenly spread over the training users.
         others = min(self.picture_users or n_users, n_users) - 1 if self.net == "unet2d" else 0

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
+from recfusion.evaluation.topk import batch_rows
+from recfusion.models.base import Shape
 from recfusion.models.knn import NearestUsers, input_weights
 from recfusion.models.layout import item_features, place_items
 from recfusion.models.neural import NeuralRecommender
@@ -23,6 +25,7 @@ from recfusion.nets.item_unet import ItemUNet
 from recfusion.training.batches import dense
 
 Layout = Literal["none", "row", "map", "random-row", "random-map"]
+_PATCH_MAPS = 60  # maps of patches, in channels of the first level, that training or scoring holds at once (measured)
 
 
 @dataclass
@@ -97,6 +100,14 @@ class RecFusionUNet(RecFusion):
             return (self.pixels**2 * patch,), patch
         patch = max(1, -(-math.ceil(math.sqrt(n_items)) // self.pixels))
         return (self.pixels * patch,) * 2, patch
+
+    def batch_bytes(self, shape: Shape) -> int:
+        """Return what maps of patches take, of users that learn or are scored at once, and rows of items beside."""
+        if self.layout == "none":
+            return super().batch_bytes(shape)
+        learning = self.batch_rows(shape.users)
+        at_once = max(learning, min(shape.users, batch_rows(shape.items)))
+        return int(4 * (at_once * self.pixels**2 * self.channels * _PATCH_MAPS + learning * shape.items * self.maps))
 
     def make_net(self, n_items: int) -> nn.Module:
         if self.layout == "none":
