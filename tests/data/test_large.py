@@ -1,5 +1,6 @@
 """Sizes at the edge: more rows than a matrix has places for, and ids as long as a book."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,12 @@ def test_two_billion_rows_are_sent_to_spark() -> None:
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl"])
 def test_every_kind_of_file_is_refused_by_its_rows(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pl.DataFrame({"user": ["a", "b", "c"], "item": [1, 2, 3]})
-    writer = {"t.csv": frame.write_csv, "t.parquet": frame.write_parquet, "t.jsonl": frame.write_ndjson}[name]
+    writers: dict[str, Callable[[Path], object]] = {
+        "t.csv": frame.write_csv,
+        "t.parquet": frame.write_parquet,
+        "t.jsonl": frame.write_ndjson,
+    }
+    writer = writers[name]
     writer(tmp_path / name)
     monkeypatch.setattr(rows, "MOST_ROWS", 3)
     with pytest.raises(InputError, match="spark prepare"):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -101,7 +102,12 @@ def test_a_killed_preparation_goes_on_after_what_it_read(tmp_path: Path, monkeyp
     blocks = len(list(line_blocks(path, 1)))
     assert kept < blocks
     read, again = readers._read_batch, []
-    monkeypatch.setattr(readers, "_read_batch", lambda *given: again.append(given) or read(*given))
+
+    def counted(*given: Any) -> Any:
+        again.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(readers, "_read_batch", counted)
     monkeypatch.chdir(tmp_path)
     source = Source(data="t.csv")
     assert prepare_folder(source, LOOSE, out)

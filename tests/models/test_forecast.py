@@ -50,7 +50,7 @@ def test_a_fit_holds_no_more_than_its_forecast(name: str) -> None:
 
 def test_a_model_that_knows_nothing_of_its_costs_says_so() -> None:
     class Somebodys(Popularity):
-        fit_bytes = Recommender.fit_bytes
+        fit_bytes = Recommender.fit_bytes  # type: ignore[assignment]
 
     assert Somebodys().forecast(Shape(10, 10, 20)) == Forecast(None, None)
 

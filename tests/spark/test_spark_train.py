@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from recfusion.serving.bundle import Bundle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = {"l2": 5.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "neighbours": 7, "factors": 4}
+SETTINGS: dict[str, Any] = {"l2": 5.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "neighbours": 7, "factors": 4}
 
 
 def test_the_model_is_that_of_one_machine_bit_by_bit(session: "SparkSession", tmp_path: Path) -> None:
