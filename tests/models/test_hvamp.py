@@ -57,7 +57,7 @@ def test_the_loss_is_the_weighted_bound_at_one_sample_of_both_codes() -> None:
 
     draws = rng(3)
     torch.rand(ROWS.nnz, generator=draws)  # for the entries that are dropped
-    x = SparseRows.of(ROWS).normalised()
+    x = SparseRows.of(ROWS)
     q2 = net.q2(x)
     z2 = q2.mean + q2.stddev * torch.randn(3, 3, generator=draws)
     q1 = net.first_code(x, z2)

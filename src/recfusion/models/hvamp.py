@@ -26,6 +26,9 @@ class Gated(nn.Module):
         super().__init__()
         self.width = width
         self.both: nn.Module = SparseLinear(inputs, 2 * width) if sparse else nn.Linear(inputs, 2 * width)
+        if isinstance(self.both, nn.Linear):
+            nn.init.kaiming_normal_(self.both.weight)  # torch's own weights would lose the signal in four gates
+            nn.init.zeros_(self.both.bias)
 
     def forward(self, x: Tensor | SparseRows) -> Tensor:
         """Return the gated features (rows, width); a sparse first layer takes dense rows too."""
@@ -98,14 +101,14 @@ class HVamp(NeuralRecommender):
     """Multinomial variational autoencoder with two levels of codes, gated layers and a prior of pseudo-users.
 
     The loss of a user is -log p(x | z1, z2) + w [log q(z1, z2 | x) - log p(z1, z2)] at one sample of both codes; w
-    rises in a straight line over the first batches. The input is scaled to length 1, its entries are dropped at random.
+    rises in a straight line over the first batches. Entries of the input are dropped at random.
     The published form has a thousand pseudo-users; fewer keep an epoch short on a processor.
     """
 
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     width: int = setting(600, "width of the hidden layers", at_least=1, at_most=100_000, search=(200, 1200), log=True)
     latent: int = setting(200, "length of each code", at_least=1, at_most=100_000, search=(50, 400), log=True)
-    components: int = setting(200, "pseudo-users of the prior", at_least=1, at_most=100_000)
+    components: int = setting(100, "pseudo-users of the prior", at_least=1, at_most=100_000)
     dropout: float = setting(
         0.5, "probability that an entry of a history is dropped in training", at_least=0, search=(0.1, 0.8)
     )
@@ -125,7 +128,7 @@ class HVamp(NeuralRecommender):
         net = trained.net
         assert isinstance(net, TwoCodes)
         x = SparseRows.of(rows, self.device)
-        noisy = x.normalised().dropout(self.dropout, rng)
+        noisy = x.dropout(self.dropout, rng)
         z2, log_q2 = draw_with_log_prob(net.q2(noisy), rng)
         z1, log_q1 = draw_with_log_prob(net.first_code(noisy, z2), rng)
         divergence = (log_q1 + log_q2 - net.p1(z2).log_prob(z1)).sum(1) - net.prior_log_prob(z2)
@@ -134,5 +137,5 @@ class HVamp(NeuralRecommender):
         return (multinomial_nll(net.decode(z1, z2), x) + weight * divergence).mean()
 
     def scores(self, history: Csr) -> Tensor:
-        logits: Tensor = self.net_(SparseRows.of(history, self.device).normalised())
+        logits: Tensor = self.net_(SparseRows.of(history, self.device))
         return logits
