@@ -24,8 +24,9 @@ from recfusion.core.arrays import Csr
 from recfusion.core.rng import stream
 from recfusion.data.generate import Size, chunks
 from recfusion.data.split import Fold
-from recfusion.models.base import Shape
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.registry import MODELS, make_model
+from recfusion.models.settings import settings_of
 
 SQUARE, WIDE, LARGE = Size(20_000, 12_000, 600_000), Size(6_000, 30_000, 400_000), Size(200_000, 100_000, 3_000_000)
 SIZES = {
@@ -50,11 +51,15 @@ def made(size: Size) -> Csr:
     return csr_array((np.ones(len(place[0]), np.float32), place), shape=(size.users, size.items))
 
 
+def short(name: str) -> Recommender:
+    """Return the model with one epoch and few trials."""
+    known = settings_of(type(make_model(name, {})))
+    return make_model(name, {key: value for key, value in SHORT.items() if key in known})
+
+
 def run(name: str, size: Size) -> dict[str, Any]:
     """Fit once in this process."""
-    plain = make_model(name, {})
-    settings = {key: value for key, value in SHORT.items() if hasattr(plain, key)}
-    model, rows = make_model(name, settings), made(size)
+    model, rows = short(name), made(size)
     train, judged = rows[:-200], rows[-200:]
     shown = judged.indices % 5 > 0
     valid = Fold(np.arange(200), *(_kept(judged, keep) for keep in (shown, ~shown)))
@@ -73,16 +78,40 @@ def _kept(rows: Csr, keep: Any) -> Csr:
     return csr_array((rows.data[keep], rows.indices[keep], kept), shape=rows.shape)
 
 
+def again(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with the forecast that the code makes now."""
+    shape = Shape(*(row[count] for count in ("users", "items", "interactions")))
+    forecast = short(row["model"]).forecast(shape).bytes
+    ratio = None if forecast is None else (row["before_bytes"] + forecast) / row["peak_bytes"]
+    return {**row, "forecast_bytes": forecast, "ratio": ratio}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as Markdown."""
+    lines = ["| model | users | items | interactions | peak | forecast / peak |", "|" + "---|" * 6]
+    for row in rows:
+        counts = " | ".join(f"{row[count]:,}" for count in ("users", "items", "interactions"))
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        lines.append(f"| {row['model']} | {counts} | {row['peak_bytes'] / 1e9:.2f} GB | {ratio} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--out", type=Path, default=Path("memory.json"))
+    parser.add_argument("--again", action="store_true", help="fit nothing, forecast anew for the fits of --out")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
         print(json.dumps(run(asked.one, SIZES.get(asked.one, WIDE))))
         return
     kept = json.loads(asked.out.read_text()) if asked.out.exists() else []
+    if asked.again:
+        kept = [again(row) for row in kept]
+        asked.out.write_text(json.dumps(kept, indent=1) + "\n")
+        print(table(kept))
+        return
     for name in asked.models.split(","):
         command = [sys.executable, __file__, "--one", name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
