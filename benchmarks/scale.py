@@ -4,10 +4,12 @@
 
 Each fit runs in a process of its own, with default settings and search, one thread, and is judged on the same test
 users; the peer's settings are chosen among nine (ALS) or five (cosine) on the same validation users. Growth is the
-exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file.
+exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file
+and prints its table.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -38,6 +40,7 @@ JUDGED = {"valid": 1000, "test": 5000}  # users at the most
 SIZES = "10000:5000:250000,20000:10000:500000,40000:20000:1000000"
 MODELS = "popularity,thinning-linear,thinning-local,thinning-factors,ials,thinning"
 PEERS = ("als", "cosine")
+COUNTS, MEASURED = ("users", "items", "interactions"), ("cpu_seconds", "peak_bytes")
 
 
 def make_split(size: Size, folder: Path, seed: int) -> Path:
@@ -143,17 +146,16 @@ def replaced(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, 
     return sorted([*kept, row], key=size)
 
 
-def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the growth of seconds and of peak bytes with the interactions, by model, where three sizes were run."""
-    found = {}
+def exponents(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the growth of seconds and of peak bytes with each count, by model, where three sizes were run."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name and "cpu_seconds" in row]
         if len(own) >= 3:
-            x = np.log([row["interactions"] for row in own])
-            grown = {
-                what: np.polyfit(x, np.log([row[what] for row in own]), 1)[0] for what in ("cpu_seconds", "peak_bytes")
-            }
-            found[name] = {what: round(float(value), 2) for what, value in grown.items()}
+            found[name] = {what: {} for what in MEASURED}
+            for what, count in itertools.product(MEASURED, COUNTS):
+                x, y = (np.log([max(row[key], 1e-3) for row in own]) for key in (count, what))
+                found[name][what][count] = round(float(np.polyfit(x, y, 1)[0]), 2)
     return found
 
 
@@ -172,18 +174,30 @@ def table(document: dict[str, Any]) -> str:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Draw seconds and peak memory against the interactions, log-log."""
+    """Draw seconds and peak memory against users, items and interactions, log-log; forecasts are crosses."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, what, unit in zip(figure.subplots(1, 2), ("cpu_seconds", "peak_bytes"), (1, 1e9), strict=True):
-        for name in dict.fromkeys(row["model"] for row in document["rows"]):
+    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    names = list(dict.fromkeys(row["model"] for row in document["rows"]))
+    colours = colormaps["tab20"](np.arange(len(names)) % 20)
+    grid = figure.subplots(2, 3, sharex="col", sharey="row")
+    for (line, what), (column, count) in itertools.product(enumerate(MEASURED), enumerate(COUNTS)):
+        axes, unit = grid[line, column], 1e9 if what == "peak_bytes" else 1
+        for name, colour in zip(names, colours, strict=True):
             own = [row for row in document["rows"] if row["model"] == name and what in row]
-            axes.loglog([row["interactions"] for row in own], [row[what] / unit for row in own], "o-", label=name, ms=3)
-        axes.set_xlabel("interactions")
-        axes.set_ylabel("CPU seconds of a fit" if what == "cpu_seconds" else "peak memory, GB")
-    axes.legend(fontsize=7, frameon=False)
-    figure.savefig(path, dpi=150)
+            known = [row for row in own if row.get("forecast_bytes") and what == "peak_bytes"]
+            x, y = [row[count] for row in own], [max(row[what] / unit, 1e-2) for row in own]
+            dashes = "--" if name.startswith("implicit") else "-"
+            axes.loglog(x, y, dashes, marker="o", color=colour, label=name, ms=3, lw=1)
+            forecast = [(row["forecast_bytes"] + row["before_bytes"]) / unit for row in known]
+            axes.plot([row[count] for row in known], forecast, "x", color=colour, ms=5)
+        axes.set_xlabel(count if line else "")
+        axes.grid(alpha=0.2)
+    grid[0, 0].set_ylabel("CPU seconds of a fit")
+    grid[1, 0].set_ylabel("peak memory, GB (crosses: forecast)")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
+    figure.savefig(path, dpi=130)
 
 
 def main() -> None:
@@ -199,10 +213,13 @@ def main() -> None:
     if asked.one:
         print(json.dumps(run_one(asked.one[0], Path(asked.one[1]))))
         return
+    document: dict[str, Any]
     if asked.draw:
-        draw(json.loads(asked.out.read_text()), asked.draw)
+        document = json.loads(asked.out.read_text())
+        draw(document, asked.draw)
+        print(table(document), exponents(document["rows"]), sep="\n\n")
         return
-    document: dict[str, Any] = {"seed": asked.seed, "rows": [], "exponents": {}}
+    document = {"seed": asked.seed, "rows": [], "exponents": {}}
     if asked.out.exists():
         document = json.loads(asked.out.read_text())
     for text in asked.sizes.split(","):

@@ -88,3 +88,14 @@ def test_recipes_come_back_from_json_and_damaged_ones_are_refused() -> None:
         Recipes.parse(document, "here")
     with pytest.raises(InputError, match="Expected recipes of features in 'here'"):
         Recipes.parse({"items": 3}, "here")
+
+
+def test_values_that_a_recipe_does_not_know_are_named_with_those_that_it_knows() -> None:
+    table = pl.DataFrame({"user": range(6), "town": ["Rome", "Oslo", "Bern"] * 2, "age": [20.5, 30, 41, 52, 63, 74]})
+    recipe = Recipe.of(table)
+    later = pl.DataFrame({"user": [7, 8, 9], "town": ["Paris", "Rome", "Lima"], "age": [1.0, 2.0, 900.0]})
+    assert list(recipe.unseen(later)) == [
+        "The column 'town' has 'Paris' and 1 more, taken for missing: the model knows Bern, Oslo, Rome."
+    ]
+    assert list(recipe.unseen(table)) == []
+    assert list(recipe.unseen(table.drop("town"))) == []

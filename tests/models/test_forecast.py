@@ -11,8 +11,9 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.models.base import Forecast, Recommender, Shape, fitting
+from recfusion.models.baselines import Popularity
 from recfusion.models.gram import gram, gram_bytes
-from recfusion.models.registry import make_model
+from recfusion.models.registry import MODELS, make_model
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ease": {"l2": 10.0},
@@ -48,7 +49,25 @@ def test_a_fit_holds_no_more_than_its_forecast(name: str) -> None:
 
 
 def test_a_model_that_knows_nothing_of_its_costs_says_so() -> None:
-    assert make_model("popularity", {}).forecast(Shape(10, 10, 20)) == Forecast(None, None)
+    class Somebodys(Popularity):
+        fit_bytes = Recommender.fit_bytes
+
+    assert Somebodys().forecast(Shape(10, 10, 20)) == Forecast(None, None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_forecasts_its_memory_and_more_for_more_data(name: str) -> None:
+    model = make_model(name, {})
+    small, large = (model.forecast(shape).bytes for shape in (Shape(90, 500, 900), Shape(40_000, 9_000, 400_000)))
+    assert small is not None
+    assert large is not None
+    assert small < large or (name, small) == ("user-knn", 0)
+
+
+def test_a_network_that_would_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recfusion.core.memory.available_bytes", lambda: 50_000_000)
+    with pytest.raises(InputError, match=r"lower batch_size.*thinning-local"):
+        make_model("multvae", {}).fit(random_csr(400, 3_000, 0.01, seed=0))
 
 
 def test_the_mixture_takes_what_its_largest_part_does_and_plans_for_many_items() -> None:

@@ -13,7 +13,8 @@ from recfusion.core.errors import InputError, choices
 from recfusion.data.archive import Archive, md5_of, reading
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.lastfm import PLAYS, read_lastfm
-from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix
+from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix, read_people
+from recfusion.data.settings import PUBLISHED
 
 Layout = MovieLensLayout | Literal["embedded", "netflix", "user_artists.dat"]
 
@@ -152,6 +153,21 @@ def read_named(name: str) -> RawData:
         raw = read_netflix(path, name) if entry.layout == "netflix" else read_movielens(path, name, entry.layout)
     report = replace(raw.report, notes=tuple(_doubts(entry, path, raw.rows.height)))
     return replace(raw, report=report, licence=entry.licence, citation=entry.citation)
+
+
+def read_named_people(name: str) -> pl.DataFrame:
+    """Read what a named data set itself says of its users."""
+    entry, path = data_set(name), locate(name)
+    layout = entry.layout
+    found = None
+    if path is not None and (layout == "u.data" or layout == "ratings.dat"):
+        found = read_people(path, layout)
+    if found is None:
+        raise InputError(
+            f"Expected a file at --users-file, got '{PUBLISHED}', and '{name}' says nothing of its users (ml-100k and "
+            "ml-1m do): name a file."
+        )
+    return found
 
 
 def how_to_get(entry: DataSet) -> str:

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
-from recfusion.data.catalog import CATALOG, read_named
+from recfusion.data.catalog import CATALOG, read_named, read_named_people
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.kept import Kept
 from recfusion.data.prepare import FUTURE, prepare
 from recfusion.data.readers import OnRows, read_items, read_table
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.settings import PUBLISHED, Preparation, Source
 from recfusion.data.tables import ArrowStream, as_frame
 
 PREPARED = "_prepared.json"  # written last: a folder that has it is complete
@@ -100,7 +100,10 @@ def read(
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
         named = replace(read_named(source.data), source=source)
-        return named if source.users_file is None else replace(named, source=source.shown(), users=_users(source, None))
+        if source.users_file is None:
+            return named
+        users = read_named_people(source.data) if source.users_file == PUBLISHED else _users(source, None)
+        return replace(named, source=source.shown(), users=users)
     if frame is None and not _exists(source.data):
         if Path(source.data).suffix:
             raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")

@@ -25,8 +25,15 @@ _GENRES = (
     "Mystery|Romance|Sci-Fi|Thriller|War|Western"
 )
 GENRES = tuple(_GENRES.split("|"))
+_OCCUPATIONS = (  # of ML-1M, whose file has their numbers
+    "other|academic/educator|artist|clerical/admin|college/grad student|customer service|doctor/health care|"
+    "executive/managerial|farmer|homemaker|K-12 student|lawyer|programmer|retired|sales/marketing|scientist|"
+    "self-employed|technician/engineer|tradesman/craftsman|unemployed|writer"
+)
+OCCUPATIONS = tuple(_OCCUPATIONS.split("|"))
 _RATINGS: Schema = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float32, "time": pl.Int64}
 _MOVIES: Schema = {"item": pl.Int64, "title": pl.String, "genres": pl.String}
+_PEOPLE: Schema = {"user": pl.Int64, "gender": pl.String, "age": pl.Int64, "occupation": pl.String}
 
 TITLES_BYTES = 1 << 26
 BLOCK_BYTES = 64 << 20  # text parsed at a time: large enough for speed, small beside the table that results
@@ -66,6 +73,20 @@ def read_movielens(path: Path, name: str, layout: MovieLensLayout) -> RawData:
     items = _item_table(lines, _MOVIES, form.parse, "an item with its title and genres", f"{form.titles} of '{path}'")
     names = form.header.split(",") if form.header else [f"column {place}" for place in range(1, 5)]
     return RawData(name, rows, items, ReadReport(rows.height, dict(zip(_RATINGS, names, strict=True))))
+
+
+def read_people(path: Path, layout: MovieLensLayout) -> pl.DataFrame | None:
+    """Read gender, age and occupation of the users of ML-100K and ML-1M; None where a set says nothing of its users."""
+    known: dict[MovieLensLayout, tuple[str, Callable[[str], tuple[int, str, int, str]]]] = {
+        "u.data": ("u.user", _u_user),
+        "ratings.dat": ("users.dat", _users_dat),
+    }
+    file, parse = known.get(layout, ("", _u_user))
+    source = Archive(path)
+    if not any(full.rpartition("/")[2] == file for full in source.names()):
+        return None
+    expected = "a user with gender, age and occupation"
+    return _item_table(source.read(file), _PEOPLE, parse, expected, f"{file} of '{path}'")
 
 
 def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> RawData:
@@ -173,6 +194,19 @@ def _movies_dat(line: str) -> tuple[int, str, str]:
 def _movies_csv(line: str) -> tuple[int, str, str]:
     item, title, genres = next(csv.reader([line], strict=True))
     return _whole_number(item), title, genres
+
+
+def _u_user(line: str) -> tuple[int, str, int, str]:
+    user, age, gender, occupation, _zip = line.split("|")
+    return _whole_number(user), gender, _whole_number(age, 3), occupation
+
+
+def _users_dat(line: str) -> tuple[int, str, int, str]:
+    user, gender, age, occupation, _zip = line.split("::")
+    place = _whole_number(occupation, 2)
+    if place >= len(OCCUPATIONS):
+        raise ValueError(line)
+    return _whole_number(user), gender, _whole_number(age, 3), OCCUPATIONS[place]
 
 
 _FORMS: Mapping[MovieLensLayout, _Form] = {

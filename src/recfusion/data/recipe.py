@@ -20,6 +20,7 @@ MOST_WORDS = 4096  # of a text column that have a feature each; with more of the
 _BINS = 10  # of numbers, by quantiles
 _FEW = 20  # distinct whole numbers up to which they are categories
 _SHARED = 2  # rows that a value must have: what one row alone has says nothing of another
+_SHOWN = 30  # known values that a sentence about an unknown one names
 _WORD = re.compile(r"[^\W_]+")
 Kind = Literal["categories", "words", "numbers"]
 
@@ -107,6 +108,19 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
         matrix = csr_array((values, (owners, np.array(places, np.int64))), shape=(len(table), start), dtype=np.float32)
         absent = tuple(column.name for column in self.columns if column.name not in table.columns)
         return Encoded(matrix, len(rows), given, absent)
+
+    def unseen(self, table: pl.DataFrame) -> Iterator[str]:
+        """Yield a sentence for each column of categories whose cells have values that the recipe does not know."""
+        for column in self.columns:
+            if column.kind != "categories" or column.name not in table.columns:
+                continue
+            keys = dict.fromkeys(key for cell in table[column.name] for key in column.keys(cell))
+            strange = [key for key in keys if key not in column.values]
+            if strange:
+                more = f" and {len(strange) - 1:,} more" if len(strange) > 1 else ""
+                known = ", ".join(column.values[:_SHOWN]) + (", ..." if len(column.values) > _SHOWN else "")
+                said = f"'{strange[0]}'{more}, taken for missing"
+                yield f"The column '{column.name}' has {said}: the model knows {known}."
 
     def sentences(self) -> Iterator[str]:
         """Yield what a card says of each column."""

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+PUBLISHED = "published"  # as a file of users: what a named data set itself says of them
+
 
 class Source(BaseModel, frozen=True, extra="forbid"):
     """A data set: its name in the catalog, or a file with the columns to take."""
@@ -18,7 +20,11 @@ class Source(BaseModel, frozen=True, extra="forbid"):
     time: str | None = Field(None, description="column of the times; guessed where not given; none: leave them out")
     separator: str | None = Field(None, description="separator of a text file; guessed where not given")
     items: str | None = Field(None, description="a second file with titles, genres and other columns of the items")
-    users_file: str | None = Field(None, description="a file with what is known of the users, for their features")
+    users_file: str | None = Field(
+        None,
+        description="a file with what is known of the users, for their features; "
+        f"{PUBLISHED}: what ml-100k and ml-1m say of theirs",
+    )
     feature_columns: str | None = Field(
         None, description="columns of the items that features are made of, with commas; all usable ones where not given"
     )
@@ -44,7 +50,8 @@ class Source(BaseModel, frozen=True, extra="forbid"):
         return self._with_paths(_shown_path)
 
     def _with_paths(self, change: Callable[[str], str]) -> "Source":
-        more = {name: change(path) for name in ("items", "users_file") if (path := getattr(self, name)) is not None}
+        paths = {"items": self.items, "users_file": None if self.users_file == PUBLISHED else self.users_file}
+        more = {name: change(path) for name, path in paths.items() if path is not None}
         return self.model_copy(update={"data": change(self.data)} | more)
 
 

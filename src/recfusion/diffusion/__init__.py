@@ -7,14 +7,15 @@ and t, both tensors, whose output `Process.p_reverse` reads; the processes here 
 **bound** `elbo` is an upper bound of -log p(x^0) in nats, and the **objectives** are other losses, all with one value
 for each row. The samplers go forward (`forward_steps`) or back: from the prior (`ancestral`), from a given x^t
 (`denoise`), at a few of the steps only (`strided`), without draws (`implicit`), or with some entries known: exactly in
-the limit (`condition`), or at the price of one sample, by replacement (`inpaint`). t runs 1..T everywhere, and
-randomness is a `torch.Generator` (None: torch's own).
+the limit (`condition`), or at the price of one sample, by replacement (`inpaint`). `guided` makes one denoiser of two,
+one of which knows more. t runs 1..T everywhere, and randomness is a `torch.Generator` (None: torch's own).
 """
 
 from .binomial import Binomial
 from .bound import Bound, elbo, learned_elbo
 from .categorical import Categorical, States
 from .gaussian import Gaussian
+from .guidance import guided
 from .implicit import implicit, implicit_steps, strided
 from .objectives import bce_elbo, multinomial_removed, removed, simple
 from .particles import condition
@@ -29,3 +30,4 @@ __all__ += ["Bound", "elbo", "learned_elbo"]
 __all__ += ["bce_elbo", "multinomial_removed", "removed", "simple"]
 __all__ += ["ReverseState", "forward_steps", "inpaint_steps", "reverse_steps"]
 __all__ += ["ancestral", "condition", "denoise", "implicit", "implicit_steps", "inpaint", "one_step", "strided"]
+__all__ += ["guided"]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_regular
 from recfusion.data.catalog import CATALOG
-from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.data.settings import PUBLISHED, Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
 from recfusion.experiments.candidate import Candidate
@@ -143,9 +143,8 @@ def _located(source: Source, folder: Path) -> Source:
     """Return the source with paths that can be read from any folder; a name of the catalog stays as it is."""
     data = source.data
     is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
-    beside = {
-        name: str(folder / path) for name in ("items", "users_file") if (path := getattr(source, name)) is not None
-    }
+    paths = {"items": source.items, "users_file": None if source.users_file == PUBLISHED else source.users_file}
+    beside = {name: str(folder / path) for name, path in paths.items() if path is not None}
     return source.model_copy(update={"data": str(folder / data) if is_file else data} | beside)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, column_counts, row_numbers
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.settings import learned
 
 
@@ -28,6 +28,9 @@ class Random(Recommender):
         self.key_ = make_rng(rng).integers(0, 2**63 - 1, 1)
         self.seen_ = column_counts(train) > 0
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return counting_bytes(shape)
 
     def score(self, history: Csr) -> FloatArray:
         n_users, n_items = history.shape
@@ -51,8 +54,16 @@ class Popularity(Recommender):
         self.popularity_ = (counts / max(1, counts.max())).astype(np.float32)
         return self
 
+    def fit_bytes(self, shape: Shape) -> int:
+        return counting_bytes(shape)
+
     def score(self, history: Csr) -> FloatArray:
         return np.tile(self.popularity_, (history.shape[0], 1))
+
+
+def counting_bytes(shape: Shape) -> int:
+    """Return the bytes of counting the users of each item, for which numpy turns the items into long integers."""
+    return 8 * shape.interactions + 32 * shape.items
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

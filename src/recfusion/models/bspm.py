@@ -10,10 +10,12 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender
-from recfusion.models.gram import blas_threads, gram, require_gram_memory
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.gram import blas_threads, gram, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
+
+_MATRICES = 5.0  # of items by items, held at once at the most
 
 
 @dataclass
@@ -38,7 +40,7 @@ class BSPM(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_items = train.shape[1]
-        require_gram_memory(n_items, "BSPM", n_matrices=5)
+        require_gram_memory(n_items, "BSPM", n_matrices=_MATRICES)
         with blas_threads(n_items):
             p = item_graph(train)
             low_pass = np.float32(self.low_pass) * ideal_low_pass(p, column_counts(train), self.factors)
@@ -48,6 +50,9 @@ class BSPM(Recommender):
             else:
                 self.weights_ = euler(blurred, p, -self.sharpen_time, self.sharpen_steps) + low_pass
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return gram_bytes(shape.items, _MATRICES, shape.interactions)
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)

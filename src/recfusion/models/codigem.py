@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +58,7 @@ class CODIGEM(NeuralRecommender):
     (ndcg@100 after 20 epochs: 42.1 from x^1, 29.5 from x^2, 27.9 from x^3).
     """
 
+    maps: ClassVar[float] = 50.0
     weight_decay: float = setting(3.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
     patience: int = setting(5, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     T: int = setting(3, "diffusion steps, each with its own network", at_least=1, at_most=1000, search=(1, 5))

@@ -13,11 +13,13 @@ from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models import selftune
-from recfusion.models.base import Recommender
-from recfusion.models.gram import gram, item_weights, require_gram_memory
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.baselines import counting_bytes
+from recfusion.models.gram import gram, gram_bytes, item_weights, require_gram_memory
 from recfusion.models.leave_out import nobody
 from recfusion.models.settings import learned, self_tuned
 
+_MATRICES = 4.1  # of items by items, held at once at the most
 _FEATURES: frozenset[Signal] = frozenset({"item_features"})
 
 
@@ -31,6 +33,9 @@ class ContentNeighbours(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         self.features_ = _matrix(extra, train.shape[1])
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return counting_bytes(shape)  # features are few beside the interactions
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         taste = (history @ self.features_).toarray()  # (users, features)
@@ -61,6 +66,9 @@ class CategoryPopularity(Recommender):
         self.popularity_ /= max(1.0, float(self.popularity_.max(initial=0)))
         return self
 
+    def fit_bytes(self, shape: Shape) -> int:
+        return counting_bytes(shape)  # features are few beside the interactions
+
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         taste = (history @ self.features_).toarray()
         taste /= np.maximum(taste.sum(axis=1, keepdims=True), 1e-6)
@@ -86,7 +94,7 @@ class CollectiveEASE(Recommender):
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        require_gram_memory(train.shape[1], "Collective EASE", n_matrices=3.1)
+        require_gram_memory(train.shape[1], "Collective EASE", n_matrices=_MATRICES)
         features = _matrix(extra, train.shape[1])
         jury = None if valid is None else selftune.Jury(nobody(train), selftune.judged_users(valid))
         g, alike = gram(train), (features @ features.T).toarray()
@@ -102,6 +110,9 @@ class CollectiveEASE(Recommender):
         selftune.settle(self, objective, jury, make_rng(rng), searched=("l2", "weight"), trials=self.tune_trials)
         self.weights_ = solved(self.l2_, self.weight_)
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return gram_bytes(shape.items, _MATRICES, shape.interactions)
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         return np.asarray(history @ self.weights_)

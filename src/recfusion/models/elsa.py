@@ -1,6 +1,7 @@
 """ELSA: a linear autoencoder of low rank, trained by gradient (Vancura et al., 2022)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,7 @@ class ELSA(NeuralRecommender):
     A has a row of length 1 for each item: memory and time grow with items x factors instead of items x items.
     """
 
+    maps: ClassVar[float] = 17.0
     lr: float = setting(0.05, "learning rate of AdamW", at_least=0, search=(1e-3, 0.3), log=True)
     factors: int = setting(256, "length of an item's row", at_least=1, at_most=100_000, search=(64, 1024), log=True)
 

@@ -16,6 +16,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
+from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.grades import GradeNet
@@ -97,13 +98,16 @@ class RecFusionGrades(NeuralRecommender):
             )
         return states.astype(np.float32)
 
+    def batch_bytes(self, shape: Shape) -> int:
+        return super().batch_bytes(shape) * (self.levels + 1)
+
     def make_net(self, n_items: int) -> GradeNet:
         return GradeNet(n_items, self.levels + 1, width=self.width, layers=self.layers)
 
     def prepare(self, train: Csr) -> None:
         n_states = self.levels + 1
         require_memory(
-            12 * self.batch_size * train.shape[1] * n_states,
+            self.batch_bytes(Shape.of(train)),
             f"Logits of {n_states} states of {train.shape[1]:,} items for {self.batch_size:,} users at once",
             "lower batch_size.",
         )

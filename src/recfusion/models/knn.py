@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
 
@@ -63,6 +63,10 @@ class UserKNN(Recommender):
         if known is None or known.rows is not self.rows_:  # not yet, or fitted anew since
             known = self._nearest = NearestUsers(self.rows_, input_weights(self.rows_, self.input_power))
         return known.average(history, self.neighbours)
+
+    def fit_bytes(self, shape: Shape) -> int:
+        """Return 0: it is the data."""
+        return 0
 
     @property
     def keeps_histories(self) -> bool:

@@ -4,7 +4,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -27,7 +27,9 @@ from recfusion.training.loop import Phase, fit_epochs
 
 _VALIDATED = "ndcg@100"
 _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
-_BYTES_PER_WEIGHT = 20  # of training: the weight, its gradient, two moments of AdamW and the best weight so far
+# Of training: the weight, its gradient and that gradient in the making, two moments of AdamW, the best weight so far.
+_BYTES_PER_WEIGHT = 24
+_BYTES_BESIDE = 40 << 20  # scores of a batch of validation users, and what the library takes for itself
 _SURE = 1 - 1e-6  # probability beyond which a wrong one costs no more
 _LEAST_BATCHES = 10  # in an epoch, however few users there are
 
@@ -44,6 +46,7 @@ class NeuralRecommender(Recommender):
     max_epochs: int = setting(200, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # where to compute: no part of a model
+    maps: ClassVar[float] = 2.0  # numbers that a batch holds at once for each of its users and items (measured)
     best_epoch_: int = dataclasses.field(init=False, repr=False, compare=False)
     net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -111,7 +114,7 @@ class NeuralRecommender(Recommender):
         generator = torch_rng(make_rng(rng))
         known = self.encoded(train, extra)
         self.prepare(known)
-        self._require_memory(train.shape[1])
+        self._require_memory(Shape.of(train))
         self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
         trained = self.trainee()
         state = TrainState(
@@ -179,6 +182,13 @@ class NeuralRecommender(Recommender):
     def seconds(self, shape: Shape) -> float:
         return shape.users * shape.items * _SECONDS_PER_CELL
 
+    def fit_bytes(self, shape: Shape) -> int:
+        return _BYTES_PER_WEIGHT * self._numbers(shape.items) + self.batch_bytes(shape) + _BYTES_BESIDE
+
+    def batch_bytes(self, shape: Shape) -> int:
+        """Return about how many bytes a batch's numbers take on their way through the network and back."""
+        return int(4 * self.maps * self.batch_rows(shape.users) * shape.items)
+
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 1."""
         return self.lr
@@ -206,14 +216,21 @@ class NeuralRecommender(Recommender):
         try:
             with torch.device("meta"):
                 return self.make_net(n_items).state_dict()
-        except RuntimeError:  # a net that looks at its own numbers while it is made
+        except (RuntimeError, AttributeError):  # a net that looks at its own numbers, or at what `prepare` learns
             return None
 
-    def _require_memory(self, n_items: int) -> None:
+    def _numbers(self, n_items: int) -> int:
+        """Return how many weights the network has, as far as that can be told before it is made."""
+        return sum(weights.numel() for weights in (self._sizes(n_items) or {}).values())
+
+    def _require_memory(self, shape: Shape) -> None:
         """Raise before a network is made that cannot be trained here."""
-        numbers = sum(weights.numel() for weights in (self._sizes(n_items) or {}).values())
-        what = f"A network of {numbers:,} weights on {n_items:,} items"
-        require_memory(_BYTES_PER_WEIGHT * numbers, what, "make it smaller with --set, or take fewer items.")
+        what = f"A network of {self._numbers(shape.items):,} weights on {shape.items:,} items"
+        advice = (
+            "lower batch_size, make the network smaller with --set, raise --min-users-per-item so that fewer items "
+            "remain, or train thinning-local."
+        )
+        require_memory(self.fit_bytes(shape), what, advice)
 
     def _fits(self, weights: Mapping[str, NDArray[Any]], n_items: int) -> bool:
         """Compare the sizes of a network with its weights before memory is taken for it, where torch can tell them."""

@@ -11,7 +11,7 @@ from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.settings import learned, setting
 
 DAY = 86_400.0
@@ -77,6 +77,9 @@ class RecentPopularity(Recommender):
         counts = column_counts(train).astype(np.float64) if times is None else recent_counts(times, self.days)
         self.popularity_ = (counts / max(float(counts.max(initial=0)), 1e-12)).astype(np.float32)
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return 32 * shape.interactions + 32 * shape.items
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         return np.tile(self.popularity_, (history.shape[0], 1))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
+from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import MLP
@@ -34,6 +35,7 @@ class RecFusion(NeuralRecommender):
     asked user stands in the middle of fixed training users, so that scores never depend on who else is asked for.
     """
 
+    maps: ClassVar[float] = 20.0
     process: Process = setting("gaussian", "forward process")
     net: Net = setting("mlp", "network")
     objective: Objective = setting("simple", "what is minimised; ranking: removed without its weights")
@@ -84,7 +86,7 @@ class RecFusion(NeuralRecommender):
         rows = self.batch_rows(n_users) if self._whole_matrix else self.batch_size
         if self.net != "mlp":
             require_memory(
-                4 * rows * n_items * self.channels * _MAPS,
+                self.batch_bytes(Shape.of(train)),
                 f"A U-Net on {rows:,} users and {n_items:,} items at once",
                 "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
             )
@@ -96,6 +98,10 @@ class RecFusion(NeuralRecommender):
     def learn_means(self, train: Csr) -> None:
         """Learn the share of users that each item has, smoothed so that none is 0 or 1."""
         self.means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))
+
+    def batch_bytes(self, shape: Shape) -> int:
+        numbers = self.maps if self.net == "mlp" else self.channels * _MAPS
+        return int(4 * numbers * self.batch_rows(shape.users) * shape.items)
 
     def batch_rows(self, n_users: int) -> int:
         return n_users if self._whole_matrix else super().batch_rows(n_users)
@@ -119,6 +125,7 @@ class RecFusion(NeuralRecommender):
         if self.net == "mlp":
             net: nn.Module = MLP(
                 n_items,
+                n_conditions=self.n_conditions,
                 width=self.width,
                 depth=self.depth,
                 shared=self.shared,
@@ -136,7 +143,12 @@ class RecFusion(NeuralRecommender):
             net.noise = diffusion.LearnedSchedule(self.fixed_schedule())
         return net
 
-    def denoiser(self, rows: Csr) -> diffusion.Denoiser:
+    @property
+    def n_conditions(self) -> int:
+        """How many numbers beside x^t and t an mlp gets: none."""
+        return 0
+
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
         """Return what denoises the x^t of these users in training: the net."""
         return self.net_
 
@@ -176,7 +188,7 @@ class RecFusion(NeuralRecommender):
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
-        process, net, x0 = self.make_process(self.means), self.denoiser(rows), self._examples(rows)
+        process, net, x0 = self.make_process(self.means), self.denoiser(rows, rng), self._examples(rows)
         if self.objective == "simple":
             return diffusion.simple(process, net, x0, rng).mean()
         if self.objective == "elbo":

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
+from recfusion.evaluation.topk import batch_rows
+from recfusion.models.base import Shape
 from recfusion.models.knn import NearestUsers, input_weights
 from recfusion.models.layout import item_features, place_items
 from recfusion.models.neural import NeuralRecommender
@@ -23,6 +25,7 @@ from recfusion.nets.item_unet import ItemUNet
 from recfusion.training.batches import dense
 
 Layout = Literal["none", "row", "map", "random-row", "random-map"]
+_PATCH_MAPS = 60  # maps of patches, in channels of the first level, that training or scoring holds at once (measured)
 
 
 @dataclass
@@ -98,6 +101,14 @@ class RecFusionUNet(RecFusion):
         patch = max(1, -(-math.ceil(math.sqrt(n_items)) // self.pixels))
         return (self.pixels * patch,) * 2, patch
 
+    def batch_bytes(self, shape: Shape) -> int:
+        """Return what maps of patches take, of users that learn or are scored at once, and rows of items beside."""
+        if self.layout == "none":
+            return super().batch_bytes(shape)
+        learning = self.batch_rows(shape.users)
+        at_once = max(learning, min(shape.users, batch_rows(shape.items)))
+        return int(4 * (at_once * self.pixels**2 * self.channels * _PATCH_MAPS + learning * shape.items * self.maps))
+
     def make_net(self, n_items: int) -> nn.Module:
         if self.layout == "none":
             return super().make_net(n_items)
@@ -130,10 +141,10 @@ class RecFusionUNet(RecFusion):
     def batch_rows(self, n_users: int) -> int:
         return super().batch_rows(n_users) if self.layout == "none" else NeuralRecommender.batch_rows(self, n_users)
 
-    def denoiser(self, rows: Csr) -> diffusion.Denoiser:
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
         """Return the net with what it sees besides x^t; `rows` are the x^0 of the batch, to leave those users out."""
         if self.layout == "none":
-            return super().denoiser(rows)
+            return super().denoiser(rows, rng)
 
         def denoised(xt: Tensor, t: Tensor) -> Tensor:
             out: Tensor = self.net_(self._planes(xt, rows), t)

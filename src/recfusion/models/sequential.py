@@ -115,6 +115,9 @@ class Sequential(NeuralRecommender):
         cost = tokens * self.layers * layer + shape.users * self.places * self.width * shape.items
         return self.max_epochs * 6 * cost / _FLOPS
 
+    def batch_bytes(self, shape: Shape) -> int:
+        return super().batch_bytes(shape) * self.places
+
     def _logits(self, items: Tensor, places: Tensor, rng: torch.Generator | None = None) -> Tensor:
         """Return the logits of all items after `places` of the sequences, (users, places, items)."""
         assert isinstance(self.net_, SequenceNet)

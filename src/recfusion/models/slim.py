@@ -10,12 +10,13 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender
-from recfusion.models.gram import gram, require_gram_memory
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.gram import gram, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 
 log = logging.getLogger(__name__)
+_MATRICES = 3.5  # of items by items, held at once at the most
 _FIRST_CANDIDATES = 64  # items that a target starts with, and at most gains in a round
 _CELLS_PER_CHUNK = 1 << 24  # targets x candidates x candidates at once: 64 MB
 
@@ -40,7 +41,7 @@ class SLIM(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_items = train.shape[1]
-        require_gram_memory(n_items, "SLIM", n_matrices=3.5)
+        require_gram_memory(n_items, "SLIM", _MATRICES)
         g = gram(train)
         w = csr_array((n_items, n_items), dtype=np.float32)  # row j: the weights of target j
         for round_number in range(1, self.max_rounds + 1):
@@ -51,6 +52,9 @@ class SLIM(Recommender):
             log.debug("SLIM round %d: %d candidates wanted, %d weights", round_number, wanted.nnz, w.nnz)
         self.weights_ = w.T.tocsr()
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return gram_bytes(shape.items, _MATRICES, shape.interactions)
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray((history @ self.weights_).toarray(), np.float32)

@@ -14,12 +14,13 @@ from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import selftune
-from recfusion.models.base import Recommender
-from recfusion.models.gram import blas_threads, gram, invert_in_place, require_gram_memory
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.gram import blas_threads, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.leave_out import nobody
 from recfusion.models.recency import DAY, newer
 from recfusion.models.settings import learned, self_tuned, setting
 
+_MATRICES = 3.1  # of items by items, held at once at the most
 _SPANS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)  # of recency at scoring: they need no fit of their own
 
 
@@ -49,7 +50,7 @@ class TALE(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         times = valued(train, np.zeros(train.nnz, np.int64)) if extra is None else extra.times
         assert times is not None
-        require_gram_memory(train.shape[1], "TALE", 3.1)
+        require_gram_memory(train.shape[1], "TALE", _MATRICES)
         steps = source_steps(times, self.window)
         judges = selftune.Jury(nobody(train), nobody(train) if valid is None else selftune.judged_users(valid))
         spans = _SPANS if self.span is None else (self.span,)
@@ -73,6 +74,10 @@ class TALE(Recommender):
         )
         self.weights_ = self._solve(times, steps, self.l2_, self.tau_)
         return self
+
+    def fit_bytes(self, shape: Shape) -> int:
+        pairs = 48 * self.window * shape.interactions  # of sources and targets
+        return gram_bytes(shape.items, _MATRICES, shape.interactions) + pairs
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         return np.asarray(faded(history, extra, self.span_) @ self.weights_)

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -108,6 +108,7 @@ class RecVAE(NeuralRecommender):
     decoder, without dropping any.
     """
 
+    maps: ClassVar[float] = 8.0
     max_epochs: int = setting(100, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(12, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     width: int = setting(

@@ -15,7 +15,8 @@ class MLP(nn.Module):
 
     In the paper every hidden layer is one shared module, whatever the depth (`shared`). Time enters as f(x + Z_t)
     ("input") or f(x) + Z_t ("output"). The first D outputs go through tanh or stay as they are (logits); a second
-    head, for log-variances, always stays as it is.
+    head, for log-variances, always stays as it is. A condition enters the first hidden layer by a linear map without
+    bias, so that a condition of 0 is none.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class MLP(nn.Module):
         time: TimeWay = "none",
         head: Head = "tanh",
         n_heads: int = 1,
+        n_conditions: int = 0,
     ) -> None:
         super().__init__()
         self.n_features, self.time, self.head = n_features, time, head
@@ -37,13 +39,17 @@ class MLP(nn.Module):
         self.hidden = nn.ModuleList(layers)
         self.repeats = depth if shared else 1
         self.outer = nn.Linear(width, n_heads * n_features)
+        self.condition = nn.Linear(n_conditions, width, bias=False) if n_conditions else None
 
-    def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return f(x, t) for x (batch, D) and t (batch,)."""
+    def forward(self, x: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
+        """Return f(x, t) for x (batch, D), t (batch,) and a condition (batch, n_conditions)."""
         z = time_embedding(t, self.n_features) if self.time != "none" else None
         if z is not None and self.time == "input":
             x = x + z
-        h = self.inner_activation(self.inner(x))
+        h = self.inner(x)
+        if condition is not None and self.condition is not None:
+            h = h + self.condition(condition)
+        h = self.inner_activation(h)
         for layer in self.hidden:
             for _ in range(self.repeats):
                 h = layer(h)

@@ -1,5 +1,6 @@
 """New items for a model that is there: their columns come from their features, and nothing is fitted again."""
 
+import logging
 import os
 import shutil
 from copy import copy
@@ -26,6 +27,7 @@ from recfusion.serving.bundle import COUNT, Bundle, name_among
 from recfusion.serving.config import ADDED, CONFIG, FEATURES, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config
 
 CARD = "README.md"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
             f"Expected new items, got {existing:,} that the model in '{folder}' has already: nothing to add."
         )
     encoded = recipe.encode(fresh)
+    for sentence in recipe.unseen(fresh):
+        log.warning(sentence)
     if not encoded.known:
         columns = ", ".join(column.name for column in recipe.columns)
         raise InputError(

@@ -3,6 +3,7 @@
 Ids that the model does not know are left out and counted.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from recfusion.data.tables import ArrowStream, as_frame
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.ids import id_texts
 
+log = logging.getLogger(__name__)
 YOU = "you"  # the user of a history that comes without one
 _ENTRY = {"item", "rating", "grade", "time"}  # what a history may say of an item; a grade is a rating
 
@@ -62,6 +64,8 @@ def with_users(bundle: Bundle, histories: Histories, about: pl.DataFrame) -> His
     rows = about[np.maximum(places, 0).tolist()].with_columns(
         pl.when(pl.Series(places >= 0)).then(pl.col(name)).alias(name) for name in about.columns
     )
+    for sentence in recipe.unseen(rows):
+        log.warning(sentence)
     features = Features(recipe.encode(rows).matrix, recipe.names, recipe)
     return replace(histories, extra=replace(histories.extra or Extra(), user_features=features))
 

@@ -58,8 +58,9 @@ def fit_epochs(
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:
         start, epoch = time.perf_counter(), state.epoch + 1
+        now = rate(epoch)
         for group in state.optimizer.param_groups:
-            group["lr"] = rate(epoch)
+            group["lr"] = now
         try:
             loss = train_epoch(
                 state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, epoch=epoch

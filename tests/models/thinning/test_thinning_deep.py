@@ -169,3 +169,18 @@ def test_learning_lowers_the_loss(groups: Interactions) -> None:
     model = ThinningDeep(**SMALL, max_epochs=30, lr=2e-2, weight_decay=0.0)
     losses = [epoch.loss for epoch in model.epochs(split(groups).train, rng=0)]
     assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
+
+
+def test_before_it_learns_it_ranks_by_popularity_and_decay_does_not_take_that_away() -> None:
+    train = csr([[0, 1], [0, 1], [0], [0]], 3)  # four users, two, none: 2, 1 and next to 0 in units of the mean
+    model = made(train)
+    model.trainee()
+    bias = model.net_.get_parameter("decoder.bias")
+    assert bias.tolist() == pytest.approx([np.log(2), 0, np.log(1e-3)], abs=1e-6)
+    fair = made(train, prior=0)
+    fair.trainee()
+    assert fair.net_.get_parameter("decoder.bias").tolist() == [0, 0, 0]
+    still = ThinningDeep(**SMALL, max_epochs=5, lr=1e-6, weight_decay=3e5).fit(train, rng=0)  # it only decays
+    assert still.net_.get_parameter("decoder.bias").tolist() == pytest.approx(bias.tolist(), abs=1e-4)
+    weights, fresh = (one.net_.get_parameter("decoder.weight").abs().max() for one in (still, made(train)))
+    assert weights < 0.5 * fresh

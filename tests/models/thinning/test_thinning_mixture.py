@@ -24,7 +24,7 @@ from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.mixture import Thinning, usual_weights
 from recfusion.models.thinning.weights import standardised
 from recfusion.serving.bundle import Bundle
 from recfusion.training.epoch import Checkpoint
@@ -51,6 +51,13 @@ def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptu
             "thinning-linear": round(0.25 / 1.15, 4),
         }
     assert caplog.text.count("19 validation users are too few to choose weights by") == 1
+
+
+def test_the_network_usually_counts_for_more_where_data_is_worth_the_large_one() -> None:
+    parts = ("thinning-pairs", "ials", "thinning-deep", "thinning-deep#2")
+    small, large = (usual_weights(parts, Shape(5000, 3000, count)) for count in (299_999, 300_000))
+    assert small == {"thinning-pairs": 0.4, "ials": 0.25, "thinning-deep": 0.175, "thinning-deep#2": 0.175}
+    assert large == small | {"thinning-deep": 0.65, "thinning-deep#2": 0.65}
 
 
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(

@@ -1,7 +1,8 @@
 """The deep denoiser of thinned rows: a network trained on the ranking part of its process's bound, and that bound."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
+from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.batches import dense
@@ -23,7 +25,6 @@ from recfusion.training.batches import dense
 _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
 _SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
-_LARGE = 300_000  # interactions from which on the large net is worth its time in a mixture
 _EPOCHS = 28  # of the large net, as one of several models
 _LEAST, _MOST = 1e-12, 1 - 1e-6
 
@@ -38,7 +39,8 @@ class ThinningDeep(NeuralRecommender):
     really has, and one reverse step ranks. The rate s(x_t, a) that the bound needs besides is `removed_rate`.
 
     Strong weight decay under a learning rate that rises and falls is what makes so large a net generalise from a few
-    thousand users; there is no early stopping to speak of.
+    thousand users; there is no early stopping to speak of. What the decay pulls towards is popularity, not a fair die:
+    the output's bias begins at `prior` log(count) and does not decay.
     """
 
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
@@ -56,8 +58,12 @@ class ThinningDeep(NeuralRecommender):
     low: float = setting(0.4, "smallest share of ones that survives in training", at_least=0, search=(0.1, 0.7))
     high: float = setting(0.9, "largest share of ones that survives in training", at_least=0, search=(0.7, 1.0))
     input_power: float = setting(0.25, "items enter with their count to minus this power", search=(0.0, 0.5))
+    prior: float = setting(
+        1.0, "power of popularity at which the output begins, and to which decay pulls", at_least=0, search=(0.0, 1.0)
+    )
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # how many training users have 0, 1, 2, ... items
+    _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), while it is fitted
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,7 +71,8 @@ class ThinningDeep(NeuralRecommender):
             raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.")
 
     def prepare(self, train: Csr) -> None:
-        self.item_weights_ = relative(column_counts(train).astype(np.float32)) ** np.float32(-self.input_power)
+        self._counts = relative(column_counts(train).astype(np.float32))
+        self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
 
     def make_net(self, n_items: int) -> Autoencoder:
@@ -75,13 +82,26 @@ class ThinningDeep(NeuralRecommender):
         encoder = nn.Sequential(hidden, nn.Linear(self.width, self.latent))
         return Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
+    def trainee(self) -> nn.Module:
+        """Return the net, whose logits are those of popularity before it has learned anything."""
+        with torch.no_grad():
+            self._bias().copy_(self.prior * torch.from_numpy(self._counts).log())
+        return self.net_
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        return (self._bias(),)
+
+    def _bias(self) -> nn.Parameter:
+        bias: nn.Parameter = self.net_.get_parameter("decoder.bias")
+        return bias
+
     def rate(self, epoch: int) -> float:
         risen = min(1.0, epoch / min(_WARM_UP, self.max_epochs))
         return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
 
     def economical(self, shape: Shape) -> Self:
         """Return fewer epochs, or a smaller net for small data: as good as a part, in less time."""
-        if shape.interactions >= _LARGE:
+        if shape.interactions >= LARGE:
             return replace(self, max_epochs=min(self.max_epochs, _EPOCHS))
         width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
         decay = min(self.weight_decay, 0.5)

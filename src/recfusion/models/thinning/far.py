@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
 
-_SPARE = 16  # vectors beyond those asked for, which make the leading ones exact sooner
+SPARE = 16  # vectors beyond those asked for, which make the leading ones exact sooner
 _POWERS = 4  # passes that bring out the leading vectors
 _ROWS = 1 << 16  # users at once
 
@@ -23,7 +23,7 @@ def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) 
     n_items = rows.shape[1]
     root = 1 / np.sqrt(ridge)
     z = csr_array((rows.data * root[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
-    width = min(n_items, count + _SPARE)
+    width = min(n_items, count + SPARE)
     q = np.linalg.qr(rng.standard_normal((n_items, width), np.float32))[0]
     for _ in range(_POWERS):
         q = np.linalg.qr(_twice(z, q))[0]

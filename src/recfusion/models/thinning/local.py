@@ -18,11 +18,12 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.far import far_field, leading
+from recfusion.models.thinning.far import SPARE, far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
 from recfusion.models.thinning.neighbours import GRAM_BYTES, Places, nearest, solve_each, triangles
 
 log = logging.getLogger(__name__)
+_COMPILER_BYTES = 100 << 20
 Solved = tuple[Places, FloatArray, FloatArray]
 Solver = Callable[[Csr, FloatArray, FloatArray, int], tuple[Csr, FloatArray]]  # what `near_field` is
 _RIDGE = ("l2", "nu", "kappa", "b", "c")
@@ -104,16 +105,15 @@ class ThinningLocal(Recommender):
         return False
 
     def fit_bytes(self, shape: Shape) -> int:
-        """Return about how many bytes the fit holds at most, beside the data."""
-        count = max(1, min(self.neighbours, shape.items - 1))
-        lists = shape.items * count * (8 + 4 + 8)  # neighbours, weights, and the places that sort them
-        grams = min(GRAM_BYTES, 4 * shape.items * count**2)
-        factors = 5 * 4 * shape.items * self.factors
-        search = (
-            min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
-        )  # of thinning-linear's matrices
-        own = gram_bytes(0, 0, shape.interactions) + lists + max(grams, factors)
-        return max(own, gram_bytes(search, 2.1, shape.interactions))
+        """Return about how many bytes the fit holds at most, beside the data: in its search or in one of its stages."""
+        places = shape.items * max(0, min(self.neighbours, shape.items - 1))
+        packed = min(GRAM_BYTES, 2 * places * (self.neighbours + 1))
+        solving = 32 * shape.interactions + 8 * places + int(1.15 * packed) + _COMPILER_BYTES * (places > 0)
+        turning = 4 * shape.interactions + 37 * places  # the weights of each item's neighbours into columns
+        vectors = 4 * shape.items * (self.factors + SPARE) * (self.factors > 0)
+        spanning = 8 * shape.interactions + 8 * places + 6 * vectors
+        searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
+        return max(solving, turning, spanning, gram_bytes(searched, 2.1, shape.interactions))
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""

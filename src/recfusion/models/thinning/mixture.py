@@ -1,7 +1,7 @@
 """`thinning`, the product's default: one reverse step with a mixture of denoisers, weighted on the validation users."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -17,18 +17,15 @@ from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
 from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, trials_setting
 from recfusion.models.settings import learned, setting, setting_values
-from recfusion.models.thinning.plan import LOCAL, plan
+from recfusion.models.thinning.plan import LARGE, LOCAL, plan
 from recfusion.models.thinning.weights import Ballot, find_weights, standardised, weighted_sum
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_USUAL = {
-    "thinning-pairs": 0.4,
-    LOCAL: 0.4,
-    "ials": 0.25,
-    "thinning-deep": 0.35,
-}  # without validation
+# Without validation users. A network counts for more where there is data for the large one.
+_USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.35}
+_USUAL_LARGE = _USUAL | {"thinning-deep": 1.3}
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -80,7 +77,7 @@ class Thinning(Recommender):
             fitted[name] = part
         if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
-        weights = _usual(fitted) if self.weights is None else _given(self.weights, fitted)
+        weights = _given(self.weights, fitted) if self.weights is not None else usual_weights(fitted, Shape.of(train))
         if self.weights is None and len(fitted) > 1 and valid is not None:
             if len(valid.users) >= LEAST_USERS:
                 weights = find_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
@@ -192,9 +189,12 @@ def _shares(weights: Mapping[str, float]) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share > 0}
 
 
-def _usual(parts: Mapping[str, Recommender]) -> dict[str, float]:
-    names = [_name(label) for label in parts]
-    return {label: _USUAL.get(name, 0.25) / names.count(name) for label, name in zip(parts, names, strict=True)}
+def usual_weights(parts: Iterable[str], shape: Shape) -> dict[str, float]:
+    """Return the weights that hold where no users say otherwise, and that others are pulled towards."""
+    labels = list(parts)
+    names = [_name(label) for label in labels]
+    usual = _USUAL_LARGE if shape.interactions >= LARGE else _USUAL
+    return {label: usual.get(name, 0.25) / names.count(name) for label, name in zip(labels, names, strict=True)}
 
 
 def _given(weights: Mapping[str, float], parts: Mapping[str, Recommender]) -> dict[str, float]:

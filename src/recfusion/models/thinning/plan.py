@@ -10,6 +10,7 @@ DENSE_ITEMS = 50_000  # beyond, parts with a dense row of items for each landmar
 _EXACT = ("thinning-linear", "thinning-pairs")
 _DENSE = ("thinning-kernel", "thinning-deep")
 LOCAL = "thinning-local"
+LARGE = 300_000  # interactions from which on the large net is worth its time in a mixture
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,22 @@
+"""Guidance without a classifier: a denoiser that knows a condition, exaggerated beyond one that does not."""
+
+from torch import Tensor
+
+from recfusion.diffusion.process import Denoiser
+
+
+def guided(conditional: Denoiser, unconditional: Denoiser, strength: float) -> Denoiser:
+    """Return out = unconditional + strength (conditional - unconditional) (Ho and Salimans, 2022, w = strength - 1).
+
+    strength 0 knows no condition, 1 is the conditional denoiser itself, and more lets the condition count for more than
+    it should. Outputs that are means of a Gaussian x^0 combine as scores do: what is followed at each step is
+    p(x^t)^(1 - strength) p(x^t | c)^strength. Logits of binary entries combine to those of the same product.
+    """
+
+    def denoised(xt: Tensor, t: Tensor) -> Tensor:
+        if strength == 1:
+            return conditional(xt, t)
+        without = unconditional(xt, t)
+        return without if strength == 0 else without + strength * (conditional(xt, t) - without)
+
+    return denoised
