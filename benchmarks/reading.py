@@ -2,6 +2,8 @@
 
     git worktree add ../before e10b194
     recfusion data generate --users 400000 --items 50000 --interactions 5000000 --form csv --out c5
+    python -c "import polars; polars.read_parquet('p96/interactions.parquet', n_rows=12570778).write_parquet(
+        'p12/interactions.parquet', row_group_size=2**20)"    # of `data generate --preset netflix --form parquet`
     python benchmarks/reading.py c5/interactions.csv ... --before ../before/src --out benchmarks/reading.json
 
 Each reading is a process of its own, in turns; the best time and the highest peak of `--times` count. The peak is that
