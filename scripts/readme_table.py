@@ -14,10 +14,11 @@ from recfusion.experiments.result import Result, read_results
 
 ROOT = Path(__file__).parents[1]
 README, STORE = ROOT / "README.md", ROOT / "results" / "ml1m.jsonl"
-PLACED = ROOT / "results" / "unets-ml1m.jsonl"  # the U-Nets whose items have places, and what they are compared with
+# The U-Nets whose items have places with what they are compared with, and codes of users.
+MORE = tuple(ROOT / "results" / name for name in ("unets-ml1m.jsonl", "latent-ml1m.jsonl"))
 PUBLISHED = ", published form"
 _UNETS = ("recfusion-unet1d", "recfusion-unet2d")
-_ADDED = (*_UNETS, "recfusion-map", "user-knn")
+_ADDED = (*_UNETS, "recfusion-map", "user-knn", "recfusion-latent")
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 
 
@@ -39,7 +40,7 @@ def headline_table() -> str:
 
 
 def results() -> list[Result]:
-    """Return the main results, with U-Nets of the published form under names that say so, and those with places."""
+    """Return the main results, with U-Nets of the published form under names that say so, and the later models."""
     main = [
         one.model_copy(update={"label": one.label + PUBLISHED})
         if one.label in _UNETS and "layout" not in one.settings
@@ -47,7 +48,7 @@ def results() -> list[Result]:
         for one in read_results(STORE)
     ]
     known = {(one.label, one.seed) for one in main}
-    more = [] if not PLACED.exists() else read_results(PLACED)
+    more = [one for store in MORE if store.exists() for one in read_results(store)]
     return main + [one for one in more if one.label in _ADDED and (one.label, one.seed) not in known]
 
 

@@ -26,6 +26,8 @@ NOT_YET = {
     "recfusion-seq",
     "recfusion-grades",
     "recfusion-latent",
+    "recfusion-guided",
+    "hvamp",
     "recfusion-dislikes",
     "multvae-dislikes",
 }
