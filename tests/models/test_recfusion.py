@@ -25,6 +25,7 @@ from recfusion.training.batches import dense
 LATER = {
     "recfusion-map",
     "recfusion-dislikes",
+    "recfusion-guided",
     "recfusion-seq",
     "recfusion-grades",
     "recfusion-latent",
