@@ -15,6 +15,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.compiled import COMPILING, share
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
+from recfusion.models.inverse import invert_by_blocks
 
 FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
 _CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
@@ -23,6 +24,7 @@ _SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted i
 _DENSE_SECONDS = 2e-11  # of a dense product's multiply-add, about
 _COMPILED = 0.2  # what a compiled loop takes of a sparse product's, as it makes one triangle (measured)
 _SMALL = 6000  # items up to which one thread is enough
+_LAPACK = 16_000  # rows up to which LAPACK may invert: see `inverse`
 
 
 def gram_bytes(n_features: int, n_matrices: float, interactions: int) -> int:
@@ -181,12 +183,15 @@ def user_weighted(train: Csr, b: float) -> Csr:
 def invert_in_place(a: FloatArray) -> FloatArray:
     """Return the inverse of a symmetric positive definite matrix; `a` (Fortran order) is overwritten."""
     with blas_threads(len(a)):
-        factor, failed = spotrf(a, lower=True, overwrite_a=True, clean=False)
-        if not failed:
-            inverse, failed = spotri(factor, lower=True, overwrite_c=True)
+        if len(a) > _LAPACK:
+            failed = not invert_by_blocks(a.T)
+        else:
+            factor, failed = spotrf(a, lower=True, overwrite_a=True, clean=False)
+            if not failed:
+                a, failed = spotri(factor, lower=True, overwrite_c=True)
     if failed:
         raise InputError("The regularised Gram matrix is not positive definite: raise the regularisation (l2).")
-    return mirror_lower(inverse)
+    return mirror_lower(a)
 
 
 def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
