@@ -1,10 +1,10 @@
-"""The U-Net over items with places: patches and back, and what a convolution can see of whom."""
+"""The U-Net over items with places: who enters which pixel, and what a convolution can see of whom."""
 
 import pytest
 import torch
 
 from recfusion.core.errors import InputError
-from recfusion.nets.item_unet import ItemUNet
+from recfusion.nets.item_unet import ItemUNet, in_patches
 
 
 def net(sides: tuple[int, ...] = (8, 8), patch: int = 2, n_items: int = 60, planes: int = 1) -> ItemUNet:
@@ -14,20 +14,25 @@ def net(sides: tuple[int, ...] = (8, 8), patch: int = 2, n_items: int = 60, plan
 
 
 @pytest.mark.parametrize(("sides", "patch"), [((8, 8), 2), ((12,), 3), ((6, 9), 3)])
-def test_patches_are_taken_apart_and_put_together_again(sides: tuple[int, ...], patch: int) -> None:
-    of = net(sides, patch, 5)
-    x = torch.rand(3, 1, torch.Size(sides).numel())
-    pixels = of._patches(x)
-    assert pixels.shape == (3, patch ** len(sides), *(side // patch for side in sides))
-    assert torch.equal(of._slots(pixels), x[:, 0])
+def test_every_slot_has_a_place_of_its_own_among_those_of_its_patch(sides: tuple[int, ...], patch: int) -> None:
+    n_slots, cells = torch.Size(sides).numel(), patch ** len(sides)
+    places = in_patches(torch.arange(n_slots), sides, patch)
+    assert sorted(places.tolist()) == list(range(n_slots))
+    coordinates = torch.stack(torch.unravel_index(torch.arange(n_slots), sides)) // patch
+    pixels = torch.stack(torch.unravel_index(places // cells, [side // patch for side in sides]))
+    assert torch.equal(coordinates, pixels)
 
 
-def test_a_patch_holds_slots_that_lie_together_on_the_map() -> None:
-    x = torch.zeros(1, 1, 8, 8)
-    x[..., 2:4, 4:6] = 1
-    pixels = net()._patches(x.flatten(2))
-    assert (pixels[0, :, 1, 2] == 1).all()
-    assert pixels.sum() == 4
+def test_items_that_lie_together_enter_the_same_pixel() -> None:
+    of = ItemUNet(torch.arange(64), (8, 8), 2, channels=4, levels=2)
+    x = torch.zeros(1, 8, 8)
+    x[..., 2:4, 4:6] = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    seen = []
+    of.unet.enter.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    of(x.flatten(1), torch.tensor([1]))
+    wanted = torch.zeros(4, 4, 4)
+    wanted[:, 1, 2] = torch.tensor([1.0, 2.0, 3.0, 4.0]) @ of.enter[1 * 4 + 2]
+    assert torch.allclose(seen[0][0], wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("planes", [1, 2])

@@ -19,11 +19,13 @@ class Cells:
     def add(self, column: pl.Series) -> pl.Series:
         """Return the number of each row's cell, and parse the cells that were not met before."""
         # A row without a value has an empty text, which means the same.
-        coded = column.cast(pl.String).fill_null("").cast(self.kind)
+        texts = column.cast(pl.String).fill_null("")
+        coded = texts.cast(self.kind)
         self.holder, numbers = coded[:0], coded.to_physical()
-        highest = numbers.max()
-        if isinstance(highest, int) and highest >= len(self.values):
-            new = parse_texts(self.kind.categories.to_series()[len(self.values) :])
+        unmet = numbers >= len(self.values)
+        if unmet.any():
+            met = pl.DataFrame({"number": numbers.filter(unmet), "text": texts.filter(unmet)})
+            new = parse_texts(met.unique("number").sort("number")["text"])
             self.values = pl.concat([self.values, new["value"]], rechunk=True)
             self.given = pl.concat([self.given, new["given"]], rechunk=True)
             self.trimmed = pl.concat([self.trimmed, new["trimmed"]], rechunk=True)

@@ -122,15 +122,18 @@ def read_table(
             if on_rows is not None:
                 on_rows(count)
             pieces.append(batch.rows)
-    rows = pl.concat(pieces)
-    del pieces
     check_share(reading, facts, faults, source.max_bad_share)
-    found = {role: cells.ids(rows[role]) for role, cells in reading.cells.items()}
+    columns: dict[str, pl.Series] = {}
     ids: dict[str, pl.Series] = {}
-    for role, values in found.items():  # one after another, so that two forms of one column alone are there at once
-        if coded:
-            values, ids[role] = sorted_places(values)
-        rows = rows.with_columns(values.gather(rows[role]).alias(role))
+    for role in pieces[0].columns:  # one after another, so that one column alone is there in two forms
+        column = pl.concat([piece.drop_in_place(role) for piece in pieces], rechunk=True)
+        if role in reading.cells:
+            values = reading.cells[role].ids(column)
+            if coded:
+                values, ids[role] = sorted_places(values)
+            column = values.gather(column).alias(role)
+        columns[role] = column
+    rows = pl.DataFrame(columns)
     name = table.name if isinstance(table, Path) else source.data
     return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
 

@@ -23,8 +23,10 @@ from recfusion.models.recfusion import Net, Objective, Process, RecFusion
 from recfusion.models.settings import learned, setting
 from recfusion.nets.item_unet import ItemUNet
 from recfusion.training.batches import dense
+from recfusion.training.epoch import risen_and_fallen
 
 Layout = Literal["none", "row", "map", "random-row", "random-map"]
+_WARM_UP = 2  # epochs until the learning rate has risen to its highest
 _PATCH_MAPS = 60  # maps of patches, in channels of the first level, that training or scoring holds at once (measured)
 
 
@@ -140,6 +142,10 @@ class RecFusionUNet(RecFusion):
 
     def batch_rows(self, n_users: int) -> int:
         return super().batch_rows(n_users) if self.layout == "none" else NeuralRecommender.batch_rows(self, n_users)
+
+    def rate(self, epoch: int) -> float:
+        fixed = self.layout == "none"
+        return self.lr if fixed else self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
 
     def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
         """Return the net with what it sees besides x^t; `rows` are the x^0 of the batch, to leave those users out."""

@@ -30,6 +30,11 @@ class Checkpoint:
 OnEpoch = Callable[[Epoch], None]
 
 
+def risen_and_fallen(epoch: int, epochs: int, rising: int) -> float:
+    """Return the share of the highest learning rate in an epoch: it rises evenly, and falls like a cosine to 0."""
+    return min(1.0, epoch / min(rising, epochs)) * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / epochs))
+
+
 @dataclass(frozen=True)
 class Curve:
     """A training, epoch by epoch; empty for a closed form."""

@@ -1,6 +1,5 @@
 """The deep denoiser of thinned rows: a network trained on the ranking part of its process's bound, and that bound."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -21,6 +20,7 @@ from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.batches import dense
+from recfusion.training.epoch import risen_and_fallen
 
 _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
@@ -96,8 +96,7 @@ class ThinningDeep(NeuralRecommender):
         return bias
 
     def rate(self, epoch: int) -> float:
-        risen = min(1.0, epoch / min(_WARM_UP, self.max_epochs))
-        return self.lr * risen * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / self.max_epochs))
+        return self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
 
     def economical(self, shape: Shape) -> Self:
         """Return fewer epochs, or a smaller net for small data: as good as a part, in less time."""
