@@ -8,10 +8,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.compiled import COMPILING, share
+from recfusion.models.gram import parts
+from recfusion.models.thinning.loops import fill_product
 
 SPARE = 16  # vectors beyond those asked for, which make the leading ones exact sooner
 _POWERS = 4  # passes that bring out the leading vectors
-_ROWS = 1 << 16  # users at once
+_SECONDS = 1e-9  # of a sparse product's multiply-add, about
 
 
 def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -24,10 +27,11 @@ def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) 
     root = 1 / np.sqrt(ridge)
     z = csr_array((rows.data * root[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
     width = min(n_items, count + SPARE)
+    by_item = z.T.tocsr()
     q = np.linalg.qr(rng.standard_normal((n_items, width), np.float32))[0]
     for _ in range(_POWERS):
-        q = np.linalg.qr(_twice(z, q))[0]
-    s, mix = np.linalg.eigh((q.T @ _twice(z, q)).astype(np.float64))
+        q = np.linalg.qr(_product(by_item, _product(z, q)))[0]
+    s, mix = np.linalg.eigh((q.T @ _product(by_item, _product(z, q))).astype(np.float64))
     best = slice(width - min(count, width), None)
     return s[best].astype(np.float32), np.asarray(q @ mix[:, best].astype(np.float32))
 
@@ -50,10 +54,10 @@ def far_field(
     return np.asarray(u / root[:, None], np.float32), np.ascontiguousarray(inside, np.float32)
 
 
-def _twice(z: Csr, q: FloatArray) -> FloatArray:
-    """Return Z'Z q, users in blocks."""
-    total = np.zeros_like(q)
-    for start in range(0, z.shape[0], _ROWS):
-        block = z[start : start + _ROWS]
-        total += block.T @ (block @ q)
-    return total
+def _product(matrix: Csr, q: FloatArray) -> FloatArray:
+    """Return the product of a sparse and a dense matrix: by all cores where that is worth a compilation."""
+    if matrix.nnz * q.shape[1] * _SECONDS < COMPILING:
+        return np.asarray(matrix @ q)
+    out = np.zeros((matrix.shape[0], q.shape[1]), np.float32)
+    share(fill_product, np.arange(len(out)), np.diff(matrix.indptr), parts(matrix), np.ascontiguousarray(q), out)
+    return out

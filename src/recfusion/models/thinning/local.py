@@ -110,8 +110,8 @@ class ThinningLocal(Recommender):
         packed = min(GRAM_BYTES, 2 * places * (self.neighbours + 1))
         solving = 32 * shape.interactions + 8 * places + int(1.15 * packed) + _COMPILER_BYTES * (places > 0)
         turning = 4 * shape.interactions + 37 * places  # the weights of each item's neighbours into columns
-        vectors = 4 * shape.items * (self.factors + SPARE) * (self.factors > 0)
-        spanning = 8 * shape.interactions + 8 * places + 6 * vectors
+        width = (self.factors + SPARE) * (self.factors > 0)
+        spanning = 16 * shape.interactions + 8 * places + 4 * width * (6 * shape.items + shape.users)
         searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
         return max(solving, turning, spanning, gram_bytes(searched, 2.1, shape.interactions))
 

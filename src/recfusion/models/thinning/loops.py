@@ -1,4 +1,6 @@
-"""The inner loops of local thinning, to be compiled: rows of the Gram matrix, the best of each, and small solutions."""
+"""The inner loops of local thinning, to be compiled: rows of the Gram matrix, the best of each, small solutions, and
+products with factors.
+"""
 
 import numpy as np
 
@@ -159,3 +161,16 @@ def solve_packed(
             for r in range(p):
                 x[r] -= a[begin + r] * x[p]
         x[n:] = 0
+
+
+def fill_product(
+    rows: IntArray, sparse: tuple[IntArray, IntArray, FloatArray], dense: FloatArray, out: FloatArray
+) -> None:
+    """Add these rows of a sparse matrix, (indptr, indices, data), times a dense one to `out`."""
+    indptr, indices, data = sparse
+    for row in rows:
+        total = out[row]
+        for at in range(indptr[row], indptr[row + 1]):
+            value, other = data[at], dense[indices[at]]
+            for column in range(len(total)):
+                total[column] += value * other[column]
