@@ -5,6 +5,7 @@ u' Lambda^1/2 P = u' Lambda^-1/2 / (s + 1). So there the sum of both fields can 
 """
 
 import numpy as np
+from scipy.linalg import qr
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
@@ -28,9 +29,9 @@ def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) 
     z = csr_array((rows.data * root[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
     width = min(n_items, count + SPARE)
     by_item = z.T.tocsr()
-    q = np.linalg.qr(rng.standard_normal((n_items, width), np.float32))[0]
+    q = _orthogonal(rng.standard_normal((n_items, width), np.float32))
     for _ in range(_POWERS):
-        q = np.linalg.qr(_product(by_item, _product(z, q)))[0]
+        q = _orthogonal(_product(by_item, _product(z, q)))
     s, mix = np.linalg.eigh((q.T @ _product(by_item, _product(z, q))).astype(np.float64))
     best = slice(width - min(count, width), None)
     return s[best].astype(np.float32), np.asarray(q @ mix[:, best].astype(np.float32))
@@ -54,10 +55,16 @@ def far_field(
     return np.asarray(u / root[:, None], np.float32), np.ascontiguousarray(inside, np.float32)
 
 
+def _orthogonal(vectors: FloatArray) -> FloatArray:
+    """Return an orthogonal basis of the span of the columns."""
+    # numpy's would be in numbers of 64 bits: five times the memory of the vectors themselves.
+    return np.ascontiguousarray(qr(vectors, overwrite_a=True, mode="economic", check_finite=False)[0])
+
+
 def _product(matrix: Csr, q: FloatArray) -> FloatArray:
     """Return the product of a sparse and a dense matrix: by all cores where that is worth a compilation."""
     if matrix.nnz * q.shape[1] * _SECONDS < COMPILING:
         return np.asarray(matrix @ q)
     out = np.zeros((matrix.shape[0], q.shape[1]), np.float32)
-    share(fill_product, np.arange(len(out)), np.diff(matrix.indptr), parts(matrix), np.ascontiguousarray(q), out)
+    share(fill_product, np.arange(len(out)), np.diff(matrix.indptr), parts(matrix), q, out)
     return out
