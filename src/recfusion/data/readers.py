@@ -110,6 +110,22 @@ def read_table(
     """
     source = source or Source(data="frame")
     reading = open_rows(table, source, lone_users=lone_users)
+    read = read_coded(reading, kept, on_rows)
+    facts, faults, rows = read.facts, read.faults, read.rows
+    del read
+    check_share(reading, facts, faults, source.max_bad_share)
+    found = {role: cells.ids(rows[role]) for role, cells in reading.cells.items()}
+    ids: dict[str, pl.Series] = {}
+    for role, values in found.items():  # one after another, so that two forms of one column alone are there at once
+        if coded:
+            values, ids[role] = sorted_places(values)
+        rows = rows.with_columns(values.gather(rows[role]).alias(role))
+    name = table.name if isinstance(table, Path) else source.data
+    return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
+
+
+def read_coded(reading: Reading, kept: Kept | None = None, on_rows: OnRows | None = None) -> Batch:
+    """Return what comes of all rows of a table; texts of ids are numbers of their cells."""
     facts: Counter[str] = Counter()
     faults: Faults = {}
     pieces, count = [], 0
@@ -122,17 +138,8 @@ def read_table(
             if on_rows is not None:
                 on_rows(count)
             pieces.append(batch.rows)
-    rows = pl.concat(pieces)
-    del pieces
-    check_share(reading, facts, faults, source.max_bad_share)
-    found = {role: cells.ids(rows[role]) for role, cells in reading.cells.items()}
-    ids: dict[str, pl.Series] = {}
-    for role, values in found.items():  # one after another, so that two forms of one column alone are there at once
-        if coded:
-            values, ids[role] = sorted_places(values)
-        rows = rows.with_columns(values.gather(rows[role]).alias(role))
-    name = table.name if isinstance(table, Path) else source.data
-    return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
+        rows = pl.concat(pieces or [_read_batch(reading, reading.head.clear(), 0).rows])
+    return Batch(rows, count, facts, faults)
 
 
 def _batches(reading: Reading, kept: Kept | None) -> Iterator[Batch]:
@@ -209,10 +216,9 @@ def read_items(
     )
 
 
-def first_faults(reading: Reading, facts: Mapping[str, int]) -> Faults:
-    """Return the first row of each kind of fault that was counted, where the table has it."""
+def first_faults(reading: Reading, facts: Mapping[str, int], start: int = 0) -> Faults:
+    """Return the first row of each kind of fault that was counted in a table whose rows begin at number `start`."""
     faults: Faults = {}
-    start = 0
     for batch in reading.batches():
         if all(kind in faults or not facts[kind] for kind in _FAULTS):
             break
