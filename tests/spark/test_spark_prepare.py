@@ -64,8 +64,14 @@ def messy(path: Path, *, separator: str = ",", text_ids: bool = False) -> Path:
     ],
 )
 def test_prepared_text_loads_to_the_very_same_interactions(
-    session: "SparkSession", tmp_path: Path, separator: str, text_ids: bool, options: dict[str, object]
+    session: "SparkSession",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    separator: str,
+    text_ids: bool,
+    options: dict[str, object],
 ) -> None:
+    from recfusion.spark.pieces import open_pieces
     from recfusion.spark.prepare import spark_prepare
 
     file = messy(tmp_path / "shop.csv", separator=separator, text_ids=text_ids)
@@ -73,11 +79,11 @@ def test_prepared_text_loads_to_the_very_same_interactions(
     titles.write_text("movieId,title\n" + "".join(f"{n},Film {n}\n" for n in range(30)))
     source = Source(data=str(file), items=str(titles))
     preparation = Preparation.model_validate(options)
-    session.conf.set("spark.sql.files.maxPartitionBytes", "40000")  # the header is in one part of several
-    try:
-        assert spark_prepare(session, source, preparation, tmp_path / "out", parts=2)
-    finally:
-        session.conf.unset("spark.sql.files.maxPartitionBytes")
+    monkeypatch.setattr(open_pieces, "__defaults__", (20_000,))
+    assert spark_prepare(session, source, preparation, tmp_path / "out", parts=2)
+    assert [file.name for file in sorted((tmp_path / "out").glob("*.parquet"))] == [
+        *("_items.parquet", "part-00000.parquet", "part-00001.parquet")
+    ]
     local = load(source, preparation)
     assert local.n_interactions > 100
     assert_same(load(tmp_path / "out"), local)
@@ -109,24 +115,27 @@ def test_a_folder_of_parquet_is_one_table(session: "SparkSession", tmp_path: Pat
 def test_a_job_goes_on_after_its_last_finished_stage(
     session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recfusion.spark import prepare
+    from recfusion.spark import prepare, tasks
 
     source = Source(data=str(messy(tmp_path / "shop.csv")))
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def nothing_to_do(_session: object, _work: object, given: list[object]) -> list[object]:
+        assert not given
+        return []
+
     with monkeypatch.context() as patch:
         patch.setattr(prepare, "_filter_rare", broken)
         with pytest.raises(KeyboardInterrupt):
             prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
-    stage = tmp_path / "out" / "_stages" / "unique"
-    first = {file.name: file.stat().st_mtime_ns for file in stage.iterdir()}
+    stages = tmp_path / "out" / "_stages"
+    assert len(list(stages.glob("unique/*.arrow"))) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "_unique", broken)  # it must not be needed again
+        patch.setattr(tasks, "run_tasks", nothing_to_do)  # that of files, which are there
         prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
-    assert first
-    assert not stage.exists()
+    assert not stages.exists()
     assert_same(load(tmp_path / "out"), load(source))
     with pytest.raises(InputError, match="another job"):
         prepare.spark_prepare(session, source, Preparation(k_core=True), tmp_path / "out")
