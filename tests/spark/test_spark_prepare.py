@@ -1,7 +1,9 @@
 """Preparation on Spark: the same interactions as on one machine, to the last bit, also after an interruption."""
 
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -14,6 +16,8 @@ from recfusion.data.settings import Preparation, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 
 def assert_same(found: Interactions, local: Interactions) -> None:
@@ -169,3 +173,55 @@ def test_a_refused_job_leaves_its_folder_to_the_corrected_one(session: "SparkSes
     with pytest.raises(InputError, match=r"nowhere\.csv"):
         spark_prepare(session, source.model_copy(update={"items": str(tmp_path / "nowhere.csv")}), Preparation(), out)
     assert spark_prepare(session, source, Preparation(min_items_per_user=2, min_users_per_item=2), out)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_tables_are_prepared_as_on_one_machine_whatever_the_pieces_and_buckets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
+    from recfusion.spark import pieces, prepare, tasks
+
+    def run_here(_session: object, work: Callable[[Any], object], given: Iterable[Any]) -> list[object]:
+        return [work(task) for task in given]
+
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 400))
+    columns = {"user": rng.integers(-5, 15, size), "item": rng.integers(0, 12, size)}
+    if seed % 4:
+        name, low = [("", 0), ("rating", 1), ("quantity", -2), ("value", -1)][seed % 4]
+        columns[name] = rng.integers(low, 6, size)
+    if rng.random() < 0.5:
+        columns["time"] = rng.integers(10**9, 10**9 + 30, size)
+    table = pl.DataFrame(columns)
+    if rng.random() < 0.5:
+        table = table.with_columns(pl.format("u{}", "user").alias("user"))
+    if rng.random() < 0.3:
+        table.write_parquet(file := tmp_path / "table.parquet", row_group_size=50)
+    else:
+        table.write_csv(file := tmp_path / "table.csv", include_bom=bool(rng.random() < 0.5))
+    choices = Preparation(
+        min_items_per_user=int(rng.integers(0, 8)),
+        min_users_per_item=int(rng.integers(0, 8)),
+        k_core=bool(rng.random() < 0.5),
+        even_items=bool(rng.random() < 0.5),
+    )
+    source, session = Source(data=str(file)), cast("SparkSession", None)
+    for module in (prepare, tasks):
+        monkeypatch.setattr(module, "run_tasks", run_here)
+    monkeypatch.setattr(prepare, "count_buckets", lambda *_: int(rng.integers(1, 7)))
+    monkeypatch.setattr(pieces.open_pieces, "__defaults__", (int(rng.integers(1, 2000)),))
+    monkeypatch.setattr("recfusion.data.tables.BATCH_ROWS", 64)
+    wrong, local = said(lambda: load(source, choices))
+    parts = None if seed % 2 else 2
+    assert said(lambda: prepare.spark_prepare(session, source, choices, tmp_path / "out", parts=parts))[0] == wrong
+    if local is not None:
+        assert_same(load(tmp_path / "out"), local)
+
+
+def said(call: Callable[[], T]) -> tuple[str, T | None]:
+    """Return what is wrong in a call, files by their names, and what comes of it."""
+    try:
+        return "", call()
+    except InputError as error:
+        return re.sub(r"'/[^']*/", "'", str(error)), None

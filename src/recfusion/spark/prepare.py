@@ -67,40 +67,22 @@ def _prepare(
     told: OnStep,
 ) -> Prepared:
     """Write the parts of a prepared folder, and return what is to be known beside them."""
-    if not table.buckets:
-        raise InputError(
-            f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
-        )
     steps: list[PreparationStep] = []
 
     def record(step: PreparationStep) -> None:
         steps.append(step)
         told(step)
 
-    column = table.report.columns.get("rating")
-    added = adds_up(column, table.lowest)
-    unique = Unique(table, stages / "unique", added)
-    found = make_files(session, unique, {unique.file(number): number for number in table.buckets})
-    scale = None if column is None else _scale(found, column, added=added)
-    threshold = resolve_min_rating(choices.min_rating, scale)
-    if threshold is not None and scale is None:
-        raise InputError(f"A rating of at least {threshold:g} is asked for, but '{source.data}' has no ratings.")
-
-    filters = Filters(unique, threshold, choices.min_items_per_user)
+    filters, scale, once = _unique(session, table, source, choices, stages)
     counted = _count(session, filters, stages)
-    n_users, n_rows = (sum(one[name] for one in found) for name in ("users", "rows"))
-    once = PreparationStep(ADDED if added else LATEST, n_users, len(counted.items), n_rows)
+    once = replace(once, items=len(counted.items))
     record(replace(once, step="rows as read", interactions=int(table.sizes.sum())))  # repetitions lose no user, no item
     record(once)
-    if threshold is not None:
+    if filters.threshold is not None:
         rated = counted.items["before"].filter(counted.items["before"] > 0)
-        record(PreparationStep(f"rating at least {threshold:g}", counted.users, len(rated), int(rated.sum())))
+        record(PreparationStep(f"rating at least {filters.threshold:g}", counted.users, len(rated), int(rated.sum())))
     filters, items, last = _filter_rare(session, filters, counted, choices, stages, record)
-    rarest = even = None
-    if choices.even_items and len(items) % 2:
-        rarest, n = items.sort("n", "item", descending=[False, True]).select("item", "n").row(0)
-        name = "even number of items (least popular one dropped)"
-        even = PreparationStep(name, 0, len(items) - 1, int(items["n"].sum()) - n)
+    rarest, even = _rarest(items) if choices.even_items and len(items) % 2 else (None, None)
     ends = [step for step in (last, even) if step is not None]
     if not (steps + ends)[-1].interactions:
         trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps + ends)
@@ -113,16 +95,37 @@ def _prepare(
         if step is not None:
             record(replace(step, users=left))
     told_of = (
-        *preparation_notes(choices, threshold, scale, steps),
-        *return_notes(table.returned if added else 0),
+        *preparation_notes(choices, filters.threshold, scale, steps),
+        *return_notes(table.returned if filters.unique.added else 0),
         *time_notes(table.late),
     )
     return Prepared(
         name=Path(source.data).name,
-        preparation=choices.model_copy(update={"min_rating": threshold}),
+        preparation=choices.model_copy(update={"min_rating": filters.threshold}),
         steps=tuple(steps),
         report=replace(table.report, notes=(*table.report.notes, *told_of)),
     )
+
+
+def _unique(
+    session: SparkSession, table: Pieces, source: Source, choices: Preparation, stages: Path
+) -> tuple[Filters, Scale | None, PreparationStep]:
+    """Make buckets of one row per user and item; return the first filters, the scale, and the step, items uncounted."""
+    if not table.buckets:
+        raise InputError(
+            f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
+        )
+    column = table.report.columns.get("rating")
+    added = adds_up(column, table.lowest)
+    unique = Unique(table, stages / "unique", added)
+    found = make_files(session, unique, {unique.file(number): number for number in table.buckets})
+    scale = None if column is None else _scale(found, column, added=added)
+    threshold = resolve_min_rating(choices.min_rating, scale)
+    if threshold is not None and scale is None:
+        raise InputError(f"A rating of at least {threshold:g} is asked for, but '{source.data}' has no ratings.")
+    users, rows = (sum(of[name] for of in found) for name in ("users", "rows"))
+    step = PreparationStep(ADDED if added else LATEST, users, 0, rows)
+    return Filters(unique, threshold, choices.min_items_per_user), scale, step
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,16 @@ def _filter_rare(
     return filters, stay, last
 
 
-def _write(session: SparkSession, filters: Filters, rarest: Any, folder: Path, parts: int | None) -> tuple[int, int]:
+def _rarest(items: pl.DataFrame) -> tuple[int | str, PreparationStep]:
+    """Return the item with the fewest rows, among equals the one with the largest id, and the step that drops it."""
+    rarest, n = items.sort("n", "item", descending=[False, True]).select("item", "n").row(0)
+    name = "even number of items (least popular one dropped)"
+    return rarest, PreparationStep(name, 0, len(items) - 1, int(items["n"].sum()) - n)
+
+
+def _write(
+    session: SparkSession, filters: Filters, rarest: int | str | None, folder: Path, parts: int | None
+) -> tuple[int, int]:
     """Write what filters leave, but for one item; return how many users have rows with it and without."""
     buckets = len(filters.unique.table.buckets)
     files = min(parts or buckets, buckets)
