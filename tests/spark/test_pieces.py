@@ -93,7 +93,7 @@ def test_packed_text_and_a_folder_of_texts_are_prepared_as_one_table(
     (tmp_path / "shop.csv.gz").write_bytes(gzip.compress(whole.read_bytes()))
     rules = Preparation(min_items_per_user=1, min_users_per_item=1)
     local = load(str(whole), rules)
-    monkeypatch.setattr(open_pieces, "__defaults__", (999,))
+    monkeypatch.setattr(open_pieces, "__defaults__", (999,))  # of what is packed all is one piece
     for name in ("shop.csv.gz", "parts"):
         spark_prepare(session, Source(data=str(tmp_path / name)), rules, tmp_path / f"{name}.out")
         found = load(tmp_path / f"{name}.out")

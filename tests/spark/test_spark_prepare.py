@@ -11,6 +11,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.lines import line_blocks
 from recfusion.data.load import load
 from recfusion.data.settings import Preparation, Source
 
@@ -211,6 +212,7 @@ def test_random_tables_are_prepared_as_on_one_machine_whatever_the_pieces_and_bu
         monkeypatch.setattr(module, "run_tasks", run_here)
     monkeypatch.setattr(prepare, "count_buckets", lambda *_: int(rng.integers(1, 7)))
     monkeypatch.setattr(pieces.open_pieces, "__defaults__", (int(rng.integers(1, 2000)),))
+    monkeypatch.setattr(line_blocks, "__defaults__", (0, int(rng.integers(20, 1000))))
     monkeypatch.setattr("recfusion.data.tables.BATCH_ROWS", 64)
     wrong, local = said(lambda: load(source, choices))
     parts = None if seed % 2 else 2

@@ -110,9 +110,20 @@ def read_table(
     """
     source = source or Source(data="frame")
     reading = open_rows(table, source, lone_users=lone_users)
-    read = read_coded(reading, kept, on_rows)
-    facts, faults, rows = read.facts, read.faults, read.rows
-    del read
+    facts: Counter[str] = Counter()
+    faults: Faults = {}
+    pieces, count = [], 0
+    with table_errors(reading.table.where):
+        for batch in coded_batches(reading, kept):
+            facts.update(batch.facts)
+            faults = {**batch.faults, **faults}
+            count += batch.count
+            check_rows(count, reading.table.where)
+            if on_rows is not None:
+                on_rows(count)
+            pieces.append(batch.rows)
+    rows = pl.concat(pieces)
+    del pieces
     check_share(reading, facts, faults, source.max_bad_share)
     found = {role: cells.ids(rows[role]) for role, cells in reading.cells.items()}
     ids: dict[str, pl.Series] = {}
@@ -124,25 +135,7 @@ def read_table(
     return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
 
 
-def read_coded(reading: Reading, kept: Kept | None = None, on_rows: OnRows | None = None) -> Batch:
-    """Return what comes of all rows of a table; texts of ids are numbers of their cells."""
-    facts: Counter[str] = Counter()
-    faults: Faults = {}
-    pieces, count = [], 0
-    with table_errors(reading.table.where):
-        for batch in _batches(reading, kept):
-            facts.update(batch.facts)
-            faults = {**batch.faults, **faults}
-            count += batch.count
-            check_rows(count, reading.table.where)
-            if on_rows is not None:
-                on_rows(count)
-            pieces.append(batch.rows)
-        rows = pl.concat(pieces or [_read_batch(reading, reading.head.clear(), 0).rows])
-    return Batch(rows, count, facts, faults)
-
-
-def _batches(reading: Reading, kept: Kept | None) -> Iterator[Batch]:
+def coded_batches(reading: Reading, kept: Kept | None = None) -> Iterator[Batch]:
     """Yield what comes of each batch, those that were kept first; texts of ids are numbers of their cells."""
     start = before = 0
     for batch in () if kept is None else kept.read():
@@ -155,7 +148,9 @@ def _batches(reading: Reading, kept: Kept | None) -> Iterator[Batch]:
             meant = {role: cells.values.gather(batch.rows[role]) for role, cells in reading.cells.items()}
             kept.add(number, replace(batch, rows=batch.rows.with_columns(**meant)))
         yield batch
-        start += batch.count
+        start, before = start + batch.count, number + 1
+    if not before:  # a part of a table
+        yield _read_batch(reading, reading.head.clear(), 0)
 
 
 def _read_batch(reading: Reading, rows: pl.DataFrame, start: int) -> Batch:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from recfusion.core.files import replacing
 from recfusion.data.rows import Rows, counts, distinct, drop_duplicates, id_codes, order
 from recfusion.data.writers import table_writer
-from recfusion.spark.batches import OLDEST, read_batch, write_batches
+from recfusion.spark.batches import read_batches, write_batches
 from recfusion.spark.pieces import Pieces
 
 
@@ -40,9 +40,11 @@ class Unique:
         drop_duplicates(rows, added=self.added)
         columns = {name: getattr(rows, name) for name in self.table.kinds}
         for role, ids in (("user", users), ("item", items)):
-            columns[role] = pa.DictionaryArray.from_arrays(columns[role], ids.to_arrow(compat_level=OLDEST))
+            columns[role] = pa.DictionaryArray.from_arrays(
+                columns[role], ids.to_arrow(compat_level=pl.CompatLevel.oldest())
+            )
         about = {"rows": len(rows.user), "users": len(users), **_ratings(rows.rating)}
-        write_batches(self.file(number), pa.table(columns), [len(rows.user)], about)
+        write_batches(self.file(number), [pa.record_batch(columns)], lambda: about)
 
 
 def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Filters:
 
     def rows(self, number: int) -> tuple[Rows, pl.Series, pl.Series]:
         """Return what is left of a bucket as places among ids of users and items, and these."""
-        found = read_batch(self.unique.file(number), 0)
+        [found] = read_batches(self.unique.file(number))
         user, item = found["user"], found["item"]
         rating, time = (
             found[name].to_numpy() if name in self.unique.table.kinds else None for name in ("rating", "time")

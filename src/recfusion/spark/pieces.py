@@ -6,13 +6,14 @@ What is read of a piece is a file with a record batch for each bucket; a bucket 
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
@@ -20,16 +21,20 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
 from recfusion.data.cells import Cells
 from recfusion.data.interactions import ReadReport
-from recfusion.data.kept import Faults
-from recfusion.data.readers import Reading, check_share, first_faults, open_rows, read_coded
+from recfusion.data.kept import Batch, Faults
+from recfusion.data.lines import BLOCK_BYTES
+from recfusion.data.parsing import whole_numbers
+from recfusion.data.readers import Reading, check_share, coded_batches, first_faults, open_rows
 from recfusion.data.settings import Source
-from recfusion.data.tables import Table, open_table
+from recfusion.data.tables import Table, open_table, table_errors
 from recfusion.spark import check_path
-from recfusion.spark.batches import OLDEST, read_batch, read_schema, write_batches
+from recfusion.spark.batches import as_batch, read_batches, read_schema, write_batches
 from recfusion.spark.session import task_slots
 from recfusion.spark.tasks import make_files
 
-PIECE_BYTES = 1 << 25  # of text that a task reads
+PIECE_BYTES = 2 * BLOCK_BYTES - (
+    1 << 20
+)  # of text that a task reads: two blocks of lines, and no third for what is over
 _BUCKET_BYTES = 1 << 26  # of text, about a million rows, of which a task holds all at once
 _PACKED = 4  # how much smaller packed text and Parquet are, about
 _MOST_BUCKETS = 1024
@@ -55,7 +60,8 @@ class Pieces:
     def rows(self, bucket: int) -> pl.DataFrame:
         """Return the rows of a bucket in the order of the table."""
         casts = [pl.col(name).cast(kind) for name, kind in self.kinds.items()]
-        return pl.concat(pl.DataFrame(read_batch(file, bucket)).with_columns(casts) for file in self.files)
+        batches = (batch for file in self.files for batch in read_batches(file, bucket, len(self.sizes)))
+        return pl.concat(pl.DataFrame(batch).with_columns(casts) for batch in batches)
 
 
 def input_files(path: Path) -> list[Path]:
@@ -104,17 +110,19 @@ def read_pieces(session: SparkSession, folder: Path, pieces: Sequence[Reading], 
     read = _ReadPiece(int(str(read_json(plan))))  # a cluster of another size goes on with as many
     files = [folder / _name(number, piece) for number, piece in enumerate(pieces)]
     found = make_files(session, read, {file: (file, piece) for file, piece in zip(files, pieces, strict=True)})
-    facts = [Counter(about["facts"]) for about in found]
-    total, faults = sum(facts, Counter()), _faults(pieces, facts)
+    seen = [_Seen(**about) for about in found]
+    total, faults = sum((Counter(of.facts) for of in seen), Counter()), _faults(pieces, seen)
     whole = replace(pieces[0], table=replace(pieces[0].table, where=source.data))
     check_share(whole, total, faults, source.max_bad_share)
-    with_rows = [file for file, about in zip(files, found, strict=True) if any(about["sizes"])]
+    texts = {role for of in seen for role in of.texts}
+    kinds = dict(pl.DataFrame(read_schema(files[0]).empty_table()).schema)
+    kinds |= {role: pl.String() if role in texts else pl.Int64() for role in ("user", "item")}
     return Pieces(
-        files=tuple(with_rows),
-        kinds=_kinds(with_rows),
-        sizes=np.sum([about["sizes"] for about in found], axis=0),
+        files=tuple(file for file, of in zip(files, seen, strict=True) if any(of.sizes)),
+        kinds=kinds,
+        sizes=np.sum([of.sizes for of in seen], axis=0),
         report=whole.report(total, faults),
-        lowest=min((about["lowest"] for about in found if about["lowest"] is not None), default=0.0),
+        lowest=min((of.lowest for of in seen if of.lowest is not None), default=0.0),
         returned=total["returned"],
         late=total["late"],
     )
@@ -124,30 +132,52 @@ def _name(number: int, piece: Reading) -> str:
     return "-".join(map(str, ("piece", f"{number:05d}", *piece.table.cuts))) + ".arrow"
 
 
+@dataclass
+class _Seen:
+    """What was seen in a piece."""
+
+    sizes: list[int]  # rows of each bucket
+    facts: dict[str, int] = field(default_factory=dict)  # counts of flags, of lines, and of doubtful ratings and times
+    lowest: float | None = None  # rating
+    texts: list[str] = field(default_factory=list)  # roles of ids that are not all whole numbers
+
+    def add(self, batch: Batch, rows: pl.DataFrame, sizes: NDArray[np.int64]) -> None:
+        """Take note of a batch, of its good rows and of those of each bucket."""
+        ratings, times = (rows[name] if name in rows.columns else pl.Series([0]) for name in ("rating", "time"))
+        doubtful = {"returned": int((ratings < 0).sum()), "late": int((times > time.time()).sum())}
+        self.facts = dict(Counter(self.facts) + Counter({**batch.facts, **doubtful, "lines": batch.count}))
+        self.sizes = [int(size) for size in self.sizes + sizes]
+        lows = (self.lowest, cast("float | None", ratings.min()))
+        self.lowest = min((low for low in lows if low is not None), default=None)
+        texts = [role for role in ("user", "item") if rows[role].dtype == pl.String]
+        self.texts += [role for role in texts if whole_numbers(rows[role].unique()).dtype == pl.String]
+
+
 @dataclass(frozen=True)
 class _ReadPiece:
-    """Reads a piece into its file."""
+    """What reads a piece into its file: of each batch a record batch for each bucket."""
 
     buckets: int
 
     def __call__(self, task: tuple[Path, Reading]) -> None:
         file, reading = task
-        read = read_coded(reading)
-        users = read.rows["user"]
-        cells = reading.cells.get("user")
-        if cells is None:
-            cells = Cells()
-            users = cells.add(users)
-        bucket = _bucket_of(cells.values, self.buckets)[users.to_numpy()]
-        rows = read.rows[np.argsort(bucket, kind="stable")]
-        rows = rows.with_columns(
-            of.ids(rows[role]).gather(rows[role]).alias(role) for role, of in reading.cells.items()
-        )
-        ratings, times = (rows[name] if name in rows.columns else pl.Series([0]) for name in ("rating", "time"))
-        counts = {"lines": read.count, "returned": (ratings < 0).sum(), "late": (times > time.time()).sum()}
-        sizes = np.bincount(bucket, minlength=self.buckets).tolist()
-        about = {"facts": {**read.facts, **counts}, "sizes": sizes, "lowest": ratings.min()}
-        write_batches(file, rows.to_arrow(compat_level=OLDEST), sizes, about)
+        seen = _Seen([0] * self.buckets)
+        write_batches(file, self._batches(reading, seen), lambda: asdict(seen))
+
+    def _batches(self, reading: Reading, seen: _Seen) -> Iterator[pa.RecordBatch]:
+        cells = reading.cells.get("user") or Cells()
+        buckets = _bucket_of(cells.values, self.buckets)  # of each cell, as far as they were read
+        with table_errors(reading.table.where):
+            for batch in coded_batches(reading):
+                users = batch.rows["user"] if "user" in reading.cells else cells.add(batch.rows["user"])
+                buckets = np.append(buckets, _bucket_of(cells.values[len(buckets) :], self.buckets))
+                bucket = buckets[users.to_numpy()]
+                rows = batch.rows[np.argsort(bucket, kind="stable")]
+                rows = rows.with_columns(of.values.gather(rows[role]).alias(role) for role, of in reading.cells.items())
+                sizes = np.bincount(bucket, minlength=self.buckets)
+                seen.add(batch, rows, sizes)
+                whole = as_batch(rows)
+                yield from (whole.slice(end - size, size) for end, size in zip(np.cumsum(sizes), sizes, strict=True))
 
 
 def _bucket_of(ids: pl.Series, buckets: int) -> NDArray[Any]:
@@ -157,25 +187,16 @@ def _bucket_of(ids: pl.Series, buckets: int) -> NDArray[Any]:
     return (np.fromiter(map(zlib.crc32, texts), np.uint32, len(texts)) % buckets).astype(kind)
 
 
-def _faults(pieces: Sequence[Reading], facts: Sequence[Mapping[str, int]]) -> Faults:
+def _faults(pieces: Sequence[Reading], seen: Sequence[_Seen]) -> Faults:
     """Return the first row of each kind of fault, from the pieces that have it; rows are numbered in their own file."""
     faults: Faults = {}
     several = len({piece.table.where for piece in pieces}) > 1
     lines: Counter[str] = Counter()
-    for piece, counts in zip(pieces, facts, strict=True):
-        where = piece.table.where
-        if any(counts.get(kind) and kind not in faults for kind in ("missing", "unparsable")):
+    for piece, of in zip(pieces, seen, strict=True):
+        where, counts = piece.table.where, Counter(of.facts)
+        if any(counts[kind] and kind not in faults for kind in ("missing", "unparsable")):
             found = first_faults(piece, counts, lines[where])
             place = f" in '{Path(where).name}'" * several
             faults = {kind: (row, what + place, cell) for kind, (row, what, cell) in found.items()} | dict(faults)
         lines[where] += counts["lines"]
     return faults
-
-
-def _kinds(files: Sequence[Path]) -> dict[str, pl.DataType]:
-    """Return the types of the columns; ids that are texts in one file are texts."""
-    kinds: dict[str, pl.DataType] = {}
-    for file in files:
-        own = pl.DataFrame(read_schema(file).empty_table()).schema
-        kinds |= {name: kind for name, kind in own.items() if kinds.get(name) != pl.String}
-    return kinds
