@@ -1,7 +1,9 @@
 """Preparation on Spark: the same interactions as on one machine, to the last bit, also after an interruption."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -177,16 +179,24 @@ def test_a_refused_job_leaves_its_folder_to_the_corrected_one(session: "SparkSes
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_random_tables_are_prepared_as_on_one_machine_whatever_the_pieces_and_buckets(
+def test_random_tables_in_random_pieces_and_buckets_are_prepared_as_on_one_machine_also_after_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
     from recfusion.spark import pieces, prepare, tasks
 
-    def run_here(_session: object, work: Callable[[Any], object], given: Iterable[Any]) -> list[object]:
-        return [work(task) for task in given]
-
     rng = np.random.default_rng(seed)
+    stops = set(rng.integers(0, 30, 3).tolist())  # tasks before which the job is killed
+    number = itertools.count()
+
+    def run_here(_session: object, work: Callable[[Any], object], given: Iterable[Any]) -> list[object]:
+        done = []
+        for task in given:
+            if next(number) in stops:
+                raise KeyboardInterrupt
+            done.append(work(task))
+        return done
+
     size = int(rng.integers(1, 400))
     columns = {"user": rng.integers(-5, 15, size), "item": rng.integers(0, 12, size)}
     if seed % 4:
@@ -216,6 +226,10 @@ def test_random_tables_are_prepared_as_on_one_machine_whatever_the_pieces_and_bu
     monkeypatch.setattr("recfusion.data.tables.BATCH_ROWS", 64)
     wrong, local = said(lambda: load(source, choices))
     parts = None if seed % 2 else 2
+    for _ in range(3):
+        with suppress(KeyboardInterrupt, InputError):
+            prepare.spark_prepare(session, source, choices, tmp_path / "out", parts=parts)
+    stops.clear()
     assert said(lambda: prepare.spark_prepare(session, source, choices, tmp_path / "out", parts=parts))[0] == wrong
     if local is not None:
         assert_same(load(tmp_path / "out"), local)
