@@ -122,7 +122,7 @@ def memory(data: Interactions, small: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = train("ease", data, {"l2": 200}).save(folder / "model")
-        session = spark_session("local[2]", {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "8"})
+        session = spark_session("local[2]", {"spark.ui.enabled": "false"})
         try:
             for n_users in (most // 10, most):
                 _write_users(folder / f"{n_users}.parquet", data, n_users)

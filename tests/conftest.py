@@ -95,8 +95,6 @@ def session() -> "Iterator[SparkSession]":
     os.environ["PYSPARK_PYTHON"] = sys.executable
     small = {
         "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",

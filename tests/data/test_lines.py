@@ -1,13 +1,14 @@
 """Every physical line of a text file is a row that is read, or one that is counted: whatever its quotes."""
 
 import gzip
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.lines import BROKEN, TextLayout, fields_of, line_blocks, split_lines
+from recfusion.data.lines import BROKEN, TextLayout, fields_of, line_blocks, line_cuts, split_lines
 from recfusion.data.readers import read_table
 from recfusion.data.settings import Source
 
@@ -112,6 +113,31 @@ def test_blocks_are_whole_lines_and_lose_nothing(tmp_path: Path, block_bytes: in
     assert all(block.endswith(b"\n") for block in blocks[:-1])
     assert b"".join(line_blocks(path, 0, block_bytes)) == b"\nuser,item\r\nann,1\n\nbob,2"
     assert not list(line_blocks(path, 9, block_bytes))
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("header", ["", "user,item\r\n", "# of a shop\n\nuser,item\n"])
+def test_spans_of_any_size_have_each_line_once(tmp_path: Path, header: str, mark: str, end: str) -> None:
+    path, skip = tmp_path / "table.csv", header.count("\n")
+    body = f"ann,1\r\n\n\ufeffbob,22222222222222\n\r\ncy,3\n\n\nd{'é' * 20},4{end}"
+    path.write_bytes(f"{mark}{header}{body}".encode())
+    whole = b"".join(line_blocks(path, skip))
+    assert whole == body.encode()
+    for size in range(1, len(whole) + 2):
+        cuts = line_cuts(path, skip, size)
+        spans = [b"".join(line_blocks(path, span=span, block_bytes=5)) for span in itertools.pairwise(cuts)]
+        assert b"".join(spans) == whole
+        assert all(span.endswith(b"\n") for span in spans[:-1])
+        assert all(len(span) >= size for span in spans[:-1])  # and so they are few
+    assert len(line_cuts(path, skip, 1)) == count_lines(whole) + 1
+    assert len(line_cuts(path, skip, len(whole))) == 2
+
+
+def test_a_packed_file_is_not_cut(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(b"user,item\n" + b"ann,1\n" * 99))
+    assert line_cuts(path, 1, 10) == ()
 
 
 def test_escaped_quotes_cost_their_own_lines_only(tmp_path: Path) -> None:

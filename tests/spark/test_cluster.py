@@ -83,7 +83,7 @@ def recfusion(*arguments: object) -> str:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": HOST}
     spark = [
         *("--conf", f"spark.driver.host={HOST}", "--conf", "spark.executor.memory=512m"),
-        *("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"),
+        *("--conf", "spark.ui.enabled=false"),
     ]
     command = [sys.executable, "-c", code, *map(str, arguments), *spark]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400)

@@ -1,7 +1,11 @@
 """Preparation on Spark: the same interactions as on one machine, to the last bit, also after an interruption."""
 
+import itertools
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -9,11 +13,14 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.lines import line_blocks
 from recfusion.data.load import load
 from recfusion.data.settings import Preparation, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 
 def assert_same(found: Interactions, local: Interactions) -> None:
@@ -64,8 +71,14 @@ def messy(path: Path, *, separator: str = ",", text_ids: bool = False) -> Path:
     ],
 )
 def test_prepared_text_loads_to_the_very_same_interactions(
-    session: "SparkSession", tmp_path: Path, separator: str, text_ids: bool, options: dict[str, object]
+    session: "SparkSession",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    separator: str,
+    text_ids: bool,
+    options: dict[str, object],
 ) -> None:
+    from recfusion.spark.pieces import open_pieces
     from recfusion.spark.prepare import spark_prepare
 
     file = messy(tmp_path / "shop.csv", separator=separator, text_ids=text_ids)
@@ -73,11 +86,11 @@ def test_prepared_text_loads_to_the_very_same_interactions(
     titles.write_text("movieId,title\n" + "".join(f"{n},Film {n}\n" for n in range(30)))
     source = Source(data=str(file), items=str(titles))
     preparation = Preparation.model_validate(options)
-    session.conf.set("spark.sql.files.maxPartitionBytes", "40000")  # the header is in one part of several
-    try:
-        assert spark_prepare(session, source, preparation, tmp_path / "out", parts=2)
-    finally:
-        session.conf.unset("spark.sql.files.maxPartitionBytes")
+    monkeypatch.setattr(open_pieces, "__defaults__", (20_000,))
+    assert spark_prepare(session, source, preparation, tmp_path / "out", parts=2)
+    assert [file.name for file in sorted((tmp_path / "out").glob("*.parquet"))] == [
+        *("_items.parquet", "part-00000.parquet", "part-00001.parquet")
+    ]
     local = load(source, preparation)
     assert local.n_interactions > 100
     assert_same(load(tmp_path / "out"), local)
@@ -109,24 +122,27 @@ def test_a_folder_of_parquet_is_one_table(session: "SparkSession", tmp_path: Pat
 def test_a_job_goes_on_after_its_last_finished_stage(
     session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recfusion.spark import prepare
+    from recfusion.spark import prepare, tasks
 
     source = Source(data=str(messy(tmp_path / "shop.csv")))
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt
 
+    def nothing_to_do(_session: object, _work: object, given: list[object]) -> list[object]:
+        assert not given
+        return []
+
     with monkeypatch.context() as patch:
         patch.setattr(prepare, "_filter_rare", broken)
         with pytest.raises(KeyboardInterrupt):
             prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
-    stage = tmp_path / "out" / "_stages" / "unique"
-    first = {file.name: file.stat().st_mtime_ns for file in stage.iterdir()}
+    stages = tmp_path / "out" / "_stages"
+    assert len(list(stages.glob("unique/*.arrow"))) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "_unique", broken)  # it must not be needed again
+        patch.setattr(tasks, "run_tasks", nothing_to_do)  # that of files, which are there
         prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
-    assert first
-    assert not stage.exists()
+    assert not stages.exists()
     assert_same(load(tmp_path / "out"), load(source))
     with pytest.raises(InputError, match="another job"):
         prepare.spark_prepare(session, source, Preparation(k_core=True), tmp_path / "out")
@@ -160,3 +176,68 @@ def test_a_refused_job_leaves_its_folder_to_the_corrected_one(session: "SparkSes
     with pytest.raises(InputError, match=r"nowhere\.csv"):
         spark_prepare(session, source.model_copy(update={"items": str(tmp_path / "nowhere.csv")}), Preparation(), out)
     assert spark_prepare(session, source, Preparation(min_items_per_user=2, min_users_per_item=2), out)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_tables_in_random_pieces_and_buckets_are_prepared_as_on_one_machine_also_after_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
+    from recfusion.spark import pieces, prepare, tasks
+
+    rng = np.random.default_rng(seed)
+    stops = set(rng.integers(0, 30, 3).tolist())  # tasks before which the job is killed
+    number = itertools.count()
+
+    def run_here(_session: object, work: Callable[[Any], object], given: Iterable[Any]) -> list[object]:
+        done = []
+        for task in given:
+            if next(number) in stops:
+                raise KeyboardInterrupt
+            done.append(work(task))
+        return done
+
+    size = int(rng.integers(1, 400))
+    columns = {"user": rng.integers(-5, 15, size), "item": rng.integers(0, 12, size)}
+    if seed % 4:
+        name, low = [("", 0), ("rating", 1), ("quantity", -2), ("value", -1)][seed % 4]
+        columns[name] = rng.integers(low, 6, size)
+    if rng.random() < 0.5:
+        columns["time"] = rng.integers(10**9, 10**9 + 30, size)
+    table = pl.DataFrame(columns)
+    if rng.random() < 0.5:
+        table = table.with_columns(pl.format("u{}", "user").alias("user"))
+    if rng.random() < 0.3:
+        table.write_parquet(file := tmp_path / "table.parquet", row_group_size=50)
+    else:
+        table.write_csv(file := tmp_path / "table.csv", include_bom=bool(rng.random() < 0.5))
+    choices = Preparation(
+        min_items_per_user=int(rng.integers(0, 8)),
+        min_users_per_item=int(rng.integers(0, 8)),
+        k_core=bool(rng.random() < 0.5),
+        even_items=bool(rng.random() < 0.5),
+    )
+    source, session = Source(data=str(file)), cast("SparkSession", None)
+    for module in (prepare, tasks):
+        monkeypatch.setattr(module, "run_tasks", run_here)
+    monkeypatch.setattr(prepare, "count_buckets", lambda *_: int(rng.integers(1, 7)))
+    monkeypatch.setattr(pieces.open_pieces, "__defaults__", (int(rng.integers(1, 2000)),))
+    monkeypatch.setattr(line_blocks, "__defaults__", (0, int(rng.integers(20, 1000))))
+    monkeypatch.setattr("recfusion.data.tables.BATCH_ROWS", 64)
+    wrong, local = said(lambda: load(source, choices))
+    parts = None if seed % 2 else 2
+    for _ in range(3):
+        with suppress(KeyboardInterrupt, InputError):
+            prepare.spark_prepare(session, source, choices, tmp_path / "out", parts=parts)
+    stops.clear()
+    assert said(lambda: prepare.spark_prepare(session, source, choices, tmp_path / "out", parts=parts))[0] == wrong
+    if local is not None:
+        assert_same(load(tmp_path / "out"), local)
+
+
+def said(call: Callable[[], T]) -> tuple[str, T | None]:
+    """Return what is wrong in a call, files by their names, and what comes of it."""
+    try:
+        return "", call()
+    except InputError as error:
+        return re.sub(r"'/[^']*/", "'", str(error)), None

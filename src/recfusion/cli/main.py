@@ -53,7 +53,7 @@ COMMANDS = {
     "spark train": "Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary "
     "model folder.",
     "spark recommend": "Write the K best items of every user of a table as a Spark job; "
-    "stopped, it goes on with the next chunk.",
+    "stopped, it goes on after what is done.",
 }
 
 app = typer.Typer(

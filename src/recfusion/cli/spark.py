@@ -39,14 +39,14 @@ SOLVED = "thinning-local"
 def spark_prepare(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the prepared data, which --data then takes.")],
-    parts: Annotated[int | None, Option(help="Parquet files to write; else Spark decides.", min=1)] = None,
+    parts: Annotated[int | None, Option(help="Parquet files to write; else one per bucket of users.", min=1)] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Prepare a CSV or Parquet table, or a folder of them, as a Spark job.
 
     The folder loads to the very data that the table itself would be prepared to. Stopped and started again, the job
-    goes on after its last finished stage.
+    goes on after what is done.
     """
     if choice.source.data in CATALOG:
         raise InputError(f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.")
@@ -125,7 +125,7 @@ def spark_recommend(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Write the K best items of every user of a table as a Spark job; stopped, it goes on with the next chunk."""
+    """Write the K best items of every user of a table as a Spark job; stopped, it goes on after what is done."""
     _check_paths(str(users), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
     threshold = protocol.preparation.min_rating

@@ -1,6 +1,7 @@
 """Text files as physical lines: opened where they are files, unpacked within bounds, and one row for every line."""
 
 import csv
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,20 @@ class TextLayout:
     skip_lines: int  # up to the end of the header
 
 
-def line_blocks(path: Path, skip_lines: int = 0, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Yield the lines of a file after the first `skip_lines` in blocks of whole lines, without a byte order mark."""
-    rest, begun = b"", False
+def line_blocks(
+    path: Path, skip_lines: int = 0, block_bytes: int = BLOCK_BYTES, *, span: tuple[int, ...] = ()
+) -> Iterator[bytes]:
+    """Yield the lines of a file after the first `skip_lines` in blocks of whole lines, without a byte order mark.
+
+    A `span` of two places of `line_cuts` are all the lines between them.
+    """
+    start, stop = span or (0, sys.maxsize)
+    rest, begun = b"", start > 0
     with open_bytes(path) as file:
-        while piece := file.read(block_bytes):
+        if span:
+            file.seek(start)
+        while piece := file.read(min(block_bytes, stop - start)):
+            start += len(piece)
             rest, begun = rest + (piece if begun else piece.removeprefix(BOM)), True
             end = rest.rfind(b"\n") + 1
             if not end and len(rest) > LONGEST_LINE:
@@ -45,6 +55,23 @@ def line_blocks(path: Path, skip_lines: int = 0, block_bytes: int = BLOCK_BYTES)
             rest = rest[end:]
     if rest and not skip_lines:
         yield rest
+
+
+def line_cuts(path: Path, skip_lines: int, about_bytes: int) -> tuple[int, ...]:
+    """Return where a file may be cut into spans of whole lines, from the end of its header on; none if it is packed."""
+    with open_bytes(path) as file:
+        if not file.seekable():
+            return ()
+        file.seek(len(BOM) if file.read(len(BOM)) == BOM else 0)
+        for _ in range(skip_lines):
+            file.readline()
+        cuts, size = [file.tell()], path.stat().st_size
+        while cuts[-1] + about_bytes < size:
+            file.seek(cuts[-1] + about_bytes - 1)
+            if not file.readline(LONGEST_LINE).endswith(b"\n") or file.tell() == size:
+                break  # whoever reads a longer line says so
+            cuts.append(file.tell())
+    return *cuts, size
 
 
 def split_lines(block: bytes, layout: TextLayout, wanted: Sequence[str]) -> pl.DataFrame:

@@ -114,7 +114,7 @@ def read_table(
     faults: Faults = {}
     pieces, count = [], 0
     with table_errors(reading.table.where):
-        for batch in _batches(reading, kept):
+        for batch in coded_batches(reading, kept):
             facts.update(batch.facts)
             faults = {**batch.faults, **faults}
             count += batch.count
@@ -138,7 +138,7 @@ def read_table(
     return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
 
 
-def _batches(reading: Reading, kept: Kept | None) -> Iterator[Batch]:
+def coded_batches(reading: Reading, kept: Kept | None = None) -> Iterator[Batch]:
     """Yield what comes of each batch, those that were kept first; texts of ids are numbers of their cells."""
     start = before = 0
     for batch in () if kept is None else kept.read():
@@ -151,7 +151,9 @@ def _batches(reading: Reading, kept: Kept | None) -> Iterator[Batch]:
             meant = {role: cells.values.gather(batch.rows[role]) for role, cells in reading.cells.items()}
             kept.add(number, replace(batch, rows=batch.rows.with_columns(**meant)))
         yield batch
-        start += batch.count
+        start, before = start + batch.count, number + 1
+    if not before:  # a part of a table
+        yield _read_batch(reading, reading.head.clear(), 0)
 
 
 def _read_batch(reading: Reading, rows: pl.DataFrame, start: int) -> Batch:
@@ -212,10 +214,9 @@ def read_items(
     )
 
 
-def first_faults(reading: Reading, facts: Mapping[str, int]) -> Faults:
-    """Return the first row of each kind of fault that was counted, where the table has it."""
+def first_faults(reading: Reading, facts: Mapping[str, int], start: int = 0) -> Faults:
+    """Return the first row of each kind of fault that was counted in a table whose rows begin at number `start`."""
     faults: Faults = {}
-    start = 0
     for batch in reading.batches():
         if all(kind in faults or not facts[kind] for kind in _FAULTS):
             break

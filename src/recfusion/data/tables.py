@@ -7,7 +7,7 @@ import glob
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -21,7 +21,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular
 from recfusion.core.memory import require_memory
 from recfusion.data.archive import open_bytes
-from recfusion.data.lines import EXTRA, TextLayout, line_blocks, split_lines
+from recfusion.data.lines import EXTRA, TextLayout, line_blocks, line_cuts, split_lines
 from recfusion.data.rows import check_rows
 from recfusion.data.sniff import sniff_text
 
@@ -41,7 +41,7 @@ class Table:
     source: Path | pl.LazyFrame
     columns: list[str]
     layout: TextLayout | None = None  # of a text file
-    cuts: tuple[int, ...] = ()  # where batches of a table with types begin and end
+    cuts: tuple[int, ...] = ()  # where batches of a table with types begin and end, or the bytes of a text that count
 
     @property
     def decimal_comma(self) -> bool:
@@ -62,8 +62,16 @@ class Table:
             chosen = self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA))
             yield from (chosen.slice(start, end - start).collect() for start, end in pairwise(self.cuts[skip:]))
         elif self.layout is not None:
-            for block in islice(line_blocks(self.source, self.layout.skip_lines), skip, None):
+            header = 0 if self.cuts else self.layout.skip_lines
+            for block in islice(line_blocks(self.source, header, span=self.cuts), skip, None):
                 yield split_lines(block, self.layout, wanted)
+
+    def pieces(self, about_bytes: int) -> list["Table"]:
+        """Return the table as several, each of some of its rows, in order: of text about so much, of others a batch."""
+        cuts = self.cuts
+        if isinstance(self.source, Path) and self.layout is not None:
+            cuts = line_cuts(self.source, self.layout.skip_lines, about_bytes)
+        return [replace(self, cuts=pair) for pair in pairwise(cuts)] or [self]
 
 
 def open_table(table: Path | pl.DataFrame, separator: str | None, name: str) -> Table:

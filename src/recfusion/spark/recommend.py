@@ -2,36 +2,34 @@
 
 import functools
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import polars as pl
-import pyarrow as pa
-from pyspark import Accumulator, SparkFiles
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
 from recfusion.core.jobs import described
+from recfusion.data.load import PARTS
+from recfusion.data.rows import id_codes
 from recfusion.data.settings import Source
+from recfusion.data.writers import table_writer
 from recfusion.models.registry import find
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.histories import Histories, added_up, liked_rows, read_histories
 from recfusion.serving.lists import ListMaker
 from recfusion.serving.recommend import recommend_batches
-from recfusion.spark.rows import BATCH_SIZE, from_arrow, in_batches, input_files, read_rows, spark_schema, to_arrow
-from recfusion.spark.session import task_cores, task_slots, use_cores
-from recfusion.spark.stages import Stages, address
+from recfusion.spark.pieces import Pieces, count_buckets, input_files, open_pieces, read_pieces
+from recfusion.spark.session import task_cores, use_cores
+from recfusion.spark.tasks import run_tasks, stages_of
 
 CHUNKS = 8
 DONE = "_recommended.json"  # written last: a folder that has it is complete
 _BATCH = 2000  # users whose histories a worker holds at once
-_COUNTS = "_counts.json"
-_READ = "read.json"  # counts of the rows as they were read
 
 
 @dataclass(frozen=True)
@@ -60,95 +58,73 @@ def spark_recommend(
 ) -> Generator[tuple[int, ListCounts], None, None]:
     """Write the K best items of every user of a table as Parquet; yield (chunks done, counts so far) on the way.
 
-    Users are divided into chunks by their ids; a chunk that is whole is not computed again. The lists equal those of
-    `recommend_batches` on the same table, in another order of users. `trust` are places of classes that the model may
-    be of; a file of one must be there for all workers.
+    Users are divided into chunks by their ids, and these into buckets for a task each; lists of a bucket that are there
+    are not made again. They equal those of `recommend_batches` on the same table, in another order of users. `trust`
+    are places of classes that the model may be of; a file of one must be there for all workers.
     """
     if k < 1 or chunks < 1:
         raise InputError(f"Expected at least one item and one chunk, got k = {k} and {chunks} chunks.")
     places = tuple(str(Path(place).absolute()) if ".py:" in place else place for place in trust)
     bundle = Bundle.load(model, trust=[find(place).load() for place in places])
+    files = input_files(Path(users.data))
     job = {
         "recommend": users.absolute().model_dump(mode="json"),
-        "files": described(input_files(Path(users.data))),
+        "files": described(files),
         "model": described([model / name for name in ("config.json", "model.safetensors", "items.parquet")]),
         "k": k,
         "chunks": chunks,
     }
-    stages = Stages.of(session, folder, job)
-    if (folder / DONE).is_file():
-        yield chunks, _counts(folder / DONE)
-        return
-    with stages.given_up_if_refused(), in_batches(session):
-        stages.ensure("histories", lambda: _histories(stages, users, bundle, chunks), by="chunk")
-    session.conf.set(BATCH_SIZE, str(_BATCH))
-    total = _counts(stages.place(_READ))
-    archive = _ship(stages, model)
-    for chunk in range(chunks):
-        total += _chunk(stages, chunk, archive, bundle, k, places)
-        yield chunk + 1, total
-    stages.publish([_name(chunk) for chunk in range(chunks)])
-    write_json(folder / DONE, asdict(total))
-    stages.clear()
-
-
-def _histories(stages: Stages, users: Source, bundle: Bundle, chunks: int) -> DataFrame:
-    """Return a row per user: the items, with ratings and times where the table has them."""
-    rows, report = read_rows(stages, users, lone_users=True)
-    if "times" in bundle.protocol.signals.used and "time" not in rows.columns:
-        raise InputError(
-            "Expected a column of times, which this model reads and without which rows have no order on Spark: name it "
-            "with --time."
-        )
-    write_json(stages.place(_READ), asdict(ListCounts(bad=report.missing + report.unparsable)))
-    entry = sf.struct(*(name for name in rows.columns if name != "user"))
-    grouped = rows.groupBy("user").agg(sf.collect_list(entry).alias("entries"))
-    return grouped.withColumn("chunk", sf.pmod(sf.xxhash64("user"), sf.lit(chunks)).cast("int"))
-
-
-def _chunk(stages: Stages, chunk: int, archive: str, bundle: Bundle, k: int, trust: tuple[str, ...]) -> ListCounts:
-    """Make the lists of one chunk where they are not there, and return its counts."""
-    name, part = _name(chunk), f"histories/chunk={chunk}"
-    kept = stages.place(name) / _COUNTS
-    if stages.is_whole(name) and kept.is_file():
-        return _counts(kept)
-    if not stages.place(part).is_dir():  # nobody's id falls into it
-        return ListCounts()
-    session = stages.session
-    unknown, empty, seen, disliked = (session.sparkContext.accumulator(0) for _ in range(4))
-    histories = stages.read(part).repartition(task_slots(session))
-    work = _Recommend(archive, trust, k, task_cores(session), unknown, empty, seen, disliked)
-    lists = histories.mapInArrow(work, spark_schema(_example(bundle, histories)))
-    lists.write.mode("overwrite").parquet(address(stages.place(name)))
-    counts = ListCounts(seen.value, unknown.value, empty.value, disliked=disliked.value)
-    write_json(kept, asdict(counts))
-    return counts
+    with stages_of(folder, job) as stages:
+        if (folder / DONE).is_file():
+            yield chunks, _counts(folder / DONE)
+            return
+        pieces = open_pieces(users, lone_users=True)
+        if "times" in bundle.protocol.signals.used and "time" not in pieces[0].columns:
+            raise InputError(
+                "Expected a column of times, which this model reads and without which rows have no order on Spark: "
+                "name it with --time."
+            )
+        table = read_pieces(session, stages / "pieces", pieces, users, count_buckets(session, files, chunks))
+        make = _MakeLists(table, _copied(model, stages), places, k, task_cores(session), stages / "lists")
+        total = ListCounts(bad=table.report.missing + table.report.unparsable)
+        for chunk in range(chunks):
+            own = [number for number in table.buckets if number % chunks == chunk]
+            run_tasks(session, make, [number for number in own if not make.counts(number).is_file()])
+            total = sum((_counts(make.counts(number)) for number in own), total)
+            yield chunk + 1, total
+        for file in sorted(make.folder.glob(PARTS)):
+            file.replace(folder / file.name)
+        write_json(folder / DONE, asdict(total))
 
 
 @dataclass(frozen=True)
-class _Recommend:
-    """What a task does with its users."""
+class _MakeLists:
+    """What writes the lists of a bucket of users."""
 
-    archive: str
+    table: Pieces
+    model: Path
     trust: tuple[str, ...]
     k: int
     threads: int
-    unknown: "Accumulator[int]"
-    empty: "Accumulator[int]"
-    seen: "Accumulator[int]"
-    disliked: "Accumulator[int]"
+    folder: Path
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        bundle = _loaded(SparkFiles.get(self.archive), self.trust)
-        use_cores(self.threads)
-        for batch in batches:
-            known, disliked = _known(bundle, from_arrow(batch).explode("entries").unnest("entries"))
-            self.disliked.add(disliked)
-            self.seen.add(len(known.users))
-            self.unknown.add(known.unknown_rows)
-            self.empty.add(known.n_empty)
-            for found in recommend_batches(ListMaker.of(bundle), known, self.k, threads=1):
-                yield from to_arrow(found)
+    def counts(self, number: int) -> Path:
+        """Return the file of a bucket's counts, which is written after its lists."""
+        return self.folder / f"counts-{number:05d}.json"
+
+    def __call__(self, number: int) -> None:
+        bundle = _loaded(self.model, self.trust)
+        use_cores(self.threads)  # after the model's libraries are there
+        maker, total = ListMaker.of(bundle), ListCounts()
+        rows = self.table.rows(number)
+        batch = pl.Series("batch", id_codes(rows["user"])[0] // _BATCH)
+        with table_writer(self.folder / f"part-{number:05d}.parquet") as write:
+            for part in rows.with_columns(batch).partition_by("batch", include_key=False, maintain_order=True):
+                known, disliked = _known(bundle, part)
+                total += ListCounts(len(known.users), known.unknown_rows, known.n_empty, disliked=disliked)
+                for found in recommend_batches(maker, known, self.k, threads=1):
+                    write(found)
+        write_json(self.counts(number), asdict(total))
 
 
 def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
@@ -163,29 +139,15 @@ def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
 
 
 @functools.cache
-def _loaded(folder: str, trust: tuple[str, ...]) -> Bundle:
+def _loaded(folder: Path, trust: tuple[str, ...]) -> Bundle:
     """Return the model, read once in the life of a worker process."""
     return Bundle.load(folder, trust=[find(place).load() for place in trust])
 
 
-def _example(bundle: Bundle, histories: DataFrame) -> pl.DataFrame:
-    """Return a list without rows, whose columns are those of all."""
-    kind = pl.String if dict(histories.dtypes)["user"] == "string" else pl.Int64
-    nobody = pl.DataFrame({"user": pl.Series([None], dtype=kind), "item": pl.Series([None], dtype=pl.String)})
-    return next(recommend_batches(ListMaker.of(bundle), read_histories(bundle, nobody), 1)).clear()
-
-
-def _ship(stages: Stages, model: Path) -> str:
-    """Send the model folder to all workers and return the name under which they find it."""
-    # Workers fetch it when they first need it, so it must stay until the job is done. They keep what they loaded by its
-    # name, and a session may see several models.
-    packed = Path(shutil.make_archive(str(stages.place(f"recfusion-model-{uuid4().hex}")), "zip", model))
-    stages.session.sparkContext.addArchive(str(packed))
-    return packed.name
-
-
-def _name(chunk: int) -> str:
-    return f"lists-{chunk:05d}"
+def _copied(model: Path, stages: Path) -> Path:
+    """Return a copy of the model folder that all workers see, until the job is done."""
+    # They keep what they loaded by its name, and a session may see several models.
+    return Path(shutil.copytree(model, stages / f"model-{uuid4().hex}"))
 
 
 def _counts(path: Path) -> ListCounts:

@@ -21,8 +21,9 @@ _ANSWER_SECONDS = 5.0  # for a master to take a connection
 _EXECUTOR_SECONDS = 120.0  # for a cluster to offer a first executor
 _PORT = 7077  # of a standalone master that is named without one
 
-# Our own live view takes the place of Spark's bars, and its warnings would hide it; whoever sets these wins.
+# Our own live view takes the place of Spark's bars, and its warnings would hide it; --conf wins.
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
+_POLARS = "spark.executorEnv.POLARS_MAX_THREADS"  # polars knows nothing of Spark's tasks and would take all cores
 _CONFIGURED = ("SPARK_CONF_DIR", "SPARK_HOME")  # variables by which people name a configuration of their own
 
 
@@ -40,7 +41,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
             "Spark needs the package pyspark, which is not installed: pip install 'recfusion[spark]'."
         ) from None
     _require_java()
-    wanted = {**_QUIET, **(conf or {})}
+    wanted = {**_QUIET, _POLARS: (conf or {}).get("spark.task.cpus", "1"), **(conf or {})}
     master = master or wanted.pop("spark.master", None)
     if master is not None:
         _require_master(master)
@@ -73,7 +74,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 def task_cores(session: "SparkSession") -> int:
     """Return how many cores Spark keeps for a task."""
-    return int(session.conf.get("spark.task.cpus", "1") or 1)
+    return int(session.sparkContext.getConf().get("spark.task.cpus") or 1)  # the session's own would start its SQL
 
 
 def task_slots(session: "SparkSession") -> int:

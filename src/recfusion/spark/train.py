@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
-from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
 from recfusion.models.thinning.local import NearField, Solved, joined, target_blocks
-from recfusion.spark.session import brief, task_cores, use_cores
+from recfusion.spark.session import task_cores, use_cores
+from recfusion.spark.tasks import run_tasks
 
 _BLOCK_BYTES = 1 << 28  # small Gram matrices that a task holds at once
 _PARTS = ("data", "indices", "indptr")
@@ -41,15 +41,7 @@ class SparkSolver:
         targets = target_blocks(rows.shape[1], count, self.block_bytes) if count else ()
         blocks = [_Block(place, part.start, part.stop) for part in targets]
         missing = [block for block in blocks if not block.is_solved()]
-        if missing:
-            context = self.session.sparkContext
-            threads = task_cores(self.session)
-            try:
-                found = context.parallelize(missing, len(missing)).map(lambda block: block.solve(threads)).collect()
-            except Exception as error:  # of pyspark, or raised by the JVM: a task died with its process
-                raise InputError(f"A Spark task failed: {brief(error)}; what is solved is kept.") from None
-            if wrong := next((text for text in found if text), None):
-                raise InputError(wrong)
+        run_tasks(self.session, functools.partial(_Block.solve, threads=task_cores(self.session)), missing)
         order = problem.order
         del problem, rows
         return joined(order, count, ((slice(block.start, block.stop), block.read()) for block in blocks))
@@ -75,17 +67,13 @@ class _Block:
             return False
         return True
 
-    def solve(self, threads: int) -> str:
-        """Solve the targets and keep them; return what is wrong, or nothing."""
+    def solve(self, threads: int) -> None:
+        """Solve the targets and keep them."""
         problem = _opened(self.place)
         use_cores(threads)
-        try:
-            chosen, weights, explained = problem.solve(slice(self.start, self.stop))
-        except InputError as error:
-            return str(error)
+        chosen, weights, explained = problem.solve(slice(self.start, self.stop))
         with replacing(self.path) as beside, beside.open("wb") as file:
             np.savez(file, chosen=chosen, weights=weights, explained=explained)
-        return ""
 
     def read(self) -> Solved:
         with self.path.open("rb") as file, np.load(file, allow_pickle=False) as found:
