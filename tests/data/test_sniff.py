@@ -162,3 +162,17 @@ def test_a_rating_or_time_can_be_left_out(by_position: bool) -> None:
 def test_columns_that_cannot_be_told_are_an_error(asked: dict[str, str | None], words: str) -> None:
     with pytest.raises(InputError, match=words):
         guess_columns(["a", "b"], ALL | asked, where="a file", by_position=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "user"),
+    [
+        (["Email", "Product"], "Email"),
+        (["e-mail", "sku"], "e-mail"),
+        (["mail", "buyer", "sku"], "buyer"),
+        (["email", "customer_id", "sku"], "customer_id"),
+    ],
+)
+def test_addresses_are_users_where_nothing_else_is(columns: list[str], user: str) -> None:
+    chosen = guess_columns(columns, dict.fromkeys(("user", "item")), where="a table", by_position=False)
+    assert chosen["user"] == user

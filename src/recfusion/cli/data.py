@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
-from recfusion.cli.output import download, if_stopped, note, out, print_json, print_protocol, working
+from recfusion.cli.output import download, if_stopped, note, out, print_json, print_prepared, print_protocol, working
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
@@ -102,7 +102,7 @@ def data_prepare(
         fresh = prepare_folder(
             *(choice.source, choice.preparation, folder), on_rows=lambda done: tell(f"{done:,} rows are read")
         )
-    note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
+    print_prepared(folder, fresh)
 
 
 def data_generate(

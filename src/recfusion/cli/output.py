@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -13,6 +14,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from recfusion.data.interactions import ReadReport
+from recfusion.data.load import read_about
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
@@ -177,13 +180,26 @@ def print_protocol(protocol: Protocol) -> Console:
     )
     for sentence in protocol.assumptions():
         console.print(f"  {sentence}", style="dim", markup=False)
-    read = protocol.read
+    _print_reading(console, protocol.read)
+    return console
+
+
+def print_prepared(folder: Path, fresh: bool) -> None:
+    """Print how a prepared folder came about: every row that was read is accounted for."""
+    about, console = read_about(folder), out()
+    _print_reading(console, about.report)
+    for step in about.steps:
+        counts = f"{step.users:,} users, {step.items:,} items, {step.interactions:,} interactions"
+        console.print(f"  {step.step}: {counts}", markup=False)
+    note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
+
+
+def _print_reading(console: Console, read: ReadReport) -> None:
     if read.missing or read.unparsable:
         bad = f"{read.missing:,} lacked a value and {read.unparsable:,} could not be parsed"
         console.print(f"  Of {read.rows:,} rows read, {bad}.")
     for remark in read.notes:
         console.print(f"  {plain(remark[:1].upper() + remark[1:])}.", style="dim", markup=False)
-    return console
 
 
 def print_results(console: Console, comparison: Comparison) -> None:

@@ -16,14 +16,13 @@ from recfusion.cli.options import (
     parse_settings,
     trusted_classes,
 )
-from recfusion.cli.output import counted, if_stopped, note, progress, training
+from recfusion.cli.output import counted, if_stopped, note, print_prepared, progress, training
 from recfusion.cli.recommend import note_left_out, read_times
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable
 from recfusion.core.jobs import JOB
 from recfusion.data.catalog import CATALOG
-from recfusion.data.interactions import PreparationStep
 from recfusion.data.settings import SignalChoice, Source, SplitPlan
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
@@ -53,16 +52,12 @@ def spark_prepare(
     if choice.plan != SplitPlan() or choice.used != SignalChoice():
         raise InputError("Data is split when it is used: leave out the options of the split and of signals here.")
     _check_paths(choice.source.data, folder)
-
-    def tell(step: PreparationStep) -> None:
-        note(f"{step.step}: {step.users:,} users, {step.items:,} items, {step.interactions:,} interactions")
-
     session = start_spark(master, conf)
     from recfusion.spark import prepare as spark
 
     with if_stopped("What is done is kept"), session:
-        fresh = spark.spark_prepare(session, choice.source, choice.preparation, folder, parts=parts, on_step=tell)
-    note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
+        fresh = spark.spark_prepare(session, choice.source, choice.preparation, folder, parts=parts)
+    print_prepared(folder, fresh)
 
 
 @data_options

@@ -138,17 +138,22 @@ def write_prepared(folder: Path, about: Prepared) -> None:
     write_json(folder / PREPARED, about.model_dump(mode="json"))
 
 
+def read_about(folder: Path) -> Prepared:
+    """Return what is known of a prepared folder beside its rows."""
+    try:
+        return Prepared.model_validate(read_json(folder / PREPARED))
+    except ValidationError as error:
+        raise InputError(
+            f"Expected a prepared data set in '{folder}': {error.errors()[0]['msg'].lower()}; prepare it again."
+        ) from None
+
+
 def load_prepared(folder: Path, asked: Preparation | None = None) -> Interactions:
     """Return the interactions of a prepared folder; they equal those of the file that it was prepared from.
 
     It cannot be prepared otherwise: an `asked` preparation that is neither the usual one nor its own is an error.
     """
-    try:
-        about = Prepared.model_validate(read_json(folder / PREPARED))
-    except ValidationError as error:
-        raise InputError(
-            f"Expected a prepared data set in '{folder}': {error.errors()[0]['msg'].lower()}; prepare it again."
-        ) from None
+    about = read_about(folder)
     if asked not in (None, Preparation(), about.preparation):
         raise InputError(
             f"The data in '{folder}' was prepared with {about.preparation!r}: leave out the options of preparation, or "

@@ -14,7 +14,10 @@ ROLES = ("user", "item", "rating", "time")
 
 # The part of a column's name that gives its role away, once "id", "no" and punctuation are gone; most telling first.
 _TELLING: dict[str, tuple[str, ...]] = {
-    "user": ("user", "username", "customer", "client", "member", "visitor", "reviewer", "person", "account", "u"),
+    "user": (
+        *("user", "username", "customer", "client", "member", "visitor", "reviewer", "person", "account", "buyer"),
+        *("shopper", "email", "mail", "u"),
+    ),
     "item": (
         *("item", "movie", "product", "book", "track", "song", "artist", "asin", "sku", "article", "game", "app"),
         *("stockcode", "anime", "business", "venue", "place", "location", "poi", "recipe", "isbn", "i"),

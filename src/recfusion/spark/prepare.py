@@ -1,7 +1,6 @@
 """Preparation as a Spark job: the steps of `data/prepare.py` on one bucket of users after another, to Parquet."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,9 @@ from recfusion.spark.buckets import Count, Filters, Listed, Unique, Write
 from recfusion.spark.pieces import Pieces, count_buckets, input_files, open_pieces, read_pieces
 from recfusion.spark.tasks import make_files, run_tasks, stages_of
 
-OnStep = Callable[[PreparationStep], None]
-
 
 def spark_prepare(
-    session: SparkSession,
-    source: Source,
-    preparation: Preparation,
-    folder: Path,
-    *,
-    parts: int | None = None,
-    on_step: OnStep | None = None,
+    session: SparkSession, source: Source, preparation: Preparation, folder: Path, *, parts: int | None = None
 ) -> bool:
     """Prepare a table into a folder that `load` reads; return False where it was there already.
 
@@ -50,7 +41,7 @@ def spark_prepare(
         buckets = max(count_buckets(session, files), parts or 1)
         table = read_pieces(session, stages / "pieces", open_pieces(source), source, buckets)
         items = None if source.items is None else read_items(Path(source.items), table.report.columns["item"])
-        about = _prepare(session, table, source, preparation, stages, parts, on_step or (lambda _: None))
+        about = _prepare(session, table, source, preparation, stages, parts)
         if items is not None:
             items.write_parquet(folder / ITEMS)
         write_prepared(folder, about)
@@ -58,30 +49,23 @@ def spark_prepare(
 
 
 def _prepare(
-    session: SparkSession,
-    table: Pieces,
-    source: Source,
-    choices: Preparation,
-    stages: Path,
-    parts: int | None,
-    told: OnStep,
+    session: SparkSession, table: Pieces, source: Source, choices: Preparation, stages: Path, parts: int | None
 ) -> Prepared:
     """Write the parts of a prepared folder, and return what is to be known beside them."""
     steps: list[PreparationStep] = []
-
-    def record(step: PreparationStep) -> None:
-        steps.append(step)
-        told(step)
-
     filters, scale, once = _unique(session, table, source, choices, stages)
     counted = _count(session, filters, stages)
     once = replace(once, items=len(counted.items))
-    record(replace(once, step="rows as read", interactions=int(table.sizes.sum())))  # repetitions lose no user, no item
-    record(once)
+    steps.append(
+        replace(once, step="rows as read", interactions=int(table.sizes.sum()))
+    )  # repetitions lose no user, no item
+    steps.append(once)
     if filters.threshold is not None:
         rated = counted.items["before"].filter(counted.items["before"] > 0)
-        record(PreparationStep(f"rating at least {filters.threshold:g}", counted.users, len(rated), int(rated.sum())))
-    filters, items, last = _filter_rare(session, filters, counted, choices, stages, record)
+        steps.append(
+            PreparationStep(f"rating at least {filters.threshold:g}", counted.users, len(rated), int(rated.sum()))
+        )
+    filters, items, last = _filter_rare(session, filters, counted, choices, stages, steps)
     rarest, even = _rarest(items) if choices.even_items and len(items) % 2 else (None, None)
     ends = [step for step in (last, even) if step is not None]
     if not (steps + ends)[-1].interactions:
@@ -93,7 +77,7 @@ def _prepare(
     with_rarest, users = _write(session, filters, rarest, stages.parent, parts)
     for step, left in ((last, with_rarest), (even, users)):
         if step is not None:
-            record(replace(step, users=left))
+            steps.append(replace(step, users=left))
     told_of = (
         *preparation_notes(choices, filters.threshold, scale, steps),
         *return_notes(table.returned if filters.unique.added else 0),
@@ -147,7 +131,12 @@ def _count(session: SparkSession, filters: Filters, stages: Path) -> _Counted:
 
 
 def _filter_rare(
-    session: SparkSession, filters: Filters, counted: _Counted, choices: Preparation, stages: Path, record: OnStep
+    session: SparkSession,
+    filters: Filters,
+    counted: _Counted,
+    choices: Preparation,
+    stages: Path,
+    steps: list[PreparationStep],
 ) -> tuple[Filters, pl.DataFrame, PreparationStep | None]:
     """Leave out rare users, then rare items; once, or until nothing changes.
 
@@ -157,13 +146,13 @@ def _filter_rare(
     for round_number in itertools.count(1):
         again = f" (round {round_number})" if round_number > 1 else ""
         if last is not None:
-            record(replace(last, users=counted.users))
+            steps.append(replace(last, users=counted.users))
         items = counted.items.filter(pl.col("n") > 0)
         stay = items.filter(pl.col("n") >= choices.min_users_per_item)
         if last is not None and stay["n"].sum() == last.interactions:
             return filters, stay, None
         name = f"users with at least {choices.min_items_per_user} items{again}"
-        record(PreparationStep(name, counted.frequent, len(items), int(items["n"].sum())))
+        steps.append(PreparationStep(name, counted.frequent, len(items), int(items["n"].sum())))
         name = f"items with at least {choices.min_users_per_item} users{again}"
         last = PreparationStep(name, 0, len(stay), int(stay["n"].sum()))
         listed = Listed.of(stages / f"items-{round_number}.parquet", items, choices.min_users_per_item)
