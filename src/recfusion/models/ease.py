@@ -13,7 +13,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import Grams, gram, gram_bytes, item_weights, require_gram_memory, solve_items, user_weights
+from recfusion.models.gram import Grams, gram_bytes, item_weights, require_gram_memory, solve_items, user_weights
 from recfusion.models.leave_out import LeftOut
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned
@@ -39,17 +39,18 @@ class EASE(Recommender):
         require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if copied else 1.1)
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
-        g = gram(small)
+        grams = Grams(small)
 
         def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
-            weights, diagonal = solve_items(g.copy(order="F"), values["l2"])
+            weights, diagonal = solve_items(grams.copy(0.0), values["l2"])
             left_out = LeftOut(small, jury.left_out, user_weights(small, 0), weights, diagonal)
             return selftune.by_scaling(jury, small, 0.0, lambda history: history @ weights, left_out.scores)
 
         self.trials_ = 0
         jury = selftune.jury(small, seen, generator) if selftune.searches(self) else None
         selftune.settle(self, objective, jury, generator, searched=("l2",), trials=self.tune_trials)
-        self.weights_ = item_weights(g if small is train else gram(train), self.l2_)
+        grams = grams if small is train else Grams(train)
+        self.weights_ = item_weights(grams.last(0.0), self.l2_)
         return self
 
     def needs_validation(self, shape: Shape) -> bool:
