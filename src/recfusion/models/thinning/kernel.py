@@ -117,7 +117,8 @@ class ThinningKernel(Recommender):
         return shape.users > self.max_users and super().needs_validation(shape)
 
     def fit_bytes(self, shape: Shape) -> int:
-        return kernel_bytes(shape, self.max_users)
+        searched = 4 * min(shape.users, self.max_users) ** 2 if searches(self) else 0  # a copy for each trial
+        return kernel_bytes(shape, self.max_users) + searched
 
     def economical(self, shape: Shape) -> Self:
         """Return it with its defaults, which serve every data set that was tried, and landmarks for many users."""

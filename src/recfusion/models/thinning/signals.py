@@ -117,7 +117,9 @@ class ThinningSignals(Recommender):
 
     def fit_bytes(self, shape: Shape) -> int:
         n_blocks = self._n_blocks(shape)
-        return gram_bytes(n_blocks * shape.items, 2.6, n_blocks * (shape.interactions + shape.dislikes))
+        features = n_blocks * shape.items
+        solved = 3 * 4 * features * shape.items  # weights, and what they are made of
+        return solved + gram_bytes(features, 1.1, n_blocks * (shape.interactions + shape.dislikes))
 
     def _n_blocks(self, shape: Shape) -> int:
         return 1 + (self.dislikes == "features" and shape.dislikes > 0)
