@@ -32,9 +32,7 @@ from recfusion.spark.batches import as_batch, read_batches, read_schema, write_b
 from recfusion.spark.session import task_slots
 from recfusion.spark.tasks import make_files
 
-PIECE_BYTES = 2 * BLOCK_BYTES - (
-    1 << 20
-)  # of text that a task reads: two blocks of lines, and no third for what is over
+PIECE_BYTES = 2 * BLOCK_BYTES - (1 << 20)  # of text for a task: two blocks of lines, and no third for what is over
 _BUCKET_BYTES = 1 << 26  # of text, about a million rows, of which a task holds all at once
 _PACKED = 4  # how much smaller packed text and Parquet are, about
 _MOST_BUCKETS = 1024
