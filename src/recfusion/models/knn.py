@@ -6,9 +6,10 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
+from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
+from recfusion.evaluation.topk import batch_rows, top_k
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
@@ -28,22 +29,26 @@ class NearestUsers:
         """Return the average of each history's k nearest rows, weighted by similarity, (histories, items).
 
         without: rows (histories, items), those equal to which are nobody's neighbours: a user's own among them. Who has
-        nothing in common with anybody has an average of zeros.
+        nothing in common with anybody has an average of zeros; of equally near users the first are taken.
         """
-        likeness = csr_array(_unit(history, self._weights) @ self._unit)  # (histories, users)
-        parts = []
-        for row in range(likeness.shape[0]):
-            users, values = _row(likeness, row)
+        n_users = self.rows.shape[0]
+        found = np.zeros(history.shape, np.float32)
+        step = batch_rows(n_users)
+        nobody = csr_array((step, n_users), dtype=np.float32)
+        for start in range(0, history.shape[0], step):
+            part = slice(start, start + step)
+            likeness = (_unit(history[part], self._weights) @ self._unit).toarray()  # (histories, users)
+            likeness[likeness <= 0] = -np.inf
             if without is not None:
-                known = ~np.isin(users, self._by_row.get(_key(without, row), []))
-                users, values = users[known], values[known]
-            parts.append(_largest(users, values, k))
-        counts = [len(users) for users, _ in parts]
-        columns = np.concatenate([users for users, _ in parts]) if parts else np.zeros(0, np.int64)
-        shares = [values / values.sum() for _, values in parts]
-        data = np.concatenate(shares).astype(np.float32) if parts else np.zeros(0, np.float32)
-        chosen = csr_array((data, columns, np.cumsum([0, *counts])), shape=likeness.shape)
-        return (chosen @ self.rows).toarray()
+                for row in range(len(likeness)):
+                    likeness[row, self._by_row.get(_key(without, start + row), [])] = -np.inf
+            users, values = top_k(likeness, nobody[: len(likeness)], k)
+            there = users >= 0
+            shares = np.where(there, values, 0) / np.maximum(np.sum(values, 1, where=there, keepdims=True), 1e-12)
+            starts = np.concatenate([[0], np.cumsum(there.sum(1))])
+            chosen = csr_array((shares[there].astype(np.float32), users[there], starts), shape=likeness.shape)
+            found[part] = (chosen @ self.rows).toarray()
+        return found
 
 
 @dataclass
@@ -85,18 +90,5 @@ def _unit(rows: Csr, weights: FloatArray) -> Csr:
     return csr_array((weighted.data / per_entry, rows.indices, rows.indptr), shape=rows.shape)
 
 
-def _row(matrix: Csr, row: int) -> tuple[IntArray, FloatArray]:
-    entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-    return matrix.indices[entries].astype(np.int64), matrix.data[entries]
-
-
 def _key(rows: Csr, row: int) -> bytes:
-    return np.sort(_row(rows, row)[0]).tobytes()
-
-
-def _largest(users: IntArray, values: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
-    """Return the k nearest users; of equally near ones the first."""
-    if len(users) > k:
-        order = np.lexsort((users, -values))[:k]
-        users, values = users[order], values[order]
-    return users, values
+    return np.sort(rows.indices[rows.indptr[row] : rows.indptr[row + 1]].astype(np.int64)).tobytes()
