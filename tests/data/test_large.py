@@ -9,10 +9,10 @@ import pytest
 
 from conftest import raw
 from recfusion.core.errors import InputError
-from recfusion.data import rows
+from recfusion.data import rows, tables
 from recfusion.data.load import load
 from recfusion.data.prepare import prepare
-from recfusion.data.rows import Rows, check_rows, drop_duplicates, order
+from recfusion.data.rows import Rows, check_rows, drop_duplicates
 from recfusion.data.settings import Preparation
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
@@ -53,12 +53,14 @@ def test_an_id_of_a_megabyte_is_an_id_as_any_other(tmp_path: Path, ending: str) 
     assert data.matrix.toarray().tolist() == [[1, 0], [0, 1], [1, 0]]
 
 
-def test_rows_are_put_in_order_with_all_that_belongs_to_them() -> None:
+@pytest.mark.parametrize("many", [1, 1 << 24])  # by the compiled loop, and by scipy's
+def test_rows_are_put_in_order_with_all_that_belongs_to_them(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_MANY", many)
     rng = np.random.default_rng(0)
     user, item = (rng.integers(9, size=500).astype(np.int32) for _ in range(2))
     time = np.arange(500)
-    found = Rows(user.copy(), item.copy(), None, time.copy())
-    order(found, 9, 9)
+    found = Rows(user.copy(), item.copy(), None, time.copy(), 9, 9)
+    found.order()
     places = np.lexsort((time, item, user))  # rows of one pair keep their order
     assert (found.user == user[places]).all()
     assert (found.item == item[places]).all()
@@ -67,6 +69,19 @@ def test_rows_are_put_in_order_with_all_that_belongs_to_them() -> None:
     drop_duplicates(found, added=False)
     latest = {(u, i): t for u, i, t in zip(user, item, time, strict=True)}
     assert dict(zip(zip(found.user, found.item, strict=True), found.time, strict=True)) == latest
+
+
+def test_counts_are_those_of_the_rows_that_are_left() -> None:
+    found = Rows(np.array([0, 0, 2], np.int32), np.array([1, 3, 1], np.int32), None, None, 4, 5)
+    assert found.per_user.tolist() == [2, 0, 1, 0]
+    assert found.per_item.tolist() == [0, 2, 0, 1, 0]
+    found.keep_users(found.per_user > 1)
+    assert found.item.tolist() == [1, 3]
+    assert (found.per_user.tolist(), found.per_item.tolist()) == ([2, 0, 0, 0], [0, 1, 0, 1, 0])
+    part = found.part(found.item == 3)
+    assert (part.per_item.tolist(), found.per_item.tolist()) == ([0, 0, 0, 1, 0], [0, 1, 0, 1, 0])
+    found.keep_items(found.per_item > 1)
+    assert found.user.tolist() == []
 
 
 def test_counts_of_ordered_rows_add_up_and_leave_the_table_as_it_was() -> None:
@@ -79,3 +94,15 @@ def test_counts_of_ordered_rows_add_up_and_leave_the_table_as_it_was() -> None:
     assert data.grades is not None
     assert data.grades.tolist() == [1.0, 3.0, 4.0]
     assert frame["rating"].to_list() == [2.0, -1.0, 3.0, 4.0]
+
+
+def test_ids_are_the_same_in_32_and_64_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "BATCH_ROWS", 2)  # so that the first batch has small ids and the second has not
+    large = [3, 1, 2**40, -(2**40)]
+    pl.DataFrame({"user": large, "item": [7, 2**31 - 1, 7, 2**31]}).write_parquet(
+        tmp_path / "t.parquet", row_group_size=2
+    )
+    data = load(tmp_path / "t.parquet", preparation=LOOSE)
+    assert data.users.to_list() == sorted(large)
+    assert data.items.to_list() == [7, 2**31 - 1, 2**31]
+    assert data.matrix.toarray().tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 0, 0]]

@@ -22,12 +22,9 @@ from recfusion.data.rows import (
     Codes,
     Rows,
     check_rows,
-    counts,
-    distinct,
     drop_duplicates,
     id_codes,
     known_codes,
-    order,
     places_among,
 )
 from recfusion.data.scale import Scale, adds_up
@@ -54,7 +51,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     lowest = 0.0 if rows.rating is None else float(rows.rating.min())
     added = adds_up(column, lowest) and rows.rating is not None
     returned = 0 if rows.rating is None or not added else int((rows.rating < 0).sum())
-    order(rows, len(user_ids), len(item_ids))
+    rows.order()
     drop_duplicates(rows, added=added)
     steps.append(rows.step(ADDED if added else LATEST))
     scale = Scale.of(rows.rating, column, added=added)
@@ -67,8 +64,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         rows.keep(rows.rating >= np.float32(threshold))
         steps.append(rows.step(f"rating at least {threshold:g}"))
     steps.extend(_filter_rare(rows, choices))
-    if choices.even_items and distinct(rows.item) % 2:
-        rows.keep(rows.item != _least_popular(rows.item))
+    if choices.even_items and np.count_nonzero(rows.per_item) % 2:
+        rows.keep(rows.item != _least_popular(rows.per_item))
         steps.append(rows.step("even number of items (least popular one dropped)"))
     if not len(rows.user):
         trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
@@ -77,11 +74,10 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
             "lower the rating threshold, the minimum items per user or the minimum users per item."
         )
 
-    per_user, per_item = counts(rows.user, len(user_ids)), counts(rows.item, len(item_ids))
-    user_kept, item_kept = np.flatnonzero(per_user), np.flatnonzero(per_item)
-    indptr = np.concatenate([[0], np.cumsum(per_user[user_kept])])
-    item_column = places_among(per_item > 0, rows.item)
-    disliked, disliked_times = _disliked(below, user_kept, item_kept, len(user_ids), len(item_ids))
+    user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
+    indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
+    item_column = places_among(rows.per_item > 0, rows.item)
+    disliked, disliked_times = _disliked(below, user_kept, item_kept)
     items = item_ids[item_kept].alias("item")
     users = user_ids[user_kept].alias("user")
     item_table, item_notes = _described(items, raw.items)
@@ -115,7 +111,8 @@ def _coded(raw: RawData) -> tuple[Rows, pl.Series, pl.Series]:
         return known_codes(raw.rows[role], raw.ids[role]) if role in raw.ids else id_codes(raw.rows[role])
 
     (user, user_ids), (item, item_ids) = codes("user"), codes("item")
-    return Rows(user, item, _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64)), user_ids, item_ids
+    rating, time = _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64)
+    return Rows(user, item, rating, time, len(user_ids), len(item_ids)), user_ids, item_ids
 
 
 def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | None) -> float | None:
@@ -184,9 +181,9 @@ def _filter_rare(rows: Rows, choices: Preparation) -> list[PreparationStep]:
     for round_number in itertools.count(1):
         before = len(rows.user)
         again = f" (round {round_number})" if round_number > 1 else ""
-        rows.keep((counts(rows.user) >= choices.min_items_per_user)[rows.user])
+        rows.keep_users(rows.per_user >= choices.min_items_per_user)
         users_step = rows.step(f"users with at least {choices.min_items_per_user} items{again}")
-        rows.keep((counts(rows.item) >= choices.min_users_per_item)[rows.item])
+        rows.keep_items(rows.per_item >= choices.min_users_per_item)
         if round_number > 1 and len(rows.user) == before:
             break
         steps += [users_step, rows.step(f"items with at least {choices.min_users_per_item} users{again}")]
@@ -195,23 +192,20 @@ def _filter_rare(rows: Rows, choices: Preparation) -> list[PreparationStep]:
     return steps
 
 
-def _least_popular(item: Codes) -> int:
+def _least_popular(per_item: IntArray) -> int:
     """Return the item with the fewest rows; among equals the one with the largest id."""
-    found = counts(item)
-    rare = np.flatnonzero(found == found[found > 0].min())
+    rare = np.flatnonzero(per_item == per_item[per_item > 0].min())
     return int(rare[-1])
 
 
-def _disliked(
-    rows: Rows | None, users: IntArray, items: IntArray, n_users: int, n_items: int
-) -> tuple[Csr | None, NDArray[np.int64] | None]:
+def _disliked(rows: Rows | None, users: IntArray, items: IntArray) -> tuple[Csr | None, NDArray[np.int64] | None]:
     """Return the rows below the threshold over the users and items that stayed, and their times."""
     if rows is None or rows.rating is None:
         return None, None
-    row, column = np.full(n_users, -1, np.int32), np.full(n_items, -1, np.int32)
+    row, column = np.full(rows.n_users, -1, np.int32), np.full(rows.n_items, -1, np.int32)
     row[users], column[items] = np.arange(len(users)), np.arange(len(items))
     rows.keep((row[rows.user] >= 0) & (column[rows.item] >= 0))
-    indptr = np.concatenate([[0], np.cumsum(counts(row[rows.user], len(users)))]).astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(rows.per_user[users])]).astype(np.int32)
     parts = (rows.rating, column[rows.item], indptr)
     return (csr_array(parts, shape=(len(users), len(items))), rows.time) if len(rows.user) else (None, None)
 

@@ -121,12 +121,14 @@ def read_table(
             check_rows(count, reading.table.where)
             if on_rows is not None:
                 on_rows(count)
-            pieces.append(batch.rows)
+            pieces.append(batch.rows.with_columns(_narrow(batch.rows)) if coded else batch.rows)
     check_share(reading, facts, faults, source.max_bad_share)
     columns: dict[str, pl.Series] = {}
     ids: dict[str, pl.Series] = {}
     for role in pieces[0].columns:  # one after another, so that one column alone is there in two forms
-        column = pl.concat([piece.drop_in_place(role) for piece in pieces], rechunk=True)
+        kinds = {piece.schema[role] for piece in pieces}  # several where ids of some pieces fit into 32 bits
+        kind = pl.Int64 if len(kinds) > 1 else kinds.pop()
+        column = pl.concat([piece.drop_in_place(role).cast(kind) for piece in pieces], rechunk=True)
         if role in reading.cells:
             values = reading.cells[role].ids(column)
             if coded:
@@ -136,6 +138,12 @@ def read_table(
     rows = pl.DataFrame(columns)
     name = table.name if isinstance(table, Path) else source.data
     return RawData(name, rows, None, reading.report(facts, faults), ids=ids)
+
+
+def _narrow(rows: pl.DataFrame) -> list[pl.Series]:
+    """Return the ids that are numbers in 32 bits where these suffice: they are the most of what a reading holds."""
+    ids = rows.select(cs.by_name("user", "item") & cs.by_dtype(pl.Int64))
+    return [column.cast(pl.Int32) for column in ids if column.is_between(-(2**31), 2**31 - 1).all()]
 
 
 def coded_batches(reading: Reading, kept: Kept | None = None) -> Iterator[Batch]:

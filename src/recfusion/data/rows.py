@@ -5,6 +5,7 @@ No step makes a second copy of more than one column: rows may take up half of th
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from recfusion.core.arrays import IntArray
+from recfusion.core.compiled import compiled
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
 
 Codes: TypeAlias = NDArray[np.int32]  # places among the sorted ids
+_MANY = 1 << 24  # rows from which on the compiler's seconds are worth the memory
 MOST_ROWS = 2**31  # places of entries in a matrix are numbers of 32 bits
 
 
@@ -37,27 +40,68 @@ class Rows:
     item: Codes
     rating: NDArray[np.float32] | None
     time: NDArray[np.int64] | None
+    n_users: int  # that there are places for
+    n_items: int
+
+    @cached_property
+    def per_user(self) -> IntArray:
+        """How many rows each user has."""
+        return counts(self.user, self.n_users)
+
+    @cached_property
+    def per_item(self) -> IntArray:
+        """How many rows each item has."""
+        return counts(self.item, self.n_items)
 
     def keep(self, where: NDArray[np.bool_]) -> None:
         """Leave out the other rows."""
         if not where.all():
-            self.take(where)
+            self._take(where)
+            for counted in ("per_user", "per_item"):
+                self.__dict__.pop(counted, None)
 
-    def take(self, where: NDArray[np.bool_] | NDArray[np.int32]) -> None:
+    def keep_users(self, wanted: NDArray[np.bool_]) -> None:
+        """Leave out the rows of the other users."""
+        if not wanted[self.per_user > 0].all():
+            self.keep(wanted[self.user])
+
+    def keep_items(self, wanted: NDArray[np.bool_]) -> None:
+        """Leave out the rows of the other items."""
+        if not wanted[self.per_item > 0].all():
+            self.keep(wanted[self.item])
+
+    def part(self, where: NDArray[np.bool_]) -> "Rows":
+        """Return some of the rows, apart."""
+        found = replace(self)
+        found.keep(where)
+        return found
+
+    def order(self) -> None:
+        """Put the rows in the order of users and, of each, of items: by two stable sorts that count, items first."""
+        if not self._is_ordered():
+            by_item = _counted_sort(self.item, np.arange(len(self.item), dtype=np.int32), self.per_item)
+            places = _counted_sort(self.user, by_item, self.per_user)
+            del by_item
+            self._take(places)
+
+    def _is_ordered(self) -> bool:
+        for part in _slices(len(self.user)):
+            wider = slice(part.start, part.stop + 1)  # with the row after it
+            user, item = np.diff(self.user[wider]), np.diff(self.item[wider])
+            if not np.all((user > 0) | ((user == 0) & (item >= 0))):
+                return False
+        return True
+
+    def _take(self, where: NDArray[np.bool_] | Codes) -> None:
         """Take some rows, or all of them in another order; column by column, so that one at a time is there twice."""
         self.user = self.user[where]
         self.item = self.item[where]
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
 
-    def part(self, where: NDArray[np.bool_]) -> "Rows":
-        """Return some of the rows, apart."""
-        found = replace(self)
-        found.take(where)
-        return found
-
     def step(self, name: str) -> PreparationStep:
-        return PreparationStep(name, distinct(self.user), distinct(self.item), len(self.user))
+        users, items = (int(np.count_nonzero(counted)) for counted in (self.per_user, self.per_item))
+        return PreparationStep(name, users, items, len(self.user))
 
 
 def id_codes(ids: pl.Series) -> tuple[Codes, pl.Series]:
@@ -89,31 +133,23 @@ def known_codes(places: pl.Series, ids: pl.Series) -> tuple[Codes, pl.Series]:
     return places_among(present, codes), ids if present.all() else ids.filter(pl.Series(present))
 
 
-def order(rows: Rows, n_users: int, n_items: int) -> None:
-    """Put the rows in the order of users and, of each, of items: by two stable sorts that count, items first.
-
-    Against a sort of pairs it takes half of the time, and the places that it moves have 32 bits.
-    """
-    if _is_ordered(rows):
-        return
-    places = _counted_sort(rows.item, np.arange(len(rows.item), dtype=np.int32), n_items)
-    rows.take(_counted_sort(rows.user[places], places, n_users))
-
-
-def _is_ordered(rows: Rows) -> bool:
-    for part in _slices(len(rows.user)):
-        wider = slice(part.start, part.stop + 1)  # with the row after it
-        user, item = np.diff(rows.user[wider]), np.diff(rows.item[wider])
-        if not np.all((user > 0) | ((user == 0) & (item >= 0))):
-            return False
-    return True
+def _counted_sort(codes: Codes, places: Codes, per_code: IntArray) -> Codes:
+    """Return the places in the order of their codes, those of equal codes in their own."""
+    if len(codes) < _MANY:
+        # That is what turning a matrix of one column from columns to rows comes to.
+        column = csc_array((places, codes[places], [0, len(codes)]), shape=(len(per_code), 1))
+        return np.asarray(column.tocsr().data)
+    found = np.empty_like(places)
+    compiled(_place)(codes, places, np.cumsum(per_code) - per_code, found)
+    return found
 
 
-def _counted_sort(codes: Codes, values: NDArray[np.int32], n_codes: int) -> NDArray[np.int32]:
-    """Return the values in the order of their codes, those of equal codes in their own."""
-    # That is what turning a matrix of one column from columns to rows comes to.
-    column = csc_array((values, codes, np.array([0, len(codes)], np.int32)), shape=(n_codes, 1))
-    return np.asarray(column.tocsr().data)
+def _place(codes: Codes, places: Codes, starts: IntArray, found: Codes) -> None:
+    """Put each place where the next one of its code belongs; `starts` are moved."""
+    for place in places:
+        code = codes[place]
+        found[starts[code]] = place
+        starts[code] += 1
 
 
 def drop_duplicates(rows: Rows, *, added: bool) -> None:
@@ -138,7 +174,7 @@ def drop_duplicates(rows: Rows, *, added: bool) -> None:
         rows.rating[chosen] = np.add.reduceat(rows.rating[several].astype(np.float64), first)
     keep = ~(again | more)
     keep[chosen] = True
-    rows.take(keep)
+    rows.keep(keep)
 
 
 def places_among(present: NDArray[np.bool_], codes: Codes) -> Codes:
@@ -157,7 +193,3 @@ def counts(codes: Codes, n_codes: int = 0) -> IntArray:
 
 def _slices(count: int, step: int = 1 << 22) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, count, step))
-
-
-def distinct(codes: Codes) -> int:
-    return int(np.count_nonzero(counts(codes)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recfusion.core.files import replacing
-from recfusion.data.rows import Rows, counts, distinct, drop_duplicates, id_codes, order
+from recfusion.data.rows import Rows, drop_duplicates, id_codes
 from recfusion.data.writers import table_writer
 from recfusion.spark.batches import read_batches, write_batches
 from recfusion.spark.pieces import Pieces
@@ -34,9 +34,9 @@ class Unique:
         frame = self.table.rows(number)
         (user, users), (item, items) = (id_codes(frame[role]) for role in ("user", "item"))
         rating, time = (frame[name].to_numpy() if name in frame.columns else None for name in ("rating", "time"))
-        rows = Rows(user, item, rating, time)
+        rows = Rows(user, item, rating, time, len(users), len(items))
         del frame
-        order(rows, len(users), len(items))
+        rows.order()
         drop_duplicates(rows, added=self.added)
         columns = {name: getattr(rows, name) for name in self.table.kinds}
         for role, ids in (("user", users), ("item", items)):
@@ -99,18 +99,19 @@ class Filters:
         rating, time = (
             found[name].to_numpy() if name in self.unique.table.kinds else None for name in ("rating", "time")
         )
-        rows = Rows(user.indices.to_numpy(), item.indices.to_numpy(), rating, time)
+        sizes = len(user.dictionary), len(item.dictionary)
+        rows = Rows(user.indices.to_numpy(), item.indices.to_numpy(), rating, time, *sizes)
         items = pl.Series("item", item.dictionary)
         if self.threshold is not None and rows.rating is not None:
             rows.keep(rows.rating >= np.float32(self.threshold))
         for listed in self.rounds:
             self.keep_users(rows)
-            rows.keep(listed.stays(items)[rows.item])
+            rows.keep_items(listed.stays(items))
         return rows, pl.Series("user", user.dictionary), items
 
     def keep_users(self, rows: Rows) -> None:
         """Leave out users with few items."""
-        rows.keep((counts(rows.user) >= self.least)[rows.user])
+        rows.keep_users(rows.per_user >= self.least)
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,11 @@ class Count:
 
     def __call__(self, number: int) -> tuple[int, int]:
         rows, _, items = self.filters.rows(number)
-        users, before = distinct(rows.user), counts(rows.item, len(items))
+        users, before = np.count_nonzero(rows.per_user), rows.per_item
         self.filters.keep_users(rows)
         with replacing(self.file(number)) as beside:
-            columns = {"item": items, "before": before, "n": counts(rows.item, len(items))}
-            pl.DataFrame(columns).write_parquet(beside)
-        return users, distinct(rows.user)
+            pl.DataFrame({"item": items, "before": before, "n": rows.per_item}).write_parquet(beside)
+        return int(users), int(np.count_nonzero(rows.per_user))
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ class Write:
         with table_writer(self.folder / f"part-{part:05d}.parquet") as write:
             for number in table.buckets[part :: self.parts]:
                 rows, user_ids, item_ids = self.filters.rows(number)
-                before = distinct(rows.user)
+                before = np.count_nonzero(rows.per_user)
                 if self.rarest is not None:
-                    rows.keep((item_ids != self.rarest).to_numpy()[rows.item])
-                users += before, distinct(rows.user)
+                    rows.keep_items((item_ids != self.rarest).to_numpy())
+                users += before, np.count_nonzero(rows.per_user)
                 columns = {name: pl.Series(getattr(rows, name)) for name in table.kinds}
                 columns |= {"user": user_ids.gather(columns["user"]), "item": item_ids.gather(columns["item"])}
                 write(pl.DataFrame(columns))
