@@ -79,6 +79,19 @@ class Recommender(ABC):
         A user's scores depend on that user's history alone. The caller masks seen items and may overwrite the array.
         """
 
+    @property
+    def finds(self) -> bool:
+        """Whether the fitted model has a way to `find` lists that is quicker than all scores."""
+        return False
+
+    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
+        """Return what `top_k` makes of the scores of unseen items, or of those of them that are `allowed`.
+
+        For models that find the best of very many items without scoring all of them, and so may miss a few; what they
+        find has the score that `score` gives it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no index")
+
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         """Return what each item of one user's history (1, items) contributes to the scores of `items`."""
         return left_out(self.score, history, items)

@@ -65,6 +65,8 @@ class ListMaker:
                 "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "
                 "a model that reads none of them."
             )
+        if scores is None and self._may_find(history, extra):
+            return Lists(*self.bundle.model.find(history, k, self.allowed.mask))
         scores = self._plain(history, extra, scores)
         believed = self.believed(history, scores)
         if believed is not history:
@@ -81,6 +83,13 @@ class ListMaker:
         if self.reranker is None:
             return Lists(*top_k(scores, seen, k))
         return Lists(*self.reranker.lists(scores, seen, k))
+
+    def _may_find(self, history: Csr, extra: Extra | None) -> bool:
+        """Return whether a list is what the model finds: the best by its own scores for users with a history."""
+        if not self.bundle.model.finds:
+            return False
+        plain = not self.terms and self.reranker is None and not self.knobs.adventurousness and not self.include_seen
+        return plain and extra is None and bool(np.diff(history.indptr).all())
 
     def believed(self, history: Csr, scores: FloatArray | None = None) -> Csr:
         """Return the histories with what adventurousness takes for granted, by the model's scores for them."""

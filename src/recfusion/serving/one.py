@@ -66,7 +66,8 @@ def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
     ids = [[item_of(one) for one in ask.history] for ask in asked]
     found = [bundle.columns_of(own) for own in ids]
     histories, extra = _histories(bundle, asked, found)
-    scores = model_scores(bundle.model, histories, extra)
+    # A model that finds lists without all scores is asked for each list, and the others for all at once.
+    scores = None if bundle.model.finds else model_scores(bundle.model, histories, extra)
     answers: list[Answer | InputError] = []
     for row, ask in enumerate(asked):
         try:
@@ -74,7 +75,7 @@ def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
             maker = ListMaker.of(bundle, ask.rules, ask.knobs)
             history = histories if len(asked) == 1 else histories[[row]]
             own = None if extra is None else extra.rows(slice(row, row + 1))
-            lists = maker.lists(history, ask.k, own, scores=scores[row : row + 1])
+            lists = maker.lists(history, ask.k, own, scores=None if scores is None else scores[row : row + 1])
         except InputError as error:
             answers.append(error)
             continue

@@ -80,6 +80,7 @@ _CHECKS = (
     Check("scores are float32", fits.float32),
     Check("scores are numbers, or -inf for what is never recommended", fits.finite),
     Check("a user's scores depend on that user's history alone", fits.user_alone),
+    Check("lists that the model finds by itself have unseen items with the scores of score()", fits.found),
     Check("the caller may overwrite the scores and the model stays the same", fits.overwritten),
     Check("several threads that score at once get what one gets", fits.threads),
     Check("fit and score leave what they are given as it is", fits.inputs_stay),

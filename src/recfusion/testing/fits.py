@@ -142,6 +142,19 @@ def user_alone(s: Subject) -> str | None:
     return None
 
 
+def found(s: Subject) -> str | None:
+    if not s.fitted.finds:
+        return None
+    k = 3
+    items, values = s.fitted.find(s.asked.copy(), k)
+    if items.shape != (s.asked.shape[0], k) or values.shape != items.shape:
+        return f"lists of the shapes {items.shape} and {values.shape} for {s.asked.shape[0]} users and {k} items each"
+    user, place = np.nonzero(items >= 0)
+    if s.asked[user, items[user, place]].any():
+        return "an item that the user has"
+    return apart(values[user, place], s.scores[user, items[user, place]], tolerance=TOLERANCE)
+
+
 def overwritten(s: Subject) -> str | None:
     first = s.fitted.score(s.asked.copy())
     if not first.flags.writeable:

@@ -1,11 +1,12 @@
 """The linear denoiser for many items: weights of each item's neighbours, and all others through a few factors."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
@@ -16,6 +17,7 @@ from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.gram import gram_bytes, user_weighted
+from recfusion.models.index import Index, usual_cells
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.far import SPARE, far_field, leading
@@ -54,6 +56,13 @@ class ThinningLocal(Recommender):
     c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
     neighbours: int = setting(100, "items that each item has weights of its own from", at_least=0)
     factors: int = setting(128, "leading eigenvectors through which all other items count", at_least=0, at_most=100_000)
+    cells: int | None = setting(
+        None,
+        "cells of an index that finds lists without the scores of all items; 0: no index (none given: 2 root(items) "
+        "from 200,000 items on)",
+        at_least=0,
+        at_most=1_000_000,
+    )
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     nu_: float = learned()
@@ -62,7 +71,11 @@ class ThinningLocal(Recommender):
     c_: float = learned()
     weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
     left_: FloatArray = learned()  # (items, factors)
-    right_: FloatArray = learned()  # (factors, items)
+    right_: FloatArray = learned()  # (items, factors), by places of the index where there is one
+    order_: IntArray = learned(item_numbers=True)  # the item of each place; this and the next are empty without one
+    starts_: IntArray = learned()  # the place where each cell starts, and the end
+    centres_: FloatArray = learned()  # (cells, factors)
+    _index: Index | None = field(init=False, repr=False, compare=False)  # of these arrays
     # Where neighbourhoods are solved, if not in this process: no part of a model.
     solver: Solver | None = field(default=None, compare=False, kw_only=True, repr=False)
 
@@ -84,20 +97,52 @@ class ThinningLocal(Recommender):
         rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
         s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
         self.left_, right = far_field(near, ridge + n - explained, ridge, s, u)
-        self.right_ = right * scaling
         near.data *= scaling[near.indices]
         self.weights_ = near
+        cells = usual_cells(n_items) if self.cells is None else self.cells
+        right *= scaling[:, None]
+        self._hold(right, Index.of(right, cells, generator) if cells and right.size else None)
         return self
 
+    def _hold(self, right: FloatArray, index: Index | None) -> None:
+        """Keep what the far field gives each item, in the order of the index where there is one."""
+        nothing = np.zeros(0, np.int64)
+        parts = (right, nothing, nothing, right[:0]) if index is None else index.parts
+        self.right_, self.order_, self.starts_, self.centres_ = parts
+        self._index = index
+
+    def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
+        if "order_" not in state:  # of a version without an index, in which right_ was (factors, items)
+            nothing = np.zeros(0, np.int64)
+            upright = np.ascontiguousarray(state["right_"].T)
+            state = {**state, "right_": upright, "order_": nothing, "starts_": nothing, "centres_": upright[:0]}
+        super().load_state(state, chosen, n_items)
+        index = Index(self.right_, self.order_, self.starts_, self.centres_) if len(self.order_) else None
+        if index is not None:
+            index.check(n_items)
+        self._hold(self.right_, index)
+
     def score(self, history: Csr) -> FloatArray:
-        scores = (history @ self.left_) @ self.right_
+        scores = (history @ self.left_) @ self.right_.T
+        if self._index is not None:
+            scores = scores[:, self._index.places]
         near = history @ self.weights_
         scores[row_numbers(near), near.indices] += near.data
         return np.asarray(scores, np.float32)
 
+    @property
+    def finds(self) -> bool:
+        return self._index is not None
+
+    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
+        if self._index is None:
+            return super().find(history, k, allowed)
+        return self._index.search(history @ self.left_, k, history, csr_array(history @ self.weights_), allowed)
+
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         near = exact(history, self.weights_, items)
-        far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[:, items]  # (sources, items)
+        places = items if self._index is None else self._index.places[items]
+        far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[places].T  # (sources, items)
         return replace(near, parts=near.parts + far.T)
 
     def needs_validation(self, shape: Shape) -> bool:

@@ -1,0 +1,154 @@
+"""An inverted file: items in cells of like vectors, so that the best for somebody are found without scoring all.
+
+Cells are found by k-means, and the vectors of a cell lie side by side (Jegou, Douze and Schmid 2011, without their
+codes). A search looks into the cells whose centres have the largest products with somebody's code, and scores what lies
+there exactly: what it finds has its true score, and what lies elsewhere may be missed. A cell of scattered vectors
+may hold better ones than its centre tells, so that its spread counts too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+
+_LEAST = 200_000  # items from which on there is an index, unless one is asked for
+_PER_ROOT = 2  # cells for each root of the items
+_SAMPLE, _ROUNDS = 40, 8  # items of a cell by which its centre is found, and rounds in which it moves
+_AT_ONCE = 1 << 25  # products of items and centres that are held
+_SHARE, _FEWEST, _ROOM = 1 / 32, 5_000, 4  # looked at, of the items that may come: a share, a number, times the list
+_NEIGHBOURS = 4_000  # that are looked at in whatever cell
+_OPTIMISM = 0.1  # deviations of a cell that are added to its centre's product (.1 and .2 do best, 0 and .5 worse)
+
+
+def usual_cells(n_items: int) -> int:
+    """Return how many cells so many items have: none where all scores take a few milliseconds."""
+    return int(_PER_ROOT * n_items**0.5) if n_items >= _LEAST else 0
+
+
+@dataclass(frozen=True)
+class Index:
+    """Vectors of items in the order of their cells."""
+
+    vectors: FloatArray  # (items, width)
+    order: IntArray  # (items,): the item of each place
+    starts: IntArray  # (cells + 1,): where each cell starts, and the end
+    centres: FloatArray  # (cells, width + 1): the mean of each cell's vectors, and their deviation from it
+
+    @classmethod
+    def of(cls, vectors: FloatArray, count: int, rng: np.random.Generator) -> "Index":
+        """Return an index of so many cells."""
+        n_items, count = len(vectors), min(count, len(vectors))
+        some = vectors[np.sort(rng.choice(n_items, min(n_items, _SAMPLE * count), replace=False))]
+        centres = some[np.sort(rng.choice(len(some), count, replace=False))]
+        for _ in range(_ROUNDS):
+            own = _nearest(some, centres)
+            sizes = np.bincount(own, minlength=count)
+            there = np.flatnonzero(sizes)  # a cell that has lost all of its items stays where it was
+            starts = (np.cumsum(sizes) - sizes)[there]
+            sums = np.add.reduceat(some[np.argsort(own, kind="stable")], starts)
+            centres[there] = sums / sizes[there, None].astype(np.float32)
+        own = _nearest(vectors, centres)
+        order = np.argsort(own, kind="stable")
+        sizes = np.bincount(own, minlength=count)
+        apart = ((part - centres[own[rows]]) ** 2 for rows, part in _parts(vectors, len(centres)))
+        squares = np.bincount(own, np.concatenate([part.sum(1) for part in apart]), minlength=count)
+        spread = np.sqrt(squares / np.maximum(sizes, 1)).astype(np.float32)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(vectors[order], order, starts, np.column_stack([centres, spread]))
+
+    @property
+    def parts(self) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
+        """The arrays that it consists of."""
+        return self.vectors, self.order, self.starts, self.centres
+
+    @cached_property
+    def places(self) -> IntArray:
+        """The place of each item."""
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places))
+        return places
+
+    def check(self, n_items: int) -> None:
+        """Raise unless every item has one place, in one cell."""
+        there = np.zeros(n_items, bool)
+        there[self.order] = True
+        cut = len(self.starts) == len(self.centres) + 1 and (np.diff(self.starts) >= 0).all()
+        if len(self.order) != n_items or not there.all() or not cut or self.starts[[0, -1]].tolist() != [0, n_items]:
+            raise ValueError("the cells of its index do not hold each item once")
+
+    def search(
+        self, codes: FloatArray, k: int, seen: Csr, near: Csr, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Return (items, scores) as `top_k` does, of scores that are products with codes (users, width) plus `near`.
+
+        No item comes that was `seen`, or is not `allowed`. Who has large numbers in `near` (users, items) is looked at
+        in whatever cell.
+        """
+        users, n_items = len(codes), len(self.order)
+        items, values = np.full((users, min(k, n_items)), -1), np.full((users, min(k, n_items)), -np.inf, np.float32)
+        may = np.ones(n_items, bool) if allowed is None else allowed[self.order]
+        sizes = np.diff(self.starts) if allowed is None else np.diff(np.append(0, np.cumsum(may))[self.starts])
+        for user in range(users):
+            own, close = (slice(*rows.indptr[user : user + 2]) for rows in (seen, near))
+            added, places = near.data[close], self.places[near.indices[close]]
+            room = _ROOM * (k + own.stop - own.start)
+            found, scores = self._candidates(codes[user], may, sizes, max(_FEWEST, room), places, added)
+            if len(places):
+                beside = np.zeros(n_items, np.float32)
+                beside[places] = added
+                scores += beside[found]
+            best, of_them = _best(self.order[found], scores, k, seen.indices[own])
+            items[user, : len(best)], values[user, : len(best)] = best, of_them
+        return items, values
+
+    def _candidates(
+        self, code: FloatArray, may: NDArray[np.bool_], sizes: IntArray, least: int, near: IntArray, added: FloatArray
+    ) -> tuple[IntArray, FloatArray]:
+        """Return the places that are looked at, of those that `may` come, and their products.
+
+        They are those of the nearest cells, until these have enough by `sizes`, and of the nearest neighbours.
+        """
+        wanted = max(least, int(_SHARE * sizes.sum()))
+        if sizes.sum() <= wanted:
+            found = np.flatnonzero(may)
+            return found, self.vectors[found] @ code
+        hope = np.append(code, np.float32(_OPTIMISM) * np.linalg.norm(code))
+        cells = np.argsort(-(self.centres @ hope), kind="stable")
+        cells = np.sort(cells[: np.searchsorted(np.cumsum(sizes[cells]), wanted) + 1])
+        parts = [slice(*self.starts[cell : cell + 2]) for cell in cells[sizes[cells] > 0]]
+        if len(near) > _NEIGHBOURS:
+            near = near[np.argpartition(-added, _NEIGHBOURS)[:_NEIGHBOURS]]
+        looked = np.zeros(len(self.centres), bool)
+        looked[cells] = True
+        near = near[~looked[np.searchsorted(self.starts, near, side="right") - 1]]
+        found = np.concatenate([*(np.arange(part.start, part.stop) for part in parts), near])
+        scores = np.concatenate([*(self.vectors[part] @ code for part in parts), self.vectors[near] @ code])
+        return found[may[found]], scores[may[found]]
+
+
+def _nearest(vectors: FloatArray, centres: FloatArray) -> IntArray:
+    """Return the cell of each vector."""
+    half = (centres * centres).sum(1) / 2
+    return np.concatenate([np.argmax(part @ centres.T - half, axis=1) for _, part in _parts(vectors, len(centres))])
+
+
+def _parts(vectors: FloatArray, count: int) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield the vectors in parts that may have `count` numbers each beside them."""
+    step = max(1, _AT_ONCE // count)
+    return ((slice(start, start + step), vectors[start : start + step]) for start in range(0, len(vectors), step))
+
+
+def _best(items: IntArray, scores: FloatArray, k: int, seen: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return the K best items that were not seen, best first, of equals the first, and their scores."""
+    room = k + len(seen)
+    if len(scores) > room:
+        least = np.partition(scores, len(scores) - room)[len(scores) - room]
+        items, scores = items[scores >= least], scores[scores >= least]
+    new = ~np.isin(items, seen)
+    items, scores = items[new], scores[new]
+    order = np.lexsort((items, -scores))[:k]
+    return items[order], scores[order]
