@@ -8,10 +8,12 @@ import pytest
 from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
 from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import Values
+from recfusion.experiments import judge
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.train import OldIsBetter, train
 from recfusion.models.ease import EASE
@@ -103,3 +105,14 @@ def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(gr
     gain = (judged(EASE(l2=10.0)) - judged(Mine())).mean()
     assert kept.metrics["against"]["ndcg@100"]["mean"] == pytest.approx(gain)
     assert train(EASE(l2=10.0), groups, against=old).metrics["against"]["ndcg@100"]["mean"] == 0
+
+
+def test_of_very_many_validation_users_some_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load("ml-latest-small")
+    parts = split(data, SplitPlan(), seed=0)
+    monkeypatch.setattr(judge, "_FEWEST", 7)
+    monkeypatch.setattr(judge, "_CELLS", 10 * data.n_items)
+    found = train("popularity", data).metrics["validation"]["ndcg@100"]["users"]
+    assert found == 10 < len(parts.valid.users)
+    monkeypatch.setattr(judge, "_CELLS", 1)
+    assert train("popularity", data).metrics["validation"]["ndcg@100"]["users"] == 7

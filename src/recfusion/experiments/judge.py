@@ -22,6 +22,7 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, Place, Result, package_versions
 from recfusion.models.base import Recommender, fitting
 from recfusion.models.registry import OURS
+from recfusion.models.selftune import judged_users
 from recfusion.training.epoch import Checkpoint, Curve, Epoch, OnEpoch
 
 Stop = Callable[[Epoch], bool]
@@ -29,6 +30,7 @@ Stop = Callable[[Epoch], bool]
 USERS = 3
 HISTORY = 12  # titles that are kept of a user's history
 LENGTH = 10  # places of a list
+_CELLS, _FEWEST = 1 << 31, 1000  # scores of validation users, about a minute of them, and users at the least
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,10 @@ def fit_and_judge(
     on_epoch: OnEpoch | None = None,
     stop: Stop | None = None,
 ) -> Fitted:
-    """Fit a candidate on one split of `data` and judge it; without `data`, on the validation users alone."""
+    """Fit a candidate on one split of `data` and judge it; without `data`, on the validation users alone.
+
+    Of very many validation users for very many items some are judged, the same ones for every candidate.
+    """
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid),
         seed=parts.seed,
@@ -94,7 +99,8 @@ def fit_and_judge(
         on_epoch=on_epoch,
         stop=stop,
     )
-    valid = evaluate(model, parts.valid, parts.train, protocol.metrics, threads=threads)
+    most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
+    valid = evaluate(model, judged_users(parts.valid, most), parts.train, protocol.metrics, threads=threads)
     entry, found = candidate.entry, None
     tested: dict[str, Any] = {}
     if data is not None:

@@ -63,11 +63,11 @@ class Pieces:
 
 
 def input_files(path: Path) -> list[Path]:
-    """Return the files of a table, as every machine finds them: itself, or those of a folder in the order of names."""
+    """Return the files of a table: itself, or those of a folder in the order of names."""
     check_path(str(path))
     if not path.is_dir():
-        return [path.absolute()]
-    found = sorted(file for file in path.absolute().rglob("*") if file.is_file() and file.name[:1] not in "._")
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.is_file() and file.name[:1] not in "._")
     if not found or len({file.suffix for file in found}) > 1:
         raise InputError(f"Expected a folder with files of one kind (CSV or Parquet), got {len(found)} in '{path}'.")
     return found
@@ -82,14 +82,22 @@ def open_pieces(source: Source, piece_bytes: int = PIECE_BYTES, *, lone_users: b
     reading = open_rows(first, source, lone_users=lone_users)
     if first.name.lower().endswith((".jsonl", ".ndjson")):
         raise InputError(f"Expected CSV or Parquet, got '{first}': convert it first.")
-    tables = [reading.table, *(_alike(reading.table, file) for file in others)]
+    tables = [_everywhere(reading.table, first), *(_alike(reading.table, file) for file in others)]
     empty = reading.head.clear()  # tasks get no rows, but what to do with their own
     return [replace(reading, table=piece, head=empty) for table in tables for piece in table.pieces(piece_bytes)]
 
 
 def _alike(table: Table, file: Path) -> Table:
     """Return another file of a folder as a table; a text is laid out as the first one is."""
-    return open_table(file, None, "") if table.layout is None else replace(table, where=str(file), source=file)
+    if table.layout is None:
+        return _everywhere(open_table(file, None, ""), file)
+    return replace(table, where=str(file), source=file.absolute())
+
+
+def _everywhere(table: Table, file: Path) -> Table:
+    """Return a table that tasks find, which have another working folder; messages name it as it was given."""
+    place = file.absolute()
+    return replace(table, source=pl.scan_parquet(place, glob=False) if table.layout is None else place)
 
 
 def count_buckets(session: SparkSession, files: Iterable[Path], multiple: int = 1) -> int:
