@@ -112,8 +112,8 @@ def main() -> None:
         print(found["rules"][-1], flush=True)
     if not model.weights_.nnz:  # all of a score is a product of vectors
         codes = np.asarray(rows @ model.left_)
-        plain = [top_k(codes[[user]] @ model.right_.T, nothing[[user]], K)[0][0] for user in range(USERS)]
-        found["faiss"] = by_faiss(model.right_, codes, plain, len(model.centres_))
+        plain = [top_k(codes[[user]] @ model.right_, nothing[[user]], K)[0][0] for user in range(USERS)]
+        found["faiss"] = by_faiss(np.ascontiguousarray(model.right_.T), codes, plain, len(model.centres_))
     asked.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 

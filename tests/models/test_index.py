@@ -54,7 +54,7 @@ def seen_rows(n_users: int) -> Csr:
 @pytest.mark.parametrize("rule", [None, "half", "few"])
 def test_a_search_of_all_cells_is_exact(k: int, rule: str | None) -> None:
     vectors = clustered()
-    found = Index.of(vectors, 12, np.random.default_rng(0))
+    found = Index.of(np.ascontiguousarray(vectors.T), 12, np.random.default_rng(0))
     codes = np.random.default_rng(1).standard_normal((6, 8)).astype(np.float32)
     codes[0] = 0  # all scores are equal: the first items come
     seen = seen_rows(6)
@@ -76,7 +76,7 @@ def test_a_search_of_all_cells_is_exact(k: int, rule: str | None) -> None:
 @pytest.mark.usefixtures("_few_cells")
 def test_a_search_of_few_cells_finds_the_best_with_their_true_scores() -> None:
     vectors = clustered()
-    found = Index.of(vectors, 10, np.random.default_rng(0))
+    found = Index.of(np.ascontiguousarray(vectors.T), 10, np.random.default_rng(0))
     codes = vectors[:20]
     nothing = csr([[]] * 20, 300)
     items, values = found.search(codes, 10, nothing, nothing)
@@ -93,7 +93,7 @@ def test_a_search_of_few_cells_finds_the_best_with_their_true_scores() -> None:
 @pytest.mark.usefixtures("_few_cells")
 def test_neighbours_are_found_in_whatever_cell() -> None:
     vectors = clustered()
-    found = Index.of(vectors, 10, np.random.default_rng(0))
+    found = Index.of(np.ascontiguousarray(vectors.T), 10, np.random.default_rng(0))
     code = vectors[:1]
     far = int(np.argmin(code @ vectors.T))  # the last item that anybody would look at
     near = csr_array(([np.float32(1e4)], [far], [0, 1]), shape=(1, 300))
@@ -105,7 +105,7 @@ def test_neighbours_are_found_in_whatever_cell() -> None:
 @pytest.mark.usefixtures("_few_cells")
 def test_rules_widen_the_search_until_the_list_is_full() -> None:
     vectors = clustered()
-    found = Index.of(vectors, 10, np.random.default_rng(0))
+    found = Index.of(np.ascontiguousarray(vectors.T), 10, np.random.default_rng(0))
     code = vectors[:1]
     worst = np.argsort(code[0] @ vectors.T)[:8]
     allowed = np.isin(np.arange(300), worst)
@@ -115,9 +115,9 @@ def test_rules_widen_the_search_until_the_list_is_full() -> None:
 
 def test_every_item_is_in_the_cell_of_its_nearest_centre() -> None:
     vectors = clustered(50)
-    found = Index.of(vectors, 7, np.random.default_rng(0))
+    found = Index.of(np.ascontiguousarray(vectors.T), 7, np.random.default_rng(0))
     found.check(50)
-    assert (found.vectors == vectors[found.order]).all()
+    assert (found.vectors == vectors[found.order].T).all()
     assert (found.order[found.places] == np.arange(50)).all()
     cell = np.searchsorted(found.starts, found.places, side="right") - 1
     apart = ((vectors[:, None] - found.centres[None, :, :8]) ** 2).sum(2)
@@ -127,7 +127,7 @@ def test_every_item_is_in_the_cell_of_its_nearest_centre() -> None:
 
 
 def test_equal_vectors_and_more_cells_than_items_break_nothing() -> None:
-    found = Index.of(np.ones((5, 3), np.float32), 9, np.random.default_rng(0))
+    found = Index.of(np.ones((3, 5), np.float32), 9, np.random.default_rng(0))
     found.check(5)
     items, _ = found.search(np.ones((1, 3), np.float32), 2, csr([[0]], 5), csr([[]], 5))
     assert items.tolist() == [[1, 2]]
@@ -163,7 +163,6 @@ def test_a_model_saved_before_there_was_an_index_still_loads() -> None:
     train = random_csr(40, 30, 0.2, seed=0)
     model = ThinningLocal(**GIVEN, neighbours=5, factors=4).fit(train, rng=0)
     old = {name: array for name, array in model.state().items() if name not in ("order_", "starts_", "centres_")}
-    old["right_"] = np.ascontiguousarray(old["right_"].T)
     again = ThinningLocal(**GIVEN, neighbours=5, factors=4)
     again.load_state(old, {}, 30)
     assert (again.score(train) == model.score(train)).all()

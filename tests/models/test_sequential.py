@@ -49,32 +49,45 @@ def test_stretches_are_filled_up_with_the_number_beyond_the_items() -> None:
     assert found.tolist() == [[4, 2], [7, 9], [9, 9]]
 
 
-def test_what_was_removed_is_asked_for_and_what_is_left_is_masked() -> None:
-    rows, extra = rows_of([[5, 3, 0, 2, 1], [4, 1]], 6)
-    made = model(low=0.5, high=0.5, length=3)
-    example = thinned(made.encoded(rows, extra), made, np.random.default_rng(3))
+def test_what_is_newer_than_a_place_is_asked_for_and_the_rest_is_masked() -> None:
     orders = [[5, 3, 0, 2, 1], [4, 1]]
-    for user, order in enumerate(orders):
-        for place in range(made.places):
-            which = user * made.places + place
-            seen, asked = (
-                [int(item) for at, item in zip(*pairs, strict=True) if at == which]
-                for pairs in (example.seen, example.targets)
-            )
-            assert sorted(seen + asked) == sorted(order)  # each entry is either
-            before = example.items[user, : int(example.places[user, place])].tolist()
-            left = [item for item in order if item in seen]
-            assert left[len(left) - len(before) :] == before  # the place is the newest that is seen, and read
+    rows, extra = rows_of(orders, 6)
+    made = model(low=0.5, high=0.5, length=3, reach=2.0)
+    for seed in range(10):
+        example = thinned(made.encoded(rows, extra), made, np.random.default_rng(seed))
+        for user, order in enumerate(orders):
+            for place in range(made.places):
+                which = user * made.places + place
+                past, asked = (
+                    [int(item) for at, item in zip(*pairs, strict=True) if at == which]
+                    for pairs in (example.past, example.targets)
+                )
+                cut = len(past)
+                assert (past, asked) == (order[:cut], order[cut:])  # each entry is either, and the order decides
+                before = example.items[user, : int(example.places[user, place])].tolist()
+                assert before == [item for item in past if item in before]  # what is read is left of what is past
+                assert not before or before[-1] == past[-1]  # and its newest is the newest of that
+                weights = example.weights[example.targets[0] == which].tolist()
+                assert weights == pytest.approx(np.exp(-np.arange(len(asked)) / 2).tolist())
+
+
+def test_entries_far_ahead_are_not_asked_for() -> None:
+    rows, extra = rows_of([list(range(40))], 40)
+    made = model(low=1.0, reach=1.0, length=1, places=1, earliest=0.0)
+    example = thinned(made.encoded(rows, extra), made, np.random.default_rng(0))
+    assert 1 <= len(example.weights) <= 7  # e^-7 is below a thousandth
 
 
 def test_the_next_item_alone_is_asked_for_by_its_opponent() -> None:
     order = [5, 3, 0, 2, 1]
     rows, extra = rows_of([order], 6)
-    made = model(objective="next", earliest=0.0, places=40)
+    made = make_model("sasrec", {**SMALL, "places": 40}, text=False)
+    assert isinstance(made, Sequential)
     example = thinned(made.encoded(rows, extra), made, np.random.default_rng(0))
     place, item = example.targets
     found = {(int(example.places[0, at]), int(one)) for at, one in zip(place, item, strict=True)}
     assert found == set(enumerate(order))  # after the whole history nothing is asked
+    assert (example.weights == 1).all()
 
 
 @pytest.mark.parametrize("name", ["recfusion-seq", "sasrec"])
@@ -121,7 +134,7 @@ def test_settings_that_fit_no_net_are_refused() -> None:
 
 def test_the_loss_is_the_cross_entropy_of_what_is_asked_among_what_is_not_seen() -> None:
     rows, extra = rows_of([[2, 0, 1]], 4)
-    made = model(low=1.0, earliest=1.0, objective="next", length=2, places=1)
+    made = model(low=1.0, earliest=1.0, reach=0.0, length=2, places=1)
     made.prepare(rows)
     made.net_ = made.make_net(4)
     torch.nn.init.zeros_(made.net_.out.weight)

@@ -33,7 +33,7 @@ def usual_cells(n_items: int) -> int:
 class Index:
     """Vectors of items in the order of their cells."""
 
-    vectors: FloatArray  # (items, width)
+    vectors: FloatArray  # (width, items): products with the codes of a few users are quickest so
     order: IntArray  # (items,): the item of each place
     starts: IntArray  # (cells + 1,): where each cell starts, and the end
     centres: FloatArray  # (cells, width + 1): the mean of each cell's vectors, and their deviation from it
@@ -41,24 +41,24 @@ class Index:
     @classmethod
     def of(cls, vectors: FloatArray, count: int, rng: np.random.Generator) -> "Index":
         """Return an index of so many cells."""
-        n_items, count = len(vectors), min(count, len(vectors))
-        some = vectors[np.sort(rng.choice(n_items, min(n_items, _SAMPLE * count), replace=False))]
-        centres = some[np.sort(rng.choice(len(some), count, replace=False))]
+        n_items, count = vectors.shape[1], min(count, vectors.shape[1])
+        some = vectors[:, np.sort(rng.choice(n_items, min(n_items, _SAMPLE * count), replace=False))]
+        centres = np.ascontiguousarray(some[:, np.sort(rng.choice(some.shape[1], count, replace=False))].T)
         for _ in range(_ROUNDS):
             own = _nearest(some, centres)
             sizes = np.bincount(own, minlength=count)
             there = np.flatnonzero(sizes)  # a cell that has lost all of its items stays where it was
             starts = (np.cumsum(sizes) - sizes)[there]
-            sums = np.add.reduceat(some[np.argsort(own, kind="stable")], starts)
-            centres[there] = sums / sizes[there, None].astype(np.float32)
+            sums = np.add.reduceat(some[:, np.argsort(own, kind="stable")], starts, axis=1)
+            centres[there] = (sums / sizes[there].astype(np.float32)).T
         own = _nearest(vectors, centres)
         order = np.argsort(own, kind="stable")
         sizes = np.bincount(own, minlength=count)
-        apart = ((part - centres[own[rows]]) ** 2 for rows, part in _parts(vectors, len(centres)))
-        squares = np.bincount(own, np.concatenate([part.sum(1) for part in apart]), minlength=count)
+        apart = ((part - centres[own[rows]].T) ** 2 for rows, part in _parts(vectors, len(centres)))
+        squares = np.bincount(own, np.concatenate([part.sum(0) for part in apart]), minlength=count)
         spread = np.sqrt(squares / np.maximum(sizes, 1)).astype(np.float32)
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        return cls(vectors[order], order, starts, np.column_stack([centres, spread]))
+        return cls(vectors[:, order], order, starts, np.column_stack([centres, spread]))
 
     @property
     def parts(self) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
@@ -115,7 +115,7 @@ class Index:
         wanted = max(least, int(_SHARE * sizes.sum()))
         if sizes.sum() <= wanted:
             found = np.flatnonzero(may)
-            return found, self.vectors[found] @ code
+            return found, code @ self.vectors[:, found]
         hope = np.append(code, np.float32(_OPTIMISM) * np.linalg.norm(code))
         cells = np.argsort(-(self.centres @ hope), kind="stable")
         cells = np.sort(cells[: np.searchsorted(np.cumsum(sizes[cells]), wanted) + 1])
@@ -124,22 +124,23 @@ class Index:
             near = near[np.argpartition(-added, _NEIGHBOURS)[:_NEIGHBOURS]]
         looked = np.zeros(len(self.centres), bool)
         looked[cells] = True
-        near = near[~looked[np.searchsorted(self.starts, near, side="right") - 1]]
+        near = np.sort(near[~looked[np.searchsorted(self.starts, near, side="right") - 1]])
         found = np.concatenate([*(np.arange(part.start, part.stop) for part in parts), near])
-        scores = np.concatenate([*(self.vectors[part] @ code for part in parts), self.vectors[near] @ code])
+        scores = np.concatenate([*(code @ self.vectors[:, part] for part in parts), code @ self.vectors[:, near]])
         return found[may[found]], scores[may[found]]
 
 
 def _nearest(vectors: FloatArray, centres: FloatArray) -> IntArray:
     """Return the cell of each vector."""
     half = (centres * centres).sum(1) / 2
-    return np.concatenate([np.argmax(part @ centres.T - half, axis=1) for _, part in _parts(vectors, len(centres))])
+    return np.concatenate([np.argmax(part.T @ centres.T - half, axis=1) for _, part in _parts(vectors, len(centres))])
 
 
 def _parts(vectors: FloatArray, count: int) -> Iterator[tuple[slice, FloatArray]]:
     """Yield the vectors in parts that may have `count` numbers each beside them."""
     step = max(1, _AT_ONCE // count)
-    return ((slice(start, start + step), vectors[start : start + step]) for start in range(0, len(vectors), step))
+    slices = (slice(start, start + step) for start in range(0, vectors.shape[1], step))
+    return ((part, vectors[:, part]) for part in slices)
 
 
 def _best(items: IntArray, scores: FloatArray, k: int, seen: IntArray) -> tuple[IntArray, FloatArray]:

@@ -1,7 +1,7 @@
 """Models that read a history in its order: a denoiser of ordered rows, and the next item as its opponent does it."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from recfusion.models.settings import setting
 from recfusion.nets.sequence import SequenceNet
 
 _FLOPS = 1.5e10  # multiply-adds in a second on one core, about
+_LEAST = 1e-3  # weight of an entry below which it is not asked for
 _NEVER = -1e9  # the logit of an item that is there already: finite, for a softmax over nothing would be NaN
 
 
@@ -26,11 +27,12 @@ _NEVER = -1e9  # the logit of an item that is there already: finite, for a softm
 class Sequential(NeuralRecommender):
     """A causal network over the last `length` items of a history.
 
-    objective "removed": thinning that follows the order. What is newer than a place of the history is removed, and of
-    the rest each entry survives with a share a, uniform between `low` and `high`; the loss is the cross-entropy of all
-    that was removed under a softmax over what is not left. As the net is causal, one pass serves `places` noise levels
-    of each history. objective "next": nothing is thinned and the item after each place is to be found, as SASRec
-    does (Kang and McAuley, 2018), with a softmax over all items instead of one drawn negative.
+    The noise follows the order: what is newer than a place of the history is removed, and of the rest each entry
+    survives with a share a, uniform between `low` and `high`. Removed entries come back from the place on: the d-th of
+    them counts exp(-(d - 1) / reach) in the loss, the cross-entropy under a softmax over what is newer or was never
+    there. As the net is causal, one pass serves `places` noise levels of each history. With reach 0 and nothing thinned
+    the next item alone is to be found, as SASRec does (Kang and McAuley, 2018), with a softmax over all items instead
+    of one drawn negative.
 
     Entries of one time have no order among them: in training it is drawn, at scoring it is that of the columns. Without
     times that holds for all entries.
@@ -44,7 +46,12 @@ class Sequential(NeuralRecommender):
     )
     max_epochs: int = setting(30, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(4, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    objective: Literal["removed", "next"] = setting("removed", "what is to be found: all that was removed, or the next")
+    reach: float = setting(
+        5.0,
+        "removed entries that come back first: how far the loss looks; 0: to the next alone",
+        at_least=0,
+        search=(0, 20),
+    )
     length: int = setting(100, "items of a history that are read, the latest ones", at_least=1, at_most=10_000)
     width: int = setting(
         64, "length of an item's vector, and of a history's", at_least=1, at_most=100_000, search=(32, 128), log=True
@@ -66,10 +73,6 @@ class Sequential(NeuralRecommender):
                 f"Expected shares 0 < low <= high <= 1, earliest up to 1 and a dropout below 1, got {self.low:g}, "
                 f"{self.high:g}, {self.earliest:g} and {self.dropout:g}."
             )
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        return () if self.objective == "removed" else ("low", "high")
 
     def encoded(self, history: Csr, extra: Extra | None) -> Csr:
         """Return the histories with how many of their entries are older or as old, the newest having the most."""
@@ -103,11 +106,11 @@ class Sequential(NeuralRecommender):
         draws = np.random.default_rng(int(torch.randint(2**62, (1,), generator=rng)))
         example = thinned(rows, self, draws)
         logits = self._logits(example.items, example.places, rng).flatten(0, 1)  # (users * places, items)
-        masked = logits.index_put(example.seen, torch.tensor(_NEVER, device=self.device))
+        masked = logits.index_put(example.past, torch.tensor(_NEVER, device=self.device))
         place, item = example.targets
-        hits = masked.log_softmax(1)[place, item]
-        each = torch.bincount(place, minlength=len(logits))  # how much is asked at each place
-        return -(hits / each[place]).sum() / (each > 0).sum().clamp(min=1)
+        weights = example.weights.to(self.device)
+        each = torch.bincount(place, weights, minlength=len(logits))  # how much is asked at each place
+        return -(masked.log_softmax(1)[place, item] * weights / each[place]).sum() / (each > 0).sum().clamp(min=1)
 
     def seconds(self, shape: Shape) -> float:
         tokens = shape.users * min(self.length, 2 * shape.interactions / max(1, shape.users))
@@ -129,12 +132,13 @@ class Sequential(NeuralRecommender):
 
 @dataclass(frozen=True)
 class Example:
-    """A batch of thinned sequences: what is left of each, and at some of its places what is seen and what is asked."""
+    """A batch of thinned sequences: what is left of each, and at some of its places what is past and what is asked."""
 
     items: Tensor  # (users, n): oldest first, then the number beyond the items
     places: Tensor  # (users, places): how many of them a place has before it
-    seen: tuple[Tensor, Tensor]  # pairs of place, counted over all users, and item
+    past: tuple[Tensor, Tensor]  # pairs of place, counted over all users, and item
     targets: tuple[Tensor, Tensor]
+    weights: Tensor  # of the targets
 
 
 def thinned(rows: Csr, model: Sequential, draws: np.random.Generator) -> Example:
@@ -142,7 +146,7 @@ def thinned(rows: Csr, model: Sequential, draws: np.random.Generator) -> Example
     n_users, items = rows.shape[0], in_order(rows, draws)
     of_row = row_numbers(rows)
     survives = np.ones(rows.nnz, bool)
-    if model.objective == "removed":
+    if model.low < 1:
         survives = draws.random(rows.nnz) < draws.uniform(model.low, model.high, n_users)[of_row]
     before = np.concatenate([[0], np.cumsum(survives)])
     starts, left = before[rows.indptr[:-1]], np.diff(before[rows.indptr])
@@ -150,17 +154,21 @@ def thinned(rows: Csr, model: Sequential, draws: np.random.Generator) -> Example
     skipped = draws.integers(0, left - read, endpoint=True)  # survivors older than the stretch: seen, and not read
     first = np.floor(model.earliest * read)[:, None].astype(np.int64)
     places = draws.integers(first, read[:, None], (n_users, model.places), endpoint=True)
-    seen_until = (skipped[:, None] + places)[of_row]  # (entries, places): how many survivors a place has seen
-    number = (before[1:] - starts[of_row])[:, None]  # of the entry among the survivors of its row
-    seen = survives[:, None] & (number <= seen_until)
-    asked = ~seen if model.objective == "removed" else number == seen_until + 1
+    entry = np.arange(rows.nnz) - rows.indptr[:-1][of_row]  # number of the entry in its row
+    ends = np.concatenate([[0], entry[survives] + 1])  # entries up to each survivor
+    seen = (skipped + starts)[:, None] + places
+    past = np.where(skipped[:, None] + places > 0, ends[seen], 0)  # (users, places)
+    ahead = entry[:, None] - past[of_row]  # (entries, places): 0 for the next
+    weights = np.exp(-ahead.clip(min=0) / model.reach) if model.reach else (ahead == 0).astype(np.float64)
+    asked = (ahead >= 0) & (weights >= _LEAST)
 
     def pairs(chosen: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
         entry, place = chosen.nonzero()
         return torch.from_numpy(of_row[entry].astype(np.int64) * model.places + place), torch.from_numpy(items[entry])
 
     tokens = padded(items[survives], starts + skipped, read, rows.shape[1])
-    return Example(tokens, torch.from_numpy(places), pairs(seen), pairs(asked))
+    told = torch.from_numpy(weights[asked].astype(np.float32))
+    return Example(tokens, torch.from_numpy(places), pairs(ahead < 0), pairs(asked), told)
 
 
 def in_order(rows: Csr, draws: np.random.Generator | None = None) -> IntArray:

@@ -177,10 +177,11 @@ def checked(model: Kind, name: str, value: Any, *, called: str = "", text: bool 
 
 
 def without_retired(settings: Any) -> Any:
-    """Return saved settings without those that are no more: the time limit of searches, drawn lists of a mixture."""
+    """Return saved settings without those that are no more: time limits, a mixture's draws, old objectives."""
     if not isinstance(settings, dict):
         return settings
     retired = {"tune_seconds"} | ({"steps", "temperature", "draw"} if "members" in settings else set())
+    retired |= {"objective"} if "earliest" in settings else set()
     return {key: without_retired(value) for key, value in settings.items() if key not in retired}
 
 

@@ -83,7 +83,7 @@ def test_on_the_span_of_its_factors_it_is_the_whole_model_but_for_the_diagonal_o
     s, u = leading(rows, ridge, 14, np.random.default_rng(0))
     left, right = far_field(close, (1 / np.diag(inverse)).astype(np.float32), ridge, s, u)
     span = u.T * np.sqrt(ridge)
-    assert span @ (close.toarray() + left @ right.T) == pytest.approx(span @ whole, abs=1e-4)
+    assert span @ (close.toarray() + left @ right) == pytest.approx(span @ whole, abs=1e-4)
     estimate = ridge + n - explained  # from few neighbours: no smaller than the exact one, and near it
     assert (estimate >= 0.999 / np.diag(inverse)).all()
 

@@ -40,7 +40,7 @@ def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) 
 def far_field(
     near: Csr, inverse_diagonal: FloatArray, ridge: FloatArray, s: FloatArray, u: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return left and right, (items, k) each: left right' added to the near weights L is the whole model on span u.
+    """Return (items, k) and (k, items), whose product added to the near weights L gives the whole model on span u.
 
     The whole model's column is B_j = e_j - P e_j / P_jj; `inverse_diagonal` is 1 / P_jj. So
 
@@ -50,8 +50,8 @@ def far_field(
     """
     root = np.sqrt(ridge)
     scaled = u * root[:, None]  # (items, k)
-    inside = scaled - near.T @ scaled
-    inside -= u * (inverse_diagonal / root)[:, None] / (s + 1)
+    inside = scaled.T - (near.T @ scaled).T  # (k, items)
+    inside -= u.T * (inverse_diagonal / root) / (s + 1)[:, None]
     return np.asarray(u / root[:, None], np.float32), np.ascontiguousarray(inside, np.float32)
 
 

@@ -71,7 +71,7 @@ class ThinningLocal(Recommender):
     c_: float = learned()
     weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
     left_: FloatArray = learned()  # (items, factors)
-    right_: FloatArray = learned()  # (items, factors), by places of the index where there is one
+    right_: FloatArray = learned()  # (factors, items), by places of the index where there is one
     order_: IntArray = learned(item_numbers=True)  # the item of each place; this and the next are empty without one
     starts_: IntArray = learned()  # the place where each cell starts, and the end
     centres_: FloatArray = learned()  # (cells, factors)
@@ -100,22 +100,21 @@ class ThinningLocal(Recommender):
         near.data *= scaling[near.indices]
         self.weights_ = near
         cells = usual_cells(n_items) if self.cells is None else self.cells
-        right *= scaling[:, None]
+        right *= scaling
         self._hold(right, Index.of(right, cells, generator) if cells and right.size else None)
         return self
 
     def _hold(self, right: FloatArray, index: Index | None) -> None:
         """Keep what the far field gives each item, in the order of the index where there is one."""
         nothing = np.zeros(0, np.int64)
-        parts = (right, nothing, nothing, right[:0]) if index is None else index.parts
+        parts = (right, nothing, nothing, np.zeros((0, 0), np.float32)) if index is None else index.parts
         self.right_, self.order_, self.starts_, self.centres_ = parts
         self._index = index
 
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
-        if "order_" not in state:  # of a version without an index, in which right_ was (factors, items)
+        if "order_" not in state:  # of a version that had no index
             nothing = np.zeros(0, np.int64)
-            upright = np.ascontiguousarray(state["right_"].T)
-            state = {**state, "right_": upright, "order_": nothing, "starts_": nothing, "centres_": upright[:0]}
+            state = {**state, "order_": nothing, "starts_": nothing, "centres_": np.zeros((0, 0), np.float32)}
         super().load_state(state, chosen, n_items)
         index = Index(self.right_, self.order_, self.starts_, self.centres_) if len(self.order_) else None
         if index is not None:
@@ -123,7 +122,7 @@ class ThinningLocal(Recommender):
         self._hold(self.right_, index)
 
     def score(self, history: Csr) -> FloatArray:
-        scores = (history @ self.left_) @ self.right_.T
+        scores = (history @ self.left_) @ self.right_
         if self._index is not None:
             scores = scores[:, self._index.places]
         near = history @ self.weights_
@@ -142,7 +141,7 @@ class ThinningLocal(Recommender):
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         near = exact(history, self.weights_, items)
         places = items if self._index is None else self._index.places[items]
-        far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[places].T  # (sources, items)
+        far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[:, places]  # (sources, items)
         return replace(near, parts=near.parts + far.T)
 
     def needs_validation(self, shape: Shape) -> bool:
