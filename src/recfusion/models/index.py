@@ -113,7 +113,7 @@ class Index:
         They are those of the nearest cells, until these have enough by `sizes`, and of the nearest neighbours.
         """
         wanted = max(least, int(_SHARE * sizes.sum()))
-        if sizes.sum() <= wanted:
+        if sizes.sum() <= max(wanted, int(_SHARE * len(may))):  # as few as would be looked at without rules
             found = np.flatnonzero(may)
             return found, code @ self.vectors[:, found]
         hope = np.append(code, np.float32(_OPTIMISM) * np.linalg.norm(code))
