@@ -47,8 +47,8 @@ class Sequential(NeuralRecommender):
     max_epochs: int = setting(30, "epochs at the most", at_least=1, at_most=100_000)
     patience: int = setting(4, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     reach: float = setting(
-        5.0,
-        "removed entries that come back first: how far the loss looks; 0: to the next alone",
+        2.0,
+        "how many of the removed entries the loss looks ahead; 0: to the next alone",
         at_least=0,
         search=(0, 20),
     )

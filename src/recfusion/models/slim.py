@@ -16,7 +16,7 @@ from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 
 log = logging.getLogger(__name__)
-_MATRICES = 3.5  # of items by items, held at once at the most
+_MATRICES = 3.2  # of items by items, held at once at the most
 _FIRST_CANDIDATES = 64  # items that a target starts with, and at most gains in a round
 _CELLS_PER_CHUNK = 1 << 24  # targets x candidates x candidates at once: 64 MB
 
