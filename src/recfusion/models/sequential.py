@@ -39,6 +39,7 @@ class Sequential(NeuralRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
+    maps: ClassVar[float] = 4.5
     lr: float = setting(2e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
     weight_decay: float = setting(0.1, "weight decay of AdamW", at_least=0, search=(0.0, 3.0))
     batch_size: int = setting(
