@@ -14,6 +14,7 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.models import index
+from recfusion.models.base import Shape
 from recfusion.models.index import Index, usual_cells
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.serving.bundle import Bundle
@@ -222,3 +223,7 @@ def test_somebody_without_a_history_gets_what_is_popular(folder: Path) -> None:
     bundle = Bundle.load(folder)
     lists = ListMaker.of(bundle).lists(csr([[], [1]], len(bundle.items)), 3)
     assert lists.items[0].tolist() == np.argsort(-bundle.counts, kind="stable")[:3].tolist()
+
+
+def test_a_part_of_a_mixture_needs_no_index() -> None:
+    assert ThinningLocal().economical(Shape(10**6, 10**6, 10**8)).cells == 0

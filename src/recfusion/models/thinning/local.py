@@ -144,6 +144,10 @@ class ThinningLocal(Recommender):
         far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[:, places]  # (sources, items)
         return replace(near, parts=near.parts + far.T)
 
+    def economical(self, shape: Shape) -> Self:
+        """Return the model without an index: as one of several it gives scores of all items."""
+        return replace(self, cells=0)
+
     def needs_validation(self, shape: Shape) -> bool:
         """Return False: training users judge its settings, as those of thinning-linear."""
         return False
