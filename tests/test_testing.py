@@ -8,13 +8,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, column_counts
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
+from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines import Popularity, Random
 from recfusion.models.settings import learned, self_tuned, setting
@@ -162,6 +165,35 @@ class MixesUsers(Sound):
 class CountsRows(Sound):
     def score(self, history: Csr) -> FloatArray:
         return super().score(history) + np.arange(history.shape[0], dtype=np.float32)[:, None]
+
+
+@dataclass
+class Finds(Sound):
+    @property
+    def finds(self) -> bool:
+        return True
+
+    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
+        return top_k(self.score(history), history, k)
+
+
+@dataclass
+class FindsWhatIsThere(Finds):
+    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
+        return top_k(self.score(history), csr_array(history.shape, dtype=np.float32), k)
+
+
+@dataclass
+class FindsOtherScores(Finds):
+    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
+        items, values = super().find(history, k, allowed)
+        return items, values + 1
+
+
+@dataclass
+class FindsTooMany(Finds):
+    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
+        return super().find(history, k + 1, allowed)
 
 
 @dataclass
@@ -457,6 +489,9 @@ BROKEN: list[tuple[Recommender, str, set[str]]] = [
     (Unbounded(), "finite", {"train_alone", "unseen_item", "user_without_items", "few_users", "one_user"}),
     (MixesUsers(), "user_alone", set()),
     (CountsRows(), "user_alone", set()),
+    (FindsWhatIsThere(), "found", set()),
+    (FindsOtherScores(), "found", set()),
+    (FindsTooMany(), "found", set()),
     (HandsOutItsOwn(), "overwritten", set()),
     (OneBuffer(), "overwritten", set()),
     (SharesRows(), "threads", set()),
@@ -506,8 +541,9 @@ def failing(model: Recommender) -> list[str]:
     return found
 
 
-def test_a_model_without_a_bug_passes_everything() -> None:
-    check_recommender(Sound(), only=[check.name for check in checks(every=True)])
+@pytest.mark.parametrize("model", [Sound(), Finds()])
+def test_a_model_without_a_bug_passes_everything(model: Recommender) -> None:
+    check_recommender(model, only=[check.name for check in checks(every=True)])
 
 
 @pytest.mark.parametrize(("model", "check", "also"), BROKEN, ids=[type(model).__name__ for model, _, _ in BROKEN])

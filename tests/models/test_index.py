@@ -51,7 +51,7 @@ def seen_rows(n_users: int) -> Csr:
 
 
 @pytest.mark.usefixtures("_all_cells")
-@pytest.mark.parametrize("k", [1, 7, 300, 1000])
+@pytest.mark.parametrize("k", [1, 7, 300, 1000, 3 * 10**9])
 @pytest.mark.parametrize("rule", [None, "half", "few"])
 def test_a_search_of_all_cells_is_exact(k: int, rule: str | None) -> None:
     vectors = clustered()
@@ -114,6 +114,28 @@ def test_rules_widen_the_search_until_the_list_is_full() -> None:
     assert items[0].tolist() == worst[::-1].tolist()
 
 
+@pytest.mark.usefixtures("_few_cells")
+def test_neighbours_that_may_not_come_leave_their_places_to_others() -> None:
+    vectors = clustered()
+    found = Index.of(np.ascontiguousarray(vectors.T), 10, np.random.default_rng(0))
+    code = vectors[:1]
+    far = np.argsort(code[0] @ vectors.T)[:4]  # of which two alone are looked at
+    weights = np.array([9e4, 8e4, 7e4, 6e4], np.float32)
+    near = csr_array((weights, far, [0, 4]), shape=(1, 300))
+    items, _ = found.search(code, 2, NOTHING, near, ~np.isin(np.arange(300), far[:2]))
+    assert items[0].tolist() == far[2:].tolist()
+
+
+def test_scores_that_are_no_numbers_are_said_to_be_such() -> None:
+    found = Index.of(np.ascontiguousarray(clustered().T), 10, np.random.default_rng(0))
+    with pytest.raises(InputError, match="not numbers"):
+        found.search(np.full((1, 8), np.nan, np.float32), 5, NOTHING, NOTHING)
+
+
+def test_a_model_that_is_not_fitted_finds_nothing() -> None:
+    assert not ThinningLocal().finds
+
+
 def test_every_item_is_in_the_cell_of_its_nearest_centre() -> None:
     vectors = clustered(50)
     found = Index.of(np.ascontiguousarray(vectors.T), 7, np.random.default_rng(0))
@@ -169,7 +191,7 @@ def test_a_model_saved_before_there_was_an_index_still_loads() -> None:
     assert (again.score(train) == model.score(train)).all()
 
 
-@pytest.mark.parametrize("damage", ["twice", "short", "cut", "outside"])
+@pytest.mark.parametrize("damage", ["twice", "short", "cut", "outside", "no order", "narrow", "flat", "other weights"])
 def test_an_index_that_does_not_hold_each_item_once_is_refused(damage: str) -> None:
     train = random_csr(40, 30, 0.2, seed=0)
     model = ThinningLocal(**GIVEN, neighbours=5, factors=4, cells=3).fit(train, rng=0)
@@ -182,7 +204,15 @@ def test_an_index_that_does_not_hold_each_item_once_is_refused(damage: str) -> N
         state["starts_"][1] = state["starts_"][2] + 1
     if damage == "outside":
         state["order_"][0] = 30
-    with pytest.raises(ValueError, match=r"index|beyond"):
+    if damage == "no order":
+        state["order_"] = state["order_"][:0]
+    if damage == "narrow":
+        state["centres_"] = state["centres_"][:, 1:]
+    if damage == "flat":
+        state["centres_"] = state["centres_"].ravel()
+    if damage == "other weights":
+        state["weights_.shape"] = np.array([30, 60])
+    with pytest.raises(ValueError, match=r"index|beyond|weights_"):
         ThinningLocal(**GIVEN, neighbours=5, factors=4, cells=3).load_state(state, {}, 30)
 
 
@@ -219,10 +249,18 @@ def test_lists_go_by_the_index_and_obey_rules(folder: Path, monkeypatch: pytest.
         assert [place.score for place in one.places] == pytest.approx([place.score for place in other.places], abs=1e-5)
 
 
-def test_somebody_without_a_history_gets_what_is_popular(folder: Path) -> None:
+@pytest.mark.usefixtures("_few_cells")
+@pytest.mark.parametrize("where", ["", "kind == 'tea'"])
+def test_somebody_without_a_history_gets_what_is_popular_and_changes_nobody_else_s_list(
+    folder: Path, where: str
+) -> None:
     bundle = Bundle.load(folder)
-    lists = ListMaker.of(bundle).lists(csr([[], [1]], len(bundle.items)), 3)
-    assert lists.items[0].tolist() == np.argsort(-bundle.counts, kind="stable")[:3].tolist()
+    maker, n_items = ListMaker.of(bundle, Rules(where=where or None)), len(bundle.items)
+    lists = maker.lists(csr([[], [1]], n_items), 3)
+    may = bundle.matching(where) if where else np.ones(n_items, bool)
+    assert lists.items[0].tolist() == np.argsort(-np.where(may, bundle.counts, -1), kind="stable")[:3].tolist()
+    alone = maker.lists(csr([[1]], n_items), 3)
+    assert (lists.items[1], lists.scores[1]) == (pytest.approx(alone.items[0]), pytest.approx(alone.scores[0]))
 
 
 def test_a_part_of_a_mixture_needs_no_index() -> None:

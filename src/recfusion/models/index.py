@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.errors import InputError
 
 _LEAST = 200_000  # items from which on there is an index, unless one is asked for
 _PER_ROOT = 2  # cells for each root of the items
@@ -58,7 +59,7 @@ class Index:
         squares = np.bincount(own, np.concatenate([part.sum(0) for part in apart]), minlength=count)
         spread = np.sqrt(squares / np.maximum(sizes, 1)).astype(np.float32)
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        return cls(vectors[:, order], order, starts, np.column_stack([centres, spread]))
+        return cls(vectors.take(order, axis=1), order, starts, np.column_stack([centres, spread]))
 
     @property
     def parts(self) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
@@ -74,10 +75,13 @@ class Index:
 
     def check(self, n_items: int) -> None:
         """Raise unless every item has one place, in one cell."""
+        width, cells = len(self.vectors), self.starts.size - 1
+        shapes = [part.shape for part in self.parts]
+        if shapes != [(width, n_items), (n_items,), (cells + 1,), (cells, width + 1)] or cells < 1:
+            raise ValueError(f"the parts of its index do not fit together: their shapes are {shapes}")
         there = np.zeros(n_items, bool)
         there[self.order] = True
-        cut = len(self.starts) == len(self.centres) + 1 and (np.diff(self.starts) >= 0).all()
-        if len(self.order) != n_items or not there.all() or not cut or self.starts[[0, -1]].tolist() != [0, n_items]:
+        if not there.all() or (np.diff(self.starts) < 0).any() or self.starts[[0, -1]].tolist() != [0, n_items]:
             raise ValueError("the cells of its index do not hold each item once")
 
     def search(
@@ -89,13 +93,14 @@ class Index:
         in whatever cell.
         """
         users, n_items = len(codes), len(self.order)
-        items, values = np.full((users, min(k, n_items)), -1), np.full((users, min(k, n_items)), -np.inf, np.float32)
+        k = min(int(k), n_items)
+        items, values = np.full((users, k), -1), np.full((users, k), -np.inf, np.float32)
         may = np.ones(n_items, bool) if allowed is None else allowed[self.order]
         sizes = np.diff(self.starts) if allowed is None else np.diff(np.append(0, np.cumsum(may))[self.starts])
         for user in range(users):
             own, close = (slice(*rows.indptr[user : user + 2]) for rows in (seen, near))
             added, places = near.data[close], self.places[near.indices[close]]
-            room = _ROOM * (k + own.stop - own.start)
+            room = _ROOM * (k + int(own.stop - own.start))
             found, scores = self._candidates(codes[user], may, sizes, max(_FEWEST, room), places, added)
             if len(places):
                 beside = np.zeros(n_items, np.float32)
@@ -115,11 +120,12 @@ class Index:
         wanted = max(least, int(_SHARE * sizes.sum()))
         if sizes.sum() <= max(wanted, int(_SHARE * len(may))):  # as few as would be looked at without rules
             found = np.flatnonzero(may)
-            return found, code @ self.vectors[:, found]
+            return found, code @ (self.vectors if may.all() else self.vectors[:, found])
         hope = np.append(code, np.float32(_OPTIMISM) * np.linalg.norm(code))
         cells = np.argsort(-(self.centres @ hope), kind="stable")
         cells = np.sort(cells[: np.searchsorted(np.cumsum(sizes[cells]), wanted) + 1])
         parts = [slice(*self.starts[cell : cell + 2]) for cell in cells[sizes[cells] > 0]]
+        near, added = near[may[near]], added[may[near]]
         if len(near) > _NEIGHBOURS:
             near = near[np.argpartition(-added, _NEIGHBOURS)[:_NEIGHBOURS]]
         looked = np.zeros(len(self.centres), bool)
@@ -145,6 +151,8 @@ def _parts(vectors: FloatArray, count: int) -> Iterator[tuple[slice, FloatArray]
 
 def _best(items: IntArray, scores: FloatArray, k: int, seen: IntArray) -> tuple[IntArray, FloatArray]:
     """Return the K best items that were not seen, best first, of equals the first, and their scores."""
+    if np.isnan(scores).any():
+        raise InputError("The model gave scores that are not numbers (NaN): train it again with other settings.")
     room = k + len(seen)
     if len(scores) > room:
         least = np.partition(scores, len(scores) - room)[len(scores) - room]

@@ -108,7 +108,7 @@ class Sequential(NeuralRecommender):
         example = thinned(rows, self, draws)
         logits = self._logits(example.items, example.places, rng).flatten(0, 1)  # (users * places, items)
         masked = logits.index_put(example.past, torch.tensor(_NEVER, device=self.device))
-        place, item = example.targets
+        place, item = (part.to(self.device) for part in example.targets)
         weights = example.weights.to(self.device)
         each = torch.bincount(place, weights, minlength=len(logits))  # how much is asked at each place
         return -(masked.log_softmax(1)[place, item] * weights / each[place]).sum() / (each > 0).sum().clamp(min=1)

@@ -65,8 +65,8 @@ class ListMaker:
                 "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "
                 "a model that reads none of them."
             )
-        if scores is None and self._may_find(history, extra):
-            return Lists(*self.bundle.model.find(history, k, self.allowed.mask))
+        if scores is None and self._may_find(extra):
+            return self._found(history, k)
         scores = self._plain(history, extra, scores)
         believed = self.believed(history, scores)
         if believed is not history:
@@ -84,12 +84,20 @@ class ListMaker:
             return Lists(*top_k(scores, seen, k))
         return Lists(*self.reranker.lists(scores, seen, k))
 
-    def _may_find(self, history: Csr, extra: Extra | None) -> bool:
-        """Return whether a list is what the model finds: the best by its own scores for users with a history."""
-        if not self.bundle.model.finds:
-            return False
+    def _may_find(self, extra: Extra | None) -> bool:
+        """Return whether lists are what the model finds: the best by its own scores."""
         plain = not self.terms and self.reranker is None and not self.knobs.adventurousness and not self.include_seen
-        return plain and extra is None and bool(np.diff(history.indptr).all())
+        return plain and extra is None and self.bundle.model.finds
+
+    def _found(self, history: Csr, k: int) -> Lists:
+        """Return what the model finds, and what is popular for users without a history."""
+        mask = self.allowed.mask
+        items, scores = self.bundle.model.find(history, k, mask)
+        empty = np.flatnonzero(np.diff(history.indptr) == 0)
+        if len(empty):
+            popular = self.popularity if mask is None else np.where(mask, self.popularity, np.float32(-np.inf))
+            items[empty], scores[empty] = top_k(np.tile(popular, (len(empty), 1)), history[empty], k)
+        return Lists(items, scores)
 
     def believed(self, history: Csr, scores: FloatArray | None = None) -> Csr:
         """Return the histories with what adventurousness takes for granted, by the model's scores for them."""

@@ -80,7 +80,7 @@ def open_pieces(source: Source, piece_bytes: int = PIECE_BYTES, *, lone_users: b
     """
     first, *others = input_files(Path(source.data))
     reading = open_rows(first, source, lone_users=lone_users)
-    if first.name.lower().endswith((".jsonl", ".ndjson")):
+    if first.name.lower().removesuffix(".gz").endswith((".jsonl", ".ndjson")):
         raise InputError(f"Expected CSV or Parquet, got '{first}': convert it first.")
     tables = [_everywhere(reading.table, first), *(_alike(reading.table, file) for file in others)]
     empty = reading.head.clear()  # tasks get no rows, but what to do with their own

@@ -74,7 +74,7 @@ class ThinningLocal(Recommender):
     right_: FloatArray = learned()  # (factors, items), by places of the index where there is one
     order_: IntArray = learned(item_numbers=True)  # the item of each place; this and the next are empty without one
     starts_: IntArray = learned()  # the place where each cell starts, and the end
-    centres_: FloatArray = learned()  # (cells, factors)
+    centres_: FloatArray = learned()  # (cells, factors + 1)
     _index: Index | None = field(init=False, repr=False, compare=False)  # of these arrays
     # Where neighbourhoods are solved, if not in this process: no part of a model.
     solver: Solver | None = field(default=None, compare=False, kw_only=True, repr=False)
@@ -116,22 +116,25 @@ class ThinningLocal(Recommender):
             nothing = np.zeros(0, np.int64)
             state = {**state, "order_": nothing, "starts_": nothing, "centres_": np.zeros((0, 0), np.float32)}
         super().load_state(state, chosen, n_items)
-        index = Index(self.right_, self.order_, self.starts_, self.centres_) if len(self.order_) else None
-        if index is not None:
+        index = None
+        if self.order_.size or self.starts_.size or self.centres_.size:
+            index = Index(self.right_, self.order_, self.starts_, self.centres_)
             index.check(n_items)
+        if self.weights_.shape != (n_items, n_items):
+            raise ValueError(f"weights_ has the shape {self.weights_.shape} for {n_items} items")
         self._hold(self.right_, index)
 
     def score(self, history: Csr) -> FloatArray:
         scores = (history @ self.left_) @ self.right_
         if self._index is not None:
-            scores = scores[:, self._index.places]
+            scores = scores.take(self._index.places, axis=1)
         near = history @ self.weights_
         scores[row_numbers(near), near.indices] += near.data
         return np.asarray(scores, np.float32)
 
     @property
     def finds(self) -> bool:
-        return self._index is not None
+        return vars(self).get("_index") is not None
 
     def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
         if self._index is None:
