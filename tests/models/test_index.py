@@ -104,13 +104,14 @@ def test_neighbours_are_found_in_whatever_cell() -> None:
 
 
 @pytest.mark.usefixtures("_few_cells")
-def test_rules_widen_the_search_until_the_list_is_full() -> None:
+@pytest.mark.parametrize("count", [8, 60])  # fewer than are looked at without rules, and more
+def test_rules_widen_the_search_until_the_list_is_full(count: int) -> None:
     vectors = clustered()
     found = Index.of(np.ascontiguousarray(vectors.T), 10, np.random.default_rng(0))
     code = vectors[:1]
-    worst = np.argsort(code[0] @ vectors.T)[:8]
+    worst = np.argsort(code[0] @ vectors.T)[:count]
     allowed = np.isin(np.arange(300), worst)
-    items, _ = found.search(code, 8, NOTHING, NOTHING, allowed)
+    items, _ = found.search(code, count, NOTHING, NOTHING, allowed)
     assert items[0].tolist() == worst[::-1].tolist()
 
 
