@@ -17,6 +17,7 @@ from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
+from recfusion.evaluation.topk import top_k
 from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -87,10 +88,13 @@ class Recommender(ABC):
     def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
         """Return what `top_k` makes of the scores of unseen items, or of those of them that are `allowed`.
 
-        For models that find the best of very many items without scoring all of them, and so may miss a few; what they
-        find has the score that `score` gives it.
+        A model with an index finds the best of very many items without scoring all of them, and so may miss a few;
+        what it finds has the score that `score` gives it.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no index")
+        scores = self.score(history)
+        if allowed is not None:
+            scores[:, ~allowed] = -np.inf
+        return top_k(scores, history, k)
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         """Return what each item of one user's history (1, items) contributes to the scores of `items`."""
