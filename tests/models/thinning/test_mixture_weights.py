@@ -133,6 +133,15 @@ def test_the_judgement_of_a_ballot_is_that_of_the_mixture() -> None:
     assert Ballot.of(parts, valid).ndcg(weights).mean() == pytest.approx(judged(parts, weights, valid), abs=1e-6)
 
 
+def test_parts_that_are_joined_are_judged_as_their_mean_with_one_weight() -> None:
+    valid = fold(30, n_items=900)
+    parts: dict[str, Recommender] = {str(seed): Told(valid, 1.0, 0.8, seed=seed) for seed in range(3)}
+    joined = Ballot.of(parts, valid).joined(["pair", "other", "pair"])
+    assert joined.names == ("pair", "other")
+    of_both = joined.ndcg({"pair": 0.6, "other": 0.4}).mean()
+    assert of_both == pytest.approx(judged(parts, {"0": 0.3, "1": 0.4, "2": 0.3}, valid), abs=1e-6)
+
+
 def test_a_gain_within_the_noise_leaves_the_usual_weights_and_a_clear_one_moves_them() -> None:
     """Putting the right item first gains each user 1 - 1/log2(3) = .369 in DCG, times what the user's DCG counts."""
     usual = {"one": 0.4, "two": 0.6}

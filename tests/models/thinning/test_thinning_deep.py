@@ -14,13 +14,14 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.diffusion.objectives import multinomial_removed
 from recfusion.models.registry import make_model
-from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.models.thinning.deep import ThinningDeep, co_occurrence_features
 from recfusion.nets.sparse import SparseRows
 from recfusion.training.batches import dense, shuffled_batches
 from recfusion.training.epoch import Checkpoint
 
 TRAIN = random_csr(30, 12, 0.3, 0)
 SMALL: dict[str, Any] = {"width": 8, "latent": 4, "layers": 2}
+VECTORS = {"encoder.0.first.weight": 3.0, "decoder.weight": 1.0}  # of items, and how much longer they begin
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -49,7 +50,7 @@ def gradients(model: ThinningDeep, loss: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_loss_is_the_dense_likelihood_of_the_removed_items_with_its_gradient(seed: int) -> None:
-    model = made(TRAIN)
+    model = made(TRAIN, b=0.0)
     xt = survivors(TRAIN, model, seed)
     assert 0 < xt.nnz < TRAIN.nnz
     found = model.loss(TRAIN, model.net_, rng(seed))
@@ -57,6 +58,63 @@ def test_the_loss_is_the_dense_likelihood_of_the_removed_items_with_its_gradient
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
     for ours, plain in zip(gradients(model, found), gradients(model, expected), strict=True):
         assert torch.allclose(ours, plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("b", [0.5, 1.0])
+def test_users_are_weighted_by_a_power_of_their_length_and_the_weights_keep_their_sum(b: float) -> None:
+    """As in the linear denoiser: the sum of weight times length stays the number of interactions."""
+    model = made(TRAIN, b=b)
+    xt = survivors(TRAIN, model, 0)
+    costs = multinomial_removed(model.logits(SparseRows.of(xt)), dense(TRAIN), dense(xt))
+    lengths = torch.from_numpy(np.diff(TRAIN.indptr)).float().clamp(min=1)
+    weights = lengths**-b * (lengths.sum() / (lengths ** (1 - b)).sum())
+    found = model.loss(TRAIN, model.net_, rng(0))
+    assert found.item() == pytest.approx((weights * costs).mean().item(), rel=1e-5)
+    assert found.item() != pytest.approx(costs.mean().item(), rel=1e-3)
+
+
+def test_items_of_the_same_users_begin_alike_and_others_do_not() -> None:
+    """Users 0 to 5 have items 0 to 2, the others 3 to 5, and nobody has the last: its vector is nothing."""
+    train = csr([[0, 1, 2]] * 6 + [[3, 4, 5]] * 7, 7)
+    features = co_occurrence_features(train, 4)
+    assert np.linalg.norm(features, axis=1) == pytest.approx([1] * 6 + [0], abs=1e-5)
+    model = made(train)
+    drawn = {name: model.net_.get_parameter(name).detach().clone() for name in VECTORS}
+    model.trainee()
+    for name, gain in VECTORS.items():
+        vectors = model.net_.get_parameter(name).detach()
+        of_first, of_second = vectors[:3], vectors[3:6]
+        assert torch.allclose(of_first, of_first[:1].expand(3, -1), atol=1e-3)
+        assert torch.allclose(of_second, of_second[:1].expand(3, -1), atol=1e-3)
+        assert not torch.allclose(of_first[0], of_second[0], atol=1e-2)
+        assert (vectors[6] == 0).all()
+        n_directions = model._features.shape[1]
+        assert torch.allclose(vectors, gain * torch.from_numpy(model._features) @ drawn[name][:n_directions], atol=1e-5)
+
+
+def test_features_are_the_leading_eigenvectors_but_the_first() -> None:
+    train = random_csr(60, 9, 0.4, 1)
+    x = train.toarray().astype(np.float64)
+    x /= np.sqrt(np.maximum(x.sum(0), 1) * np.maximum(x.sum(1), 1)[:, None])
+    values, vectors = np.linalg.eigh(x.T @ x)
+    expected = vectors[:, -4:-1] * np.sqrt(values[-4:-1])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = co_occurrence_features(train, 3)
+    assert found @ found.T == pytest.approx(expected @ expected.T, abs=1e-3)  # signs are arbitrary
+
+
+def test_without_directions_vectors_stay_as_they_were_drawn() -> None:
+    model = made(TRAIN, directions=0)
+    drawn = {name: model.net_.get_parameter(name).detach().clone() for name in VECTORS}
+    model.trainee()
+    assert all((model.net_.get_parameter(name) == before).all() for name, before in drawn.items())
+
+
+@pytest.mark.parametrize("train", [csr([[0], [0]], 1), csr([[0, 1, 2]], 3), csr([[], []], 4)], ids=str)
+def test_features_of_next_to_nothing_are_finite(train: Csr) -> None:
+    features = co_occurrence_features(train, 300)
+    assert len(features) == train.shape[1]
+    assert np.isfinite(features).all()
 
 
 def test_the_loss_of_equal_logits_is_that_of_a_fair_die_with_the_missing_sides() -> None:

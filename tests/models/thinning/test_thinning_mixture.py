@@ -25,7 +25,7 @@ from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.mixture import Thinning, usual_weights
-from recfusion.models.thinning.weights import standardised
+from recfusion.models.thinning.weights import Ballot, standardised
 from recfusion.serving.bundle import Bundle
 from recfusion.training.epoch import Checkpoint
 
@@ -57,7 +57,7 @@ def test_the_network_usually_counts_for_more_where_data_is_worth_the_large_one()
     parts = ("thinning-pairs", "ials", "thinning-deep", "thinning-deep#2")
     small, large = (usual_weights(parts, Shape(5000, 3000, count)) for count in (299_999, 300_000))
     assert small == {"thinning-pairs": 0.4, "ials": 0.25, "thinning-deep": 0.175, "thinning-deep#2": 0.175}
-    assert large == small | {"thinning-deep": 0.65, "thinning-deep#2": 0.65}
+    assert large == small | {"thinning-deep": 0.8, "thinning-deep#2": 0.8}
 
 
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
@@ -123,6 +123,22 @@ def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pyte
     one, _, two, three = (model.parts_[name].score(SEEN) for name in labels)
     assert not (one == two).any()
     assert not (two == three).any()
+
+
+def test_members_of_one_name_are_judged_as_one_and_share_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_net(monkeypatch)
+    asked: list[dict[str, float]] = []
+
+    def watched(ballot: Ballot, usual: dict[str, float]) -> dict[str, float]:
+        assert ballot.names == ("thinning-deep", "popularity")
+        asked.append(usual)
+        return {"popularity": 0.4, "thinning-deep": 0.6}
+
+    monkeypatch.setattr(mixture_module, "find_weights", watched)
+    valid = fold(20, 20)
+    model = Thinning(members="thinning-deep,popularity,thinning-deep").fit(TRAIN, valid, rng=0)
+    assert asked == [{"thinning-deep": 0.35, "popularity": 0.25}]
+    assert model.weights_ == {"thinning-deep": 0.3, "popularity": 0.4, "thinning-deep#2": 0.3}
 
 
 def test_an_unknown_member_is_refused_when_the_model_is_made() -> None:
@@ -213,10 +229,10 @@ def test_every_part_computes_where_the_mixture_does(monkeypatch: pytest.MonkeyPa
 def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert len(Thinning()._planned(Shape.of(TRAIN))) == 3
+    assert len(Thinning()._planned(Shape.of(TRAIN))) == 4
     assert not caplog.text
     monkeypatch.setattr(IALS, "seconds", lambda self, shape: 7200.1 if shape == Shape.of(TRAIN) else 0.0)
-    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs", "thinning-deep"}
+    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs", "thinning-deep", "thinning-deep#2"}
     assert "The mixture does without ials: it would take hours on 40 users and 20 items." in caplog.text
 
 
@@ -251,8 +267,8 @@ def test_many_items_leave_the_pairs_out_and_many_users_are_stood_for_by_landmark
 def test_parts_have_the_size_that_the_data_is_worth() -> None:
     """ML-1M's training users keep the large net; ML-100K's iALS has the penalty 5 for a mean user."""
     large, small = Shape(4827, 3125, 460_000), Shape(750, 1008, 43_500)
-    assert ThinningDeep().economical(large) == ThinningDeep(max_epochs=28)
-    assert ThinningDeep().economical(small).width == 400
+    assert ThinningDeep().economical(large) == ThinningDeep()
+    assert ThinningDeep().economical(small) == ThinningDeep(width=400, layers=2, latent=200, max_epochs=28)
     assert ThinningDeep(width=8).economical(small).width == 8
     found = IALS().economical(small)
     assert (found.factors, found.iterations) == (64, 6)
@@ -280,7 +296,8 @@ def test_an_interrupted_mixture_goes_on_to_the_same_scores(tmp_path: Path, monke
     whole = Thinning(members=members).fit(TRAIN, rng=0)
     checkpoint = Checkpoint(tmp_path / "run", "this run")
     broken = Thinning(members=members).epochs(TRAIN, rng=0, checkpoint=checkpoint)
-    assert [next(broken).number for _ in range(3)] == [1, 2, 1]  # in the first epoch of the second net
+    numbers = [next(broken).number for _ in range(5)]
+    assert numbers == [1, 2, 3, 4, 1]  # in the first epoch of the second net
     resumed = Thinning(members=members)
     for _ in resumed.epochs(TRAIN, rng=0, checkpoint=checkpoint):
         pass

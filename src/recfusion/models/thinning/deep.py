@@ -16,6 +16,7 @@ from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
+from recfusion.models.thinning.far import leading
 from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
@@ -25,8 +26,9 @@ from recfusion.training.epoch import risen_and_fallen
 _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
 _SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
-_EPOCHS = 28  # of the large net, as one of several models
+_GAIN = 3.0  # of the vectors on the way in: alike as they are now, they may begin longer
 _LEAST, _MOST = 1e-12, 1 - 1e-6
+_NOTHING = 1e-6  # length of an item's features below which it has none
 
 
 @dataclass
@@ -41,14 +43,18 @@ class ThinningDeep(NeuralRecommender):
     Strong weight decay under a learning rate that rises and falls is what makes so large a net generalise from a few
     thousand users; there is no early stopping to speak of. What the decay pulls towards is popularity, not a fair die:
     the output's bias begins at `prior` log(count) and does not decay.
+
+    An item's vectors, on the way in and on the way out, begin as random mixtures of the leading directions of the
+    co-occurrences: items of the same users start out alike, so that a few epochs do what many do from vectors without
+    a meaning.
     """
 
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
-    weight_decay: float = setting(2.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
+    weight_decay: float = setting(1.5, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
     batch_size: int = setting(
         500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(100, 1000), log=True
     )
-    max_epochs: int = setting(36, "epochs, over which the learning rate falls to 0", at_least=1, at_most=100_000)
+    max_epochs: int = setting(14, "epochs, over which the learning rate falls to 0", at_least=1, at_most=100_000)
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     width: int = setting(
         1000, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
@@ -61,9 +67,14 @@ class ThinningDeep(NeuralRecommender):
     prior: float = setting(
         1.0, "power of popularity at which the output begins, and to which decay pulls", at_least=0, search=(0.0, 1.0)
     )
+    b: float = setting(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
+    directions: int = setting(
+        300, "directions of co-occurrence in which items' vectors begin; 0: vectors at random", at_least=0, at_most=5000
+    )
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # how many training users have 0, 1, 2, ... items
     _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), while it is fitted
+    _features: FloatArray = field(init=False, repr=False, compare=False)  # (items, directions or fewer), likewise
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,6 +85,7 @@ class ThinningDeep(NeuralRecommender):
         self._counts = relative(column_counts(train).astype(np.float32))
         self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
+        self._features = co_occurrence_features(train, self.directions)
 
     def make_net(self, n_items: int) -> Autoencoder:
         hidden = DenseEncoder(n_items, self.width, self.layers)
@@ -83,9 +95,18 @@ class ThinningDeep(NeuralRecommender):
         return Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
     def trainee(self) -> nn.Module:
-        """Return the net, whose logits are those of popularity before it has learned anything."""
+        """Return the net, whose logits are about those of popularity before it has learned anything.
+
+        The random vectors of as many items as there are directions become the vectors of these directions: features
+        have length 1, so that an item's vector is about as long as it was drawn.
+        """
+        features = torch.from_numpy(self._features).to(self.device)
+        directions = features.shape[1]
         with torch.no_grad():
             self._bias().copy_(self.prior * torch.from_numpy(self._counts).log())
+            for name, gain in (("encoder.0.first.weight", _GAIN), ("decoder.weight", 1.0)) if directions else ():
+                vectors = self.net_.get_parameter(name)  # (items, width)
+                vectors.copy_(gain * (features @ vectors[:directions]))
         return self.net_
 
     def undecayed(self) -> Iterable[nn.Parameter]:
@@ -99,12 +120,11 @@ class ThinningDeep(NeuralRecommender):
         return self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
 
     def economical(self, shape: Shape) -> Self:
-        """Return fewer epochs, or a smaller net for small data: as good as a part, in less time."""
+        """Return a smaller net for small data, with more passes over its fewer batches: as good as a part, in less time."""
         if shape.interactions >= LARGE:
-            return replace(self, max_epochs=min(self.max_epochs, _EPOCHS))
+            return self
         width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
-        decay = min(self.weight_decay, 0.5)
-        return replace(self, width=width, layers=layers, latent=latent, weight_decay=decay)
+        return replace(self, width=width, layers=layers, latent=latent, max_epochs=2 * self.max_epochs)
 
     def scores(self, history: Csr) -> Tensor:
         return self.logits(SparseRows.of(history, self.device))
@@ -121,7 +141,27 @@ class ThinningDeep(NeuralRecommender):
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
         logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(_NEVER, device=self.device))
-        return multinomial_nll(logits, removed).mean()
+        lengths = x0.sums().clamp(min=1)
+        weights = lengths**-self.b
+        return (weights * multinomial_nll(logits, removed)).sum() / (weights * lengths).sum() * lengths.mean()
+
+
+def co_occurrence_features(train: Csr, directions: int) -> FloatArray:
+    """Return what items are like by who has them, rows of length 1 or of zeros alone, (items, directions or fewer).
+
+    With M the users' and N the items' counts, these are the leading eigenvectors of N^-1/2 X'M^-1X N^-1/2 after the first,
+    which is popularity again, each times the root of its eigenvalue.
+    """
+    if not directions:
+        return np.zeros((train.shape[1], 0), np.float32)
+    lengths = np.diff(train.indptr)
+    shares = np.repeat(np.maximum(lengths, 1).astype(np.float32) ** np.float32(-0.5), lengths)
+    rows = csr_array((shares, train.indices, train.indptr), shape=train.shape)
+    counts = np.maximum(column_counts(train), 1).astype(np.float32)
+    s, u = leading(rows, counts, directions + 1, np.random.default_rng(0))  # in ascending order
+    features = u[:, :-1] * np.sqrt(np.maximum(s[:-1], 0))
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    return np.asarray(features / np.where(norms > _NOTHING, norms, 1), np.float32)
 
 
 def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 # Without validation users. A network counts for more where there is data for the large one.
 _USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.35}
-_USUAL_LARGE = _USUAL | {"thinning-deep": 1.3}
+_USUAL_LARGE = _USUAL | {"thinning-deep": 1.6}
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -36,10 +36,12 @@ class Thinning(Recommender):
 
     Each part's scores are standardised over a user's unseen items and added with weights found on the validation
     users. A part of weight 0 is dropped; `parts_` and `weights_` are what is left. The members may be any models of
-    the registry; one that is named twice is fitted twice, from other seeds.
+    the registry; one that is named twice is fitted twice, from other seeds, and both have the same weight.
     """
 
-    members: str = setting("thinning-pairs,ials,thinning-deep", "the models that are parts, separated by commas")
+    members: str = setting(
+        "thinning-pairs,ials,thinning-deep,thinning-deep", "the models that are parts, separated by commas"
+    )
     tune_trials: int = trials_setting()
     parts: dict[str, dict[str, Any]] | None = setting(None, "the parts and their settings (chosen by the fit)")
     weights: dict[str, float] | None = setting(None, "the parts' weights (chosen by the fit)")
@@ -80,7 +82,7 @@ class Thinning(Recommender):
         weights = _given(self.weights, fitted) if self.weights is not None else usual_weights(fitted, Shape.of(train))
         if self.weights is None and len(fitted) > 1 and valid is not None:
             if len(valid.users) >= LEAST_USERS:
-                weights = find_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
+                weights = _found(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
             else:
                 told = "%d validation users are too few to choose weights by (at least %d are needed): the usual hold."
                 log.warning(told, len(valid.users), LEAST_USERS)
@@ -195,6 +197,16 @@ def usual_weights(parts: Iterable[str], shape: Shape) -> dict[str, float]:
     names = [_name(label) for label in labels]
     usual = _USUAL_LARGE if shape.interactions >= LARGE else _USUAL
     return {label: usual.get(name, 0.25) / names.count(name) for label, name in zip(labels, names, strict=True)}
+
+
+def _found(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights that users ask for; models of one name have equal ones, for nothing tells them apart before."""
+    names = [_name(label) for label in usual]
+    together: dict[str, float] = dict.fromkeys(names, 0.0)
+    for name, weight in zip(names, usual.values(), strict=True):
+        together[name] += weight
+    found = find_weights(ballot.joined(names), together)
+    return {label: found[name] / names.count(name) for label, name in zip(usual, names, strict=True)}
 
 
 def _given(weights: Mapping[str, float], parts: Mapping[str, Recommender]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The weights of a mixture: standardised scores, a search on users whom no part has seen, and a pull by their noise."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,12 @@ class Ballot:
         scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
         wanted = np.minimum(np.diff(fold.held_out.indptr), _DEPTH)
         return cls(tuple(parts), scores, relevant, np.concatenate([[1e-12], np.cumsum(_gains(_DEPTH))])[wanted])
+
+    def joined(self, groups: Sequence[str]) -> "Ballot":
+        """Return the ballot of groups, one for each part: the parts of a group speak as one, by the mean of their scores."""
+        names = tuple(dict.fromkeys(groups))
+        members = [[part for part, group in enumerate(groups) if group == name] for name in names]
+        return replace(self, names=names, scores=np.stack([self.scores[each].mean(0) for each in members]))
 
     def ndcg(self, weights: Weights) -> Values:
         """Return each user's NDCG@100 under the weighted sum, (users,)."""
