@@ -56,7 +56,7 @@ def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptu
 def test_the_network_usually_counts_for_more_where_data_is_worth_the_large_one() -> None:
     parts = ("thinning-pairs", "ials", "thinning-deep", "thinning-deep#2")
     small, large = (usual_weights(parts, Shape(5000, 3000, count)) for count in (299_999, 300_000))
-    assert small == {"thinning-pairs": 0.4, "ials": 0.25, "thinning-deep": 0.175, "thinning-deep#2": 0.175}
+    assert small == {"thinning-pairs": 0.4, "ials": 0.25, "thinning-deep": 0.3, "thinning-deep#2": 0.3}
     assert large == small | {"thinning-deep": 0.8, "thinning-deep#2": 0.8}
 
 
@@ -119,7 +119,7 @@ def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pyte
     model = Thinning(members="thinning-deep, popularity ,thinning-deep,thinning-deep").fit(TRAIN, rng=0)
     labels = ["thinning-deep", "popularity", "thinning-deep#2", "thinning-deep#3"]
     assert list(model.parts_) == labels
-    assert [round(model.weights_[name] / model.weights_["popularity"], 2) for name in labels] == [0.47, 1, 0.47, 0.47]
+    assert [round(model.weights_[name] / model.weights_["popularity"], 2) for name in labels] == [0.8, 1, 0.8, 0.8]
     one, _, two, three = (model.parts_[name].score(SEEN) for name in labels)
     assert not (one == two).any()
     assert not (two == three).any()
@@ -137,7 +137,7 @@ def test_members_of_one_name_are_judged_as_one_and_share_its_weight(monkeypatch:
     monkeypatch.setattr(mixture_module, "find_weights", watched)
     valid = fold(20, 20)
     model = Thinning(members="thinning-deep,popularity,thinning-deep").fit(TRAIN, valid, rng=0)
-    assert asked == [{"thinning-deep": 0.35, "popularity": 0.25}]
+    assert asked == [{"thinning-deep": 0.6, "popularity": 0.25}]
     assert model.weights_ == {"thinning-deep": 0.3, "popularity": 0.4, "thinning-deep#2": 0.3}
 
 

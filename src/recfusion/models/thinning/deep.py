@@ -120,7 +120,7 @@ class ThinningDeep(NeuralRecommender):
         return self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
 
     def economical(self, shape: Shape) -> Self:
-        """Return a smaller net for small data, with more passes over its fewer batches: as good as a part, in less time."""
+        """Return a smaller net for small data, with more passes over it: as good as a part, in less time."""
         if shape.interactions >= LARGE:
             return self
         width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
@@ -149,8 +149,8 @@ class ThinningDeep(NeuralRecommender):
 def co_occurrence_features(train: Csr, directions: int) -> FloatArray:
     """Return what items are like by who has them, rows of length 1 or of zeros alone, (items, directions or fewer).
 
-    With M the users' and N the items' counts, these are the leading eigenvectors of N^-1/2 X'M^-1X N^-1/2 after the first,
-    which is popularity again, each times the root of its eigenvalue.
+    With M the users' and N the items' counts, these are the leading eigenvectors of N^-1/2 X'M^-1X N^-1/2 after the
+    first, which is popularity again, each times the root of its eigenvalue.
     """
     if not directions:
         return np.zeros((train.shape[1], 0), np.float32)

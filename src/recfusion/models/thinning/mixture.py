@@ -24,7 +24,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 log = logging.getLogger(__name__)
 
 # Without validation users. A network counts for more where there is data for the large one.
-_USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.35}
+_USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.6}
 _USUAL_LARGE = _USUAL | {"thinning-deep": 1.6}
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
@@ -82,7 +82,7 @@ class Thinning(Recommender):
         weights = _given(self.weights, fitted) if self.weights is not None else usual_weights(fitted, Shape.of(train))
         if self.weights is None and len(fitted) > 1 and valid is not None:
             if len(valid.users) >= LEAST_USERS:
-                weights = _found(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
+                weights = found_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
             else:
                 told = "%d validation users are too few to choose weights by (at least %d are needed): the usual hold."
                 log.warning(told, len(valid.users), LEAST_USERS)
@@ -199,8 +199,8 @@ def usual_weights(parts: Iterable[str], shape: Shape) -> dict[str, float]:
     return {label: usual.get(name, 0.25) / names.count(name) for label, name in zip(labels, names, strict=True)}
 
 
-def _found(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float]:
-    """Return the weights that users ask for; models of one name have equal ones, for nothing tells them apart before."""
+def found_weights(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights that users ask for; models of one name have equal ones: nothing tells them apart before."""
     names = [_name(label) for label in usual]
     together: dict[str, float] = dict.fromkeys(names, 0.0)
     for name, weight in zip(names, usual.values(), strict=True):

@@ -63,7 +63,7 @@ class Ballot:
         return cls(tuple(parts), scores, relevant, np.concatenate([[1e-12], np.cumsum(_gains(_DEPTH))])[wanted])
 
     def joined(self, groups: Sequence[str]) -> "Ballot":
-        """Return the ballot of groups, one for each part: the parts of a group speak as one, by the mean of their scores."""
+        """Return the ballot of groups, named part by part: those of a group speak as one, by their mean."""
         names = tuple(dict.fromkeys(groups))
         members = [[part for part, group in enumerate(groups) if group == name] for name in names]
         return replace(self, names=names, scores=np.stack([self.scores[each].mean(0) for each in members]))

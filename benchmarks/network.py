@@ -1,0 +1,98 @@
+"""What the start of the mixture's network brings, and a second one: paired differences over users of some splits.
+
+    python benchmarks/network.py --data ml-1m --splits 20 21 22 --out benchmarks/network.json
+
+Every part is fitted once on each split, as the mixture fits it. `before` is the network with vectors drawn at random,
+users that all count alike, and twice the epochs; `after` is today's, and `two` are two of these from other seeds. Each
+is mixed with the closed forms by the mixture's own rule, weights found on the validation users, and judged on test
+users. Seconds are those of the processor. The splits are none of those of the tables.
+"""
+
+import os
+
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before numpy and torch
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import recfusion as rf
+from recfusion.core.files import write_json
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import Values
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.registry import make_model
+from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.models.thinning.mixture import found_weights, usual_weights
+from recfusion.models.thinning.weights import Ballot
+
+CLOSED = ("thinning-pairs", "ials")
+METRIC = "ndcg@100"
+
+
+def main() -> None:
+    """Fit, mix and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="ml-1m")
+    parser.add_argument("--splits", type=int, nargs="+", default=[20, 21, 22])
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    data = rf.load(options.data)
+    mixed: dict[str, list[Values]] = {}
+    alone: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
+    for seed in options.splits:
+        parts = rf.split(data, seed=seed)
+        shape = Shape.of(parts.train)
+        fitted: dict[str, Recommender] = {
+            name: make_model(name, {}).economical(shape).fit(parts.train, parts.valid, rng=0) for name in CLOSED
+        }
+        for label, net, rng in networks(shape):
+            began = time.process_time()
+            fitted[label] = net.fit(parts.train, parts.valid, rng=rng)
+            seconds.setdefault(label, []).append(time.process_time() - began)
+            alone.setdefault(label, []).append(100 * evaluate(net, parts.test, parts.train, (METRIC,)).mean()[METRIC])
+        for label, nets in {"before": ["before"], "after": ["after"], "two": ["after", "after again"]}.items():
+            mixture = {name: fitted[name] for name in CLOSED}
+            mixture |= {"thinning-deep" + ("#2" if place else ""): fitted[net] for place, net in enumerate(nets)}
+            mixed.setdefault(label, []).append(judged(mixture, shape, parts))
+        print(f"split {seed}: done", flush=True)
+    report: dict[str, Any] = {"data": options.data, "splits": options.splits}
+    for label, found in alone.items():
+        report[f"{label}, alone"] = {"ndcg@100": float(np.mean(found)), "cpu seconds": float(np.mean(seconds[label]))}
+    before = np.concatenate(mixed["before"])
+    for label, values in mixed.items():
+        gain = np.concatenate(values) - before
+        report[f"{label}, in the mixture"] = {
+            "ndcg@100": float(np.concatenate(values).mean()),
+            "gain": float(gain.mean()),
+            "standard error": float(gain.std() / np.sqrt(len(gain))),
+        }
+    for label, figures in report.items():
+        print(label, figures)
+    if options.out:
+        write_json(options.out, report)
+
+
+def networks(shape: Shape) -> list[tuple[str, ThinningDeep, int]]:
+    """Return the networks with their seeds."""
+    net = ThinningDeep().economical(shape)
+    before = replace(net, directions=0, b=0.0, max_epochs=2 * net.max_epochs)
+    return [("before", before, 0), ("after", net, 0), ("after again", replace(net), 1)]
+
+
+def judged(mixture: Mapping[str, Recommender], shape: Shape, parts: rf.Split) -> Values:
+    """Return 100 NDCG@100 of the test users, (users,)."""
+    weights = found_weights(Ballot.of(mixture, parts.valid), usual_weights(mixture, shape))
+    return 100 * Ballot.of(mixture, parts.test).ndcg(weights)
+
+
+if __name__ == "__main__":
+    main()
