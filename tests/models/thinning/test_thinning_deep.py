@@ -10,9 +10,11 @@ from torch import Tensor
 
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, keep_entries, row_numbers
+from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.diffusion.objectives import multinomial_removed
+from recfusion.models.base import Shape
 from recfusion.models.registry import make_model
 from recfusion.models.thinning.deep import ThinningDeep, co_occurrence_features
 from recfusion.nets.sparse import SparseRows
@@ -115,6 +117,15 @@ def test_features_of_next_to_nothing_are_finite(train: Csr) -> None:
     features = co_occurrence_features(train, 300)
     assert len(features) == train.shape[1]
     assert np.isfinite(features).all()
+
+
+def test_the_memory_of_the_start_is_foreseen_and_refused_where_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million users of 500 items: 317 numbers of 4 bytes for each of them are more than the network takes."""
+    many = Shape(1_000_000, 500, 20_000_000)
+    assert ThinningDeep().fit_bytes(many) > 4 * 317 * 1_000_000 > ThinningDeep(directions=0).fit_bytes(many)
+    monkeypatch.setattr("recfusion.core.memory.available_bytes", lambda: 1000)
+    with pytest.raises(InputError, match="memory"):
+        made(TRAIN)
 
 
 def test_the_loss_of_equal_logits_is_that_of_a_fair_die_with_the_missing_sides() -> None:

@@ -16,7 +16,7 @@ from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
-from recfusion.models.thinning.far import leading
+from recfusion.models.thinning.far import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
@@ -82,6 +82,7 @@ class ThinningDeep(NeuralRecommender):
             raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.")
 
     def prepare(self, train: Csr) -> None:
+        self._require_memory(Shape.of(train))
         self._counts = relative(column_counts(train).astype(np.float32))
         self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
@@ -125,6 +126,12 @@ class ThinningDeep(NeuralRecommender):
             return self
         width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
         return replace(self, width=width, layers=layers, latent=latent, max_epochs=2 * self.max_epochs)
+
+    def fit_bytes(self, shape: Shape) -> int:
+        """Return the larger of what the items' start and the training take: one comes after the other."""
+        vectors = min(self.directions + 1 + SPARE, shape.items) if self.directions else 0
+        start = 4 * vectors * (shape.users + 4 * shape.items) + 24 * shape.interactions
+        return max(super().fit_bytes(shape), start)
 
     def scores(self, history: Csr) -> Tensor:
         return self.logits(SparseRows.of(history, self.device))
