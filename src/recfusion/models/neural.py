@@ -142,6 +142,7 @@ class NeuralRecommender(Recommender):
         ):
             self.best_epoch_ = epoch.best_epoch
             yield epoch
+        trained.zero_grad(set_to_none=True)  # as large as the weights, and of no use any more
 
     def _with_dislikes(self, train: Csr, extra: Extra | None, phases: Sequence[Phase]) -> tuple[Csr, Sequence[Phase]]:
         """Return rows of likes with those of dislikes beside them, and phases whose losses count both."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import block_diag, csr_array
 from torch import Tensor
 
 from conftest import csr, random_csr
@@ -82,6 +83,7 @@ def test_items_of_the_same_users_begin_alike_and_others_do_not() -> None:
     assert np.linalg.norm(features, axis=1) == pytest.approx([1] * 6 + [0], abs=1e-5)
     model = made(train)
     drawn = {name: model.net_.get_parameter(name).detach().clone() for name in VECTORS}
+    known = torch.from_numpy(model._features)
     model.trainee()
     for name, gain in VECTORS.items():
         vectors = model.net_.get_parameter(name).detach()
@@ -90,15 +92,29 @@ def test_items_of_the_same_users_begin_alike_and_others_do_not() -> None:
         assert torch.allclose(of_second, of_second[:1].expand(3, -1), atol=1e-3)
         assert not torch.allclose(of_first[0], of_second[0], atol=1e-2)
         assert (vectors[6] == 0).all()
-        n_directions = model._features.shape[1]
-        assert torch.allclose(vectors, gain * torch.from_numpy(model._features) @ drawn[name][:n_directions], atol=1e-5)
+        assert torch.allclose(vectors, gain * known @ drawn[name][: known.shape[1]], atol=1e-5)
 
 
-def test_features_are_the_leading_eigenvectors_but_the_first() -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_shops_without_a_common_user_are_told_apart_whatever_the_basis(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eigenvalue 1 has a vector for each shop, in any rotation: popularity, their sum, must go, not the last."""
+    drawn = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda _: drawn(seed))
+    shops = block_diag([random_csr(60, 15, 0.3, 0), random_csr(60, 15, 0.3, 1)], "csr")
+    features = co_occurrence_features(csr_array(shops), 5)
+    of_items = features @ features.T
+    assert of_items[:15, 15:].mean() < -0.3
+    assert min(of_items[:15, :15].mean(), of_items[15:, 15:].mean()) > 0.3
+
+
+def test_features_are_the_leading_eigenvectors_without_popularity() -> None:
     train = random_csr(60, 9, 0.4, 1)
     x = train.toarray().astype(np.float64)
     x /= np.sqrt(np.maximum(x.sum(0), 1) * np.maximum(x.sum(1), 1)[:, None])
     values, vectors = np.linalg.eigh(x.T @ x)
+    assert abs(vectors[:, -1]) == pytest.approx(np.sqrt(train.sum(axis=0) / train.sum()))  # popularity
     expected = vectors[:, -4:-1] * np.sqrt(values[-4:-1])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     found = co_occurrence_features(train, 3)

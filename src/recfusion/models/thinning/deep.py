@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
 from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.base import Shape
 from recfusion.models.neural import NeuralRecommender
@@ -67,7 +68,7 @@ class ThinningDeep(NeuralRecommender):
     prior: float = setting(
         1.0, "power of popularity at which the output begins, and to which decay pulls", at_least=0, search=(0.0, 1.0)
     )
-    b: float = setting(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
+    b: float = setting(0.5, "users' losses are weighted by |u|^-b within a batch", search=(0.0, 1.0))
     directions: int = setting(
         300, "directions of co-occurrence in which items' vectors begin; 0: vectors at random", at_least=0, at_most=5000
     )
@@ -82,7 +83,8 @@ class ThinningDeep(NeuralRecommender):
             raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.")
 
     def prepare(self, train: Csr) -> None:
-        self._require_memory(Shape.of(train))
+        vectors, wide = f"The start of item vectors on {train.shape[0]:,} users", self._start_bytes(Shape.of(train))
+        require_memory(wide, vectors, "set fewer directions (0: vectors begin at random), or train thinning-fast.")
         self._counts = relative(column_counts(train).astype(np.float32))
         self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
@@ -108,6 +110,7 @@ class ThinningDeep(NeuralRecommender):
             for name, gain in (("encoder.0.first.weight", _GAIN), ("decoder.weight", 1.0)) if directions else ():
                 vectors = self.net_.get_parameter(name)  # (items, width)
                 vectors.copy_(gain * (features @ vectors[:directions]))
+        self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
     def undecayed(self) -> Iterable[nn.Parameter]:
@@ -125,13 +128,16 @@ class ThinningDeep(NeuralRecommender):
         if shape.interactions >= LARGE:
             return self
         width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
-        return replace(self, width=width, layers=layers, latent=latent, max_epochs=2 * self.max_epochs)
+        epochs = min(2 * self.max_epochs, 100_000)
+        return replace(self, width=width, layers=layers, latent=latent, max_epochs=epochs)
 
     def fit_bytes(self, shape: Shape) -> int:
         """Return the larger of what the items' start and the training take: one comes after the other."""
+        return max(super().fit_bytes(shape), self._start_bytes(shape))
+
+    def _start_bytes(self, shape: Shape) -> int:
         vectors = min(self.directions + 1 + SPARE, shape.items) if self.directions else 0
-        start = 4 * vectors * (shape.users + 4 * shape.items) + 24 * shape.interactions
-        return max(super().fit_bytes(shape), start)
+        return 4 * vectors * (shape.users + 4 * shape.items) + 24 * shape.interactions
 
     def scores(self, history: Csr) -> Tensor:
         return self.logits(SparseRows.of(history, self.device))
@@ -156,17 +162,20 @@ class ThinningDeep(NeuralRecommender):
 def co_occurrence_features(train: Csr, directions: int) -> FloatArray:
     """Return what items are like by who has them, rows of length 1 or of zeros alone, (items, directions or fewer).
 
-    With M the users' and N the items' counts, these are the leading eigenvectors of N^-1/2 X'M^-1X N^-1/2 after the
-    first, which is popularity again, each times the root of its eigenvalue.
+    With M the users' and N the items' counts, these are the leading eigenvectors of N^-1/2 X'M^-1X N^-1/2, each times
+    the root of its eigenvalue, without what is popularity in them: an eigenvector too, n^1/2, but not the only one of
+    eigenvalue 1 where data falls into parts without a common user.
     """
     if not directions:
         return np.zeros((train.shape[1], 0), np.float32)
     lengths = np.diff(train.indptr)
     shares = np.repeat(np.maximum(lengths, 1).astype(np.float32) ** np.float32(-0.5), lengths)
     rows = csr_array((shares, train.indices, train.indptr), shape=train.shape)
-    counts = np.maximum(column_counts(train), 1).astype(np.float32)
-    s, u = leading(rows, counts, directions + 1, np.random.default_rng(0))  # in ascending order
-    features = u[:, :-1] * np.sqrt(np.maximum(s[:-1], 0))
+    counts = column_counts(train).astype(np.float32)
+    s, u = leading(rows, np.maximum(counts, 1), directions + 1, np.random.default_rng(0))
+    features = u * np.sqrt(np.maximum(s, 0))
+    popularity = np.sqrt(counts / max(1.0, float(counts.sum())))
+    features -= np.outer(popularity, popularity @ features)
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return np.asarray(features / np.where(norms > _NOTHING, norms, 1), np.float32)
 

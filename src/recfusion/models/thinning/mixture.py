@@ -160,14 +160,18 @@ class Thinning(Recommender):
         for reason in planned.reasons:
             log.warning("With %d items, %s.", shape.items, reason)
         parts: dict[str, Recommender] = {}
+        too_long: set[str] = set()
         for name in planned.parts:
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
+            if self.weights is not None and label != name and label not in self.weights:
+                continue  # a second one that was given no weight of its own
             part = make_model(name, {})
-            if (part.seconds(shape) or 0.0) > _LONGEST:
+            if (part.seconds(shape) or 0.0) <= _LONGEST:
+                parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
+            elif name not in too_long:
+                too_long.add(name)
                 told = "The mixture does without %s: it would take hours on %d users and %d items."
                 log.warning(told, name, shape.users, shape.items)
-            else:
-                parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
         log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
 

@@ -34,4 +34,4 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
             reasons.append(f"{name} is left out, which is made for fewer items")
         else:
             parts.append(name)
-    return Plan(tuple(parts) or (LOCAL,), tuple(reasons))
+    return Plan(tuple(parts) or (LOCAL,), tuple(dict.fromkeys(reasons)))
