@@ -30,6 +30,7 @@ def test_two_exact_members_become_one_local_part_and_never_none() -> None:
     large = Shape(10, 10**6, 50)
     assert plan(("thinning-linear", "thinning-pairs"), large).parts == ("thinning-local",)
     assert plan(("thinning-deep",), large).parts == ("thinning-local",)
+    assert plan(("thinning-pairs", "ials", "thinning-local"), large).parts == ("thinning-local", "ials")
 
 
 def test_a_mixture_of_many_items_is_fitted_by_its_plan_and_says_so(

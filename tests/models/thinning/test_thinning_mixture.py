@@ -60,6 +60,13 @@ def test_the_network_usually_counts_for_more_where_data_is_worth_the_large_one()
     assert large == small | {"thinning-deep": 0.8, "thinning-deep#2": 0.8}
 
 
+def test_neighbourhoods_count_for_as_much_as_pairs_where_they_stand_in_for_them_and_for_less_beside_them() -> None:
+    shape = Shape(5000, 3000, 100_000)
+    assert usual_weights(("thinning-local", "ials"), shape) == {"thinning-local": 0.4, "ials": 0.25}
+    beside = {"thinning-pairs": 0.4, "ials": 0.25, "thinning-local": 0.25}
+    assert usual_weights(tuple(beside), shape) == beside
+
+
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 # Without validation users. A network counts for more where there is data for the large one.
 _USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.6}
 _USUAL_LARGE = _USUAL | {"thinning-deep": 1.6}
+_OTHER = 0.25  # of any other model
 _LONGEST = 2 * 3600.0  # seconds that a part may take
 _JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
 
@@ -199,8 +200,10 @@ def usual_weights(parts: Iterable[str], shape: Shape) -> dict[str, float]:
     """Return the weights that hold where no users say otherwise, and that others are pulled towards."""
     labels = list(parts)
     names = [_name(label) for label in labels]
-    usual = _USUAL_LARGE if shape.interactions >= LARGE else _USUAL
-    return {label: usual.get(name, 0.25) / names.count(name) for label, name in zip(labels, names, strict=True)}
+    usual = dict(_USUAL_LARGE if shape.interactions >= LARGE else _USUAL)
+    if "thinning-pairs" in names:
+        usual.pop(LOCAL)  # it counts for as much where it stands in for that one
+    return {label: usual.get(name, _OTHER) / names.count(name) for label, name in zip(labels, names, strict=True)}
 
 
 def found_weights(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float]:

@@ -32,6 +32,6 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
                 parts.append(LOCAL)
         elif name in _DENSE and shape.items > DENSE_ITEMS:
             reasons.append(f"{name} is left out, which is made for fewer items")
-        else:
+        elif name != LOCAL or LOCAL not in parts:  # it may stand for another already
             parts.append(name)
     return Plan(tuple(parts) or (LOCAL,), tuple(dict.fromkeys(reasons)))
