@@ -169,6 +169,10 @@ class Recommender(ABC):
         """Return the model as it is best fitted as one of several on data of this size, where time is shared."""
         return self
 
+    def beside(self, fitted: "Recommender") -> Self:
+        """Return the model without the search that `fitted`, of the same data, has made for both of them."""
+        return self
+
     @property
     def keeps_histories(self) -> bool:
         """Whether the fitted model holds rows of the training data, and so what single users have."""

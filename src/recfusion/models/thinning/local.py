@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +17,22 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import gram_bytes, user_weighted
+from recfusion.models.gram import gram, gram_bytes, user_weighted
 from recfusion.models.index import Index, usual_cells
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.far import SPARE, far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
-from recfusion.models.thinning.neighbours import GRAM_BYTES, Places, nearest, solve_each, triangles
+from recfusion.models.thinning.neighbours import (
+    GRAM_BYTES,
+    WHOLE_ITEMS,
+    Places,
+    nearest,
+    nearest_of_whole,
+    solve_each,
+    solve_of_whole,
+    triangles,
+)
 
 log = logging.getLogger(__name__)
 _COMPILER_BYTES = 100 << 20
@@ -151,6 +161,12 @@ class ThinningLocal(Recommender):
         """Return the model without an index: as one of several it gives scores of all items."""
         return replace(self, cells=0)
 
+    def beside(self, fitted: Recommender) -> Self:
+        """Return the model with what the whole one has chosen: its search is the one that would be made here."""
+        if not isinstance(fitted, ThinningLinear):
+            return self
+        return replace(self, **{name: getattr(fitted, f"{name}_") for name in _RIDGE if getattr(self, name) is None})
+
     def needs_validation(self, shape: Shape) -> bool:
         """Return False: training users judge its settings, as those of thinning-linear."""
         return False
@@ -164,7 +180,8 @@ class ThinningLocal(Recommender):
         width = (self.factors + SPARE) * (self.factors > 0)
         spanning = 16 * shape.interactions + 8 * places + 4 * width * (6 * shape.items + shape.users)
         searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
-        return max(solving, turning, spanning, gram_bytes(searched, 2.1, shape.interactions))
+        whole = 4 * shape.items**2 * (shape.items <= WHOLE_ITEMS)  # with it nothing is compiled
+        return max(solving + whole, turning + whole, spanning, gram_bytes(searched, 2.1, shape.interactions))
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""
@@ -207,11 +224,20 @@ class NearField:
         numbered.sort_indices()
         return cls(numbered, numbered.T.tocsr(), n[order], ridge[order], order, count)
 
+    @cached_property
+    def whole(self) -> FloatArray:
+        """G itself, (items, items), for problems of few items."""
+        return gram(self.rows)
+
     def solve(self, targets: slice) -> Solved:
         """Return each target's neighbours and their weights, (targets, count), and G_jN L_Nj, (targets,)."""
-        chosen, shared = nearest(self.rows, self.by_item, self.n, self.ridge, self.count, targets)
-        packed = triangles(self.rows, self.by_item, chosen, targets)
-        weights = solve_each(packed, chosen, targets, shared, self.ridge)
+        if len(self.n) <= WHOLE_ITEMS:
+            chosen, shared = nearest_of_whole(self.whole, self.n, self.ridge, self.count, targets)
+            weights = solve_of_whole(self.whole, chosen, targets, shared, self.ridge)
+        else:
+            chosen, shared = nearest(self.rows, self.by_item, self.n, self.ridge, self.count, targets)
+            packed = triangles(self.rows, self.by_item, chosen, targets)
+            weights = solve_each(packed, chosen, targets, shared, self.ridge)
         if not np.isfinite(weights).all():
             raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
         return chosen, weights, (weights * shared).sum(1)

@@ -41,7 +41,8 @@ class Thinning(Recommender):
     """
 
     members: str = setting(
-        "thinning-pairs,ials,thinning-deep,thinning-deep", "the models that are parts, separated by commas"
+        "thinning-pairs,thinning-local,ials,thinning-deep,thinning-deep",
+        "the models that are parts, separated by commas",
     )
     tune_trials: int = trials_setting()
     parts: dict[str, dict[str, Any]] | None = setting(None, "the parts and their settings (chosen by the fit)")
@@ -66,6 +67,8 @@ class Thinning(Recommender):
         generator = make_rng(rng)
         fitted: dict[str, Recommender] = {}
         for name, part in self._planned(Shape.of(train)).items():
+            for other in fitted.values():
+                part = part.beside(other)
             part.use_device(self.device)
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin

@@ -1,17 +1,62 @@
-"""Neighbourhoods of items and their small Gram matrices; the items-by-items matrix is never held whole."""
+"""Neighbourhoods of items and their small Gram matrices: without the whole one where there are many items.
+
+Few items have their whole Gram matrix, from which numpy and LAPACK take what they need before loops would be compiled.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import sposv
+from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.compiled import share
-from recfusion.models.gram import gram, parts, products
+from recfusion.evaluation.topk import batch_rows, top_k
+from recfusion.models.gram import blas_threads, gram, parts, products
 from recfusion.models.thinning.loops import fill_nearest, fill_triangles, solve_packed
 
-_POWER = 0.75  # of popularity, that co-occurrence is divided by
+WHOLE_ITEMS = 6000  # up to which the whole Gram matrix is held
 GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data
+_POWER = 0.75  # of popularity, that co-occurrence is divided by
 
 Places = NDArray[np.int32]
+
+
+def nearest_of_whole(
+    g: FloatArray, n: FloatArray, ridge: FloatArray, count: int, targets: slice
+) -> tuple[Places, FloatArray]:
+    """Return what `nearest` does, of the whole Gram matrix, but for the order of an item's neighbours."""
+    if count >= len(g) - 1:
+        found = _all_others(len(g), targets)
+        return found, np.take_along_axis(g[targets], found, 1)
+    own = np.arange(len(g), dtype=np.int32)[targets]
+    found, shared = np.empty((len(own), count), np.int32), np.zeros((len(own), count), np.float32)
+    weight = (n + ridge) ** np.float32(-_POWER)
+    step = batch_rows(len(g))
+    for start in range(0, len(own) if count else 0, step):
+        some = slice(start, min(start + step, len(own)))
+        rows = g[own[some]]
+        alone = csr_array((np.ones(len(rows)), own[some], np.arange(len(rows) + 1)), shape=rows.shape)
+        best, _ = top_k(np.where(rows > 0, rows * weight, -np.inf), alone, count)
+        found[some] = np.where(best < 0, own[some, None], best)
+        shared[some] = np.where(best < 0, 0, np.take_along_axis(rows, found[some], 1))
+    return found, shared
+
+
+def solve_of_whole(
+    g: FloatArray, chosen: Places, targets: slice, towards: FloatArray, ridge: FloatArray
+) -> FloatArray:
+    """Return what `solve_each` does, of the whole Gram matrix."""
+    solved = np.zeros(chosen.shape, np.float32)
+    with blas_threads(len(g)):
+        for row, target in enumerate(range(targets.start, targets.stop)):
+            real = chosen[row] != target
+            near = chosen[row, real]
+            a = g[near[:, None], near]
+            a[np.diag_indices(len(near))] += ridge[near]
+            if len(near):
+                _, weights, failed = sposv(a.T, towards[row, real], lower=True, overwrite_a=True)
+                solved[row, real] = np.nan if failed else weights
+    return solved
 
 
 def nearest(
@@ -26,8 +71,7 @@ def nearest(
     n_items = by_item.shape[0]
     own = np.arange(n_items, dtype=np.int32)
     if count >= n_items - 1:  # all of them, also those that no user has together with the item
-        others = [np.delete(own, j) for j in own[targets]]
-        found = np.array(others, np.int32).reshape(len(others), n_items - 1)
+        found = _all_others(n_items, targets)
         return found, gram(rows)[own[targets, None], found]
     # The loop has a place for every item; of those of others no memory is taken.
     found, shared = np.empty((n_items, count), np.int32), np.zeros((n_items, count), np.float32)
@@ -70,3 +114,9 @@ def solve_each(
     rows = np.arange(len(chosen))
     share(solve_packed, rows, np.ones(len(rows)), packed, lengths, chosen, towards, ridge, solved)
     return solved
+
+
+def _all_others(n_items: int, targets: slice) -> Places:
+    """Return all items but itself for each target, (targets, items - 1)."""
+    own = np.arange(n_items, dtype=np.int32)
+    return np.array([np.delete(own, j) for j in own[targets]], np.int32).reshape(-1, n_items - 1)
