@@ -15,6 +15,7 @@ import pytest
 from conftest import random_csr, require_spark
 from recfusion.core.errors import InputError
 from recfusion.models.thinning.local import ThinningLocal
+from recfusion.models.thinning.neighbours import WHOLE_ITEMS
 from recfusion.serving.bundle import Bundle
 
 if TYPE_CHECKING:
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 SETTINGS: dict[str, Any] = {"l2": 5.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "neighbours": 7, "factors": 4}
 
 
-def test_the_model_is_that_of_one_machine_bit_by_bit(session: "SparkSession", tmp_path: Path) -> None:
+@pytest.mark.parametrize(("items", "block_bytes"), [(40, 1000), (WHOLE_ITEMS + 1, 1 << 17)])
+def test_the_model_is_that_of_one_machine_bit_by_bit(
+    items: int, block_bytes: int, session: "SparkSession", tmp_path: Path
+) -> None:
+    """Of few items, and of so many that loops are compiled for them."""
     from recfusion.spark.train import SparkSolver
 
-    train = random_csr(120, 40, 0.15, 3)
+    train = random_csr(120, items, 6 / items, 3)
     local = ThinningLocal(**SETTINGS).fit(train, rng=0)
-    solver = SparkSolver(session, tmp_path / "stages", block_bytes=1000)  # a few items each
+    solver = SparkSolver(session, tmp_path / "stages", block_bytes=block_bytes)  # some items each
     found = replace(local, solver=solver).fit(train, rng=0)
     assert len(list((tmp_path / "stages").glob("*/solved-*.npz"))) > 3
     for name, array in local.state().items():

@@ -12,14 +12,21 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
+from recfusion.models.ease import EASE
 from recfusion.models.gram import gram, user_weighted
 from recfusion.models.thinning import local
 from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
-from recfusion.models.thinning.neighbours import nearest
+from recfusion.models.thinning.neighbours import nearest, nearest_of_whole
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
+
+
+@pytest.fixture(params=["compiled", "whole"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the neighbourhoods be solved as those of many items are, and as those of few."""
+    monkeypatch.setattr(local, "WHOLE_ITEMS", 0 if request.param == "compiled" else 1000)
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "GRAM_BYTES", 4 * 7**2 * 5)
 
 
-@pytest.mark.usefixtures("_small_blocks")
+@pytest.mark.usefixtures("_small_blocks", "_both_ways")
 def test_with_all_items_as_neighbours_it_is_the_whole_model() -> None:
     train = random_csr(60, 25, 0.2, seed=0)
     whole = ThinningLinear(**GIVEN).fit(train)
@@ -51,7 +58,7 @@ def test_settings_are_chosen_as_the_whole_model_chooses_them() -> None:
     assert part.score(parts.test.history) == pytest.approx(whole.score(parts.test.history), abs=1e-4)
 
 
-@pytest.mark.usefixtures("_small_blocks")
+@pytest.mark.usefixtures("_small_blocks", "_both_ways")
 def test_each_column_is_the_ridge_regression_on_its_neighbours() -> None:
     train = random_csr(80, 30, 0.15, seed=1)
     model = ThinningLocal(**GIVEN, neighbours=7, factors=0).fit(train)
@@ -69,6 +76,7 @@ def test_each_column_is_the_ridge_regression_on_its_neighbours() -> None:
         assert model.weights_[:, [j]].toarray()[:, 0] == pytest.approx(popularity[j] * expected, abs=1e-5)
 
 
+@pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("near", [0, 7])
 def test_on_the_span_of_its_factors_it_is_the_whole_model_but_for_the_diagonal_of_the_inverse(near: int) -> None:
     """With 1 / P_jj exact, u' Lambda^1/2 (L + far) is u' Lambda^1/2 B; B's own diagonal of 0 is part of that."""
@@ -106,6 +114,7 @@ def test_factors_bring_the_local_model_nearer_to_the_whole_one(groups: Interacti
     assert far[0] > far[1] > 1.3 * far[2]
 
 
+@pytest.mark.usefixtures("_both_ways")
 def test_neighbours_and_their_solutions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     train = random_csr(200, 60, 0.1, seed=3)
     n, ridge = train.sum(0).astype(np.float32), np.full(60, 2.0, np.float32)
@@ -123,19 +132,44 @@ def test_of_equally_good_neighbours_the_first_ones_are_taken() -> None:
     rows = csr([[0, 1], [0, 2], [0, 3], [0, 4], [0, 5], [0, 5], [0, 6], [6]], 7)
     ones = np.ones(7, np.float32)
     ones[6] = 3
-    found, shared = nearest(rows, rows.T.tocsr(), ones, np.zeros(7, np.float32), 3)
+    nothing = np.zeros(7, np.float32)
+    found, shared = nearest(rows, rows.T.tocsr(), ones, nothing, 3)
     assert found[0].tolist() == [1, 2, 5]
     assert shared[0].tolist() == [1, 1, 2]
     assert found[6].tolist() == [0, 6, 6]  # itself in the places left over
+    assert shared[6].tolist() == [1, 0, 0]
+    found, shared = nearest_of_whole(gram(rows), ones, nothing, 3, slice(0, 7))
+    assert found[0].tolist() == [5, 1, 2]  # the best first
+    assert shared[0].tolist() == [2, 1, 1]
+    assert found[6].tolist() == [0, 6, 6]
+    assert shared[6].tolist() == [1, 0, 0]
 
 
-def test_a_neighbourhood_without_a_solution_is_refused() -> None:
-    train = csr([[0, 1], [0, 1], [0, 1, 2]], 3)
-    n = np.array([3, 3, 1], np.float32)
+@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_neighbourhood_without_a_solution_is_refused(count: int) -> None:
+    n = np.full(4, 3, np.float32)
     with pytest.raises(InputError, match="raise the penalty"):
-        local.near_field(train, n, -n, 2)
+        local.near_field(csr([[0, 1, 2, 3]] * 3, 4), n, np.float32(-0.9) * n, count)
 
 
+def test_few_items_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compilation takes seconds, where the neighbourhoods of some thousand items take one."""
+    monkeypatch.setattr("recfusion.core.compiled.compiled", lambda loop: pytest.fail(f"{loop} is compiled"))
+    ThinningLocal(**GIVEN, neighbours=7, factors=4).fit(random_csr(80, 30, 0.15, seed=1))
+
+
+def test_beside_a_whole_model_it_takes_what_that_one_has_chosen_and_searches_nothing() -> None:
+    train = random_csr(150, 30, 0.2, seed=4)
+    whole = ThinningLinear(tune_trials=4).fit(train, rng=1)
+    taken = ThinningLocal(kappa=0.1, neighbours=9).beside(whole)
+    assert (taken.l2, taken.nu, taken.b, taken.c) == (whole.l2_, whole.nu_, whole.b_, whole.c_)
+    assert taken.kappa == 0.1  # what is given stays
+    assert taken.fit(train, rng=1).trials_ == 0
+    assert ThinningLocal().beside(EASE()) == ThinningLocal()
+
+
+@pytest.mark.usefixtures("_both_ways")
 def test_items_that_stand_alone_or_were_never_seen_have_no_weights() -> None:
     train = csr([[0, 1], [0, 1, 2], [3], [1, 2]], 5)
     weights = ThinningLocal(**GIVEN, neighbours=3, factors=0).fit(train).weights_.toarray()

@@ -150,7 +150,7 @@ def test_members_of_one_name_are_judged_as_one_and_share_its_weight(monkeypatch:
 
 def test_a_second_member_that_given_weights_do_not_name_is_not_fitted() -> None:
     model = Thinning(weights={"thinning-pairs": 1.0, "thinning-deep": 1.0})
-    assert list(model._planned(Shape.of(TRAIN))) == ["thinning-pairs", "ials", "thinning-deep"]
+    assert list(model._planned(Shape.of(TRAIN))) == ["thinning-pairs", "thinning-local", "ials", "thinning-deep"]
 
 
 def test_an_unknown_member_is_refused_when_the_model_is_made() -> None:
@@ -241,13 +241,14 @@ def test_every_part_computes_where_the_mixture_does(monkeypatch: pytest.MonkeyPa
 def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert len(Thinning()._planned(Shape.of(TRAIN))) == 4
+    assert len(Thinning()._planned(Shape.of(TRAIN))) == 5
     assert not caplog.text
     monkeypatch.setattr(IALS, "seconds", lambda self, shape: 7200.1 if shape == Shape.of(TRAIN) else 0.0)
-    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs", "thinning-deep", "thinning-deep#2"}
+    closed = {"thinning-pairs", "thinning-local"}
+    assert set(Thinning()._planned(Shape.of(TRAIN))) == closed | {"thinning-deep", "thinning-deep#2"}
     assert "The mixture does without ials: it would take hours on 40 users and 20 items." in caplog.text
     monkeypatch.setattr(ThinningDeep, "seconds", lambda self, shape: 7200.1)
-    assert set(Thinning()._planned(Shape.of(TRAIN))) == {"thinning-pairs"}
+    assert set(Thinning()._planned(Shape.of(TRAIN))) == closed
     assert caplog.text.count("The mixture does without thinning-deep") == 1  # though it was to be there twice
 
 

@@ -42,9 +42,7 @@ def nearest_of_whole(
     return found, shared
 
 
-def solve_of_whole(
-    g: FloatArray, chosen: Places, targets: slice, towards: FloatArray, ridge: FloatArray
-) -> FloatArray:
+def solve_of_whole(g: FloatArray, chosen: Places, targets: slice, towards: FloatArray, ridge: FloatArray) -> FloatArray:
     """Return what `solve_each` does, of the whole Gram matrix."""
     solved = np.zeros(chosen.shape, np.float32)
     with blas_threads(len(g)):
