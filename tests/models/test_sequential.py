@@ -1,37 +1,14 @@
 """Models of ordered histories: what the noise leaves and asks for, and that order is learned and used."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array
+from orders import SMALL, model, rows_of
 
-from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
-from recfusion.data.signals import Extra
 from recfusion.evaluation.topk import top_k
 from recfusion.models.registry import make_model
 from recfusion.models.sequential import Sequential, in_order, padded, thinned
-
-SMALL: Mapping[str, Any] = {"width": 16, "layers": 1, "length": 6, "places": 4, "dropout": 0.0, "batch_size": 16}
-
-
-def rows_of(sequences: list[list[int]], n_items: int) -> tuple[Csr, Extra]:
-    """Return histories whose items came in the order of the lists, a day apart."""
-    shape = (len(sequences), n_items)
-    ones, times = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
-    for row, items in enumerate(sequences):
-        ones[row, items] = 1
-        times[row, items] = 86_400 * (1 + np.arange(len(items)))
-    return csr_array(ones), Extra(times=csr_array(times))
-
-
-def model(**settings: Any) -> Sequential:
-    made = make_model("recfusion-seq", {**SMALL, **settings}, text=False)
-    assert isinstance(made, Sequential)
-    return made
 
 
 def test_entries_stand_from_the_oldest_to_the_newest_and_equal_times_in_the_order_of_columns() -> None:

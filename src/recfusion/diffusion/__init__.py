@@ -8,7 +8,8 @@ and t, both tensors, whose output `Process.p_reverse` reads; the processes here 
 for each row. The samplers go forward (`forward_steps`) or back: from the prior (`ancestral`), from a given x^t
 (`denoise`), at a few of the steps only (`strided`), without draws (`implicit`), or with some entries known: exactly in
 the limit (`condition`), or at the price of one sample, by replacement (`inpaint`). `guided` makes one denoiser of two,
-one of which knows more. t runs 1..T everywhere, and randomness is a `torch.Generator` (None: torch's own).
+one of which knows more. `Ordered` is the noise of sequences instead of rows, with a bound, a likelihood and samples of
+its own. t runs 1..T everywhere, and randomness is a `torch.Generator` (None: torch's own).
 """
 
 from .binomial import Binomial
@@ -18,6 +19,7 @@ from .gaussian import Gaussian
 from .guidance import guided
 from .implicit import implicit, implicit_steps, strided
 from .objectives import bce_elbo, multinomial_removed, removed, simple
+from .ordered import Ordered
 from .particles import condition
 from .process import Bits, Denoiser, Entries, HasJumps, HasSurvival, Normal, Process, Rng, kl
 from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, inpaint_steps, one_step, reverse_steps
@@ -30,4 +32,4 @@ __all__ += ["Bound", "elbo", "learned_elbo"]
 __all__ += ["bce_elbo", "multinomial_removed", "removed", "simple"]
 __all__ += ["ReverseState", "forward_steps", "inpaint_steps", "reverse_steps"]
 __all__ += ["ancestral", "condition", "denoise", "implicit", "implicit_steps", "inpaint", "one_step", "strided"]
-__all__ += ["guided"]
+__all__ += ["Ordered", "guided"]

@@ -101,12 +101,12 @@ class Sequential(NeuralRecommender):
         counts = np.diff(history.indptr)
         read = np.minimum(counts, self.length)
         items = padded(in_order(history), history.indptr[1:] - read, read, history.shape[1])
-        return self._logits(items, torch.from_numpy(read.astype(np.int64))[:, None])[:, 0]
+        return self.logits_at(items, torch.from_numpy(read.astype(np.int64))[:, None])[:, 0]
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         draws = np.random.default_rng(int(torch.randint(2**62, (1,), generator=rng)))
         example = thinned(rows, self, draws)
-        logits = self._logits(example.items, example.places, rng).flatten(0, 1)  # (users * places, items)
+        logits = self.logits_at(example.items, example.places, rng).flatten(0, 1)  # (users * places, items)
         masked = logits.index_put(example.past, torch.tensor(_NEVER, device=self.device))
         place, item = (part.to(self.device) for part in example.targets)
         weights = example.weights.to(self.device)
@@ -122,7 +122,7 @@ class Sequential(NeuralRecommender):
     def batch_bytes(self, shape: Shape) -> int:
         return super().batch_bytes(shape) * self.places
 
-    def _logits(self, items: Tensor, places: Tensor, rng: torch.Generator | None = None) -> Tensor:
+    def logits_at(self, items: Tensor, places: Tensor, rng: torch.Generator | None = None) -> Tensor:
         """Return the logits of all items after `places` of the sequences, (users, places, items)."""
         assert isinstance(self.net_, SequenceNet)
         states = self.net_(items.to(self.device), self.dropout, rng)

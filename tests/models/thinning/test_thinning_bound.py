@@ -13,6 +13,7 @@ from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.process import Denoiser
+from recfusion.models import lengths as users_lengths
 from recfusion.models.thinning import deep
 from recfusion.models.thinning.deep import ThinningDeep, removed_rate, thinning_bound
 
@@ -79,7 +80,7 @@ def test_where_all_users_have_as_many_items_the_rate_is_what_is_missing(k: int) 
 
 
 def test_without_the_spread_the_rate_of_one_length_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deep, "_SPREAD", 0.0)
+    monkeypatch.setattr(users_lengths, "_SPREAD", 0.0)
     k = torch.arange(7)
     for a in (0.1, 0.9, 0.9999):
         found = removed_rate(np.array([0, 0, 0, 0, 0, 0, 40]), 10, k, torch.full((7,), a))

@@ -14,6 +14,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.base import Shape
+from recfusion.models.lengths import length_shares
 from recfusion.models.neural import NeuralRecommender
 from recfusion.models.selftune import relative
 from recfusion.models.settings import learned, setting
@@ -26,7 +27,6 @@ from recfusion.training.epoch import risen_and_fallen
 
 _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
-_SPREAD = 1e-3  # share of all users that is spread evenly over all lengths, so that none is impossible
 _GAIN = 3.0  # of the vectors on the way in: alike as they are now, they may begin longer
 _LEAST, _MOST = 1e-12, 1 - 1e-6
 _NOTHING = 1e-6  # length of an item's features below which it has none
@@ -186,9 +186,6 @@ def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tenso
     |x_t| is Binomial(|x_0|, a), and |x_0| has the distribution of the training users' lengths, counted in `lengths`.
     It depends on x_t and a alone, as a bound demands, and vanishes like 1 - a.
     """
-    counts = np.zeros(n_items + 1)
-    counts[: len(lengths)] = lengths[: n_items + 1]
-    share = (1 - _SPREAD) * counts / max(1, counts.sum()) + _SPREAD / len(counts)
     n = torch.arange(n_items + 1, dtype=torch.float64)
     k, a = k.double()[:, None], a.double()[:, None]
     gone = n - k  # (rows, lengths)
@@ -196,7 +193,7 @@ def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tenso
     gone = gone.clamp(min=0)
     chosen = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(gone + 1)
     log_likely = chosen + torch.special.xlogy(k, a) + torch.special.xlog1py(gone, -a)
-    log_joint = torch.where(possible, log_likely + torch.from_numpy(share).log(), -torch.inf)
+    log_joint = torch.where(possible, log_likely + torch.from_numpy(length_shares(lengths, n_items)).log(), -torch.inf)
     return (log_joint.softmax(1) * gone).sum(1)
 
 

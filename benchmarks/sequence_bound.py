@@ -1,0 +1,92 @@
+"""How many nats a test user's ordered history costs: models that read order, on one scale.
+
+    python benchmarks/sequence_bound.py --data ml-100k --out results/ml-100k-sequence-bound.json
+
+Fitted on the training users of a split by time (split 0), judged on the whole ordered rows of its test users
+(docs/sequential.md). A model's likelihood is that of the noise that it is trained for, by `rf.diffusion.Ordered`:
+exactly, and by the bound that its loss goes by; then with a cut at every place, which is the likelihood of the next
+item. Popularity, which says the same after every prefix, is the mark. All have the same distribution of lengths. One
+thread; `--quick` trains for an epoch.
+"""
+
+import os
+
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # before numpy and torch
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import recfusion as rf
+from recfusion.core.arrays import Csr, IntArray, column_counts
+from recfusion.core.files import write_json
+from recfusion.core.rng import stream
+from recfusion.data.interactions import Signal
+from recfusion.data.signals import whole_extra
+from recfusion.diffusion import Ordered
+from recfusion.models.lengths import length_shares
+from recfusion.models.registry import make_model
+from recfusion.models.sequence_likelihood import ordered_nats
+from recfusion.models.sequential import Sequential
+
+MODELS = ("sasrec", "recfusion-seq")
+USED: tuple[Signal, ...] = ("times",)
+
+
+def main() -> None:
+    """Fit, judge and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="ml-100k", help="data set of the catalog")
+    parser.add_argument("--quick", action="store_true", help="one epoch: to see that it runs")
+    parser.add_argument("--out", type=Path, help="JSON file for the figures")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    data = rf.load(options.data)
+    parts = rf.split(data, rf.SplitPlan(kind="temporal"), seed=0, used=USED)
+    everything = whole_extra(data, USED)
+    assert everything is not None
+    users, extra = data.matrix[parts.test.users], everything.rows(parts.test.users)
+    lengths = np.bincount(np.diff(parts.train.indptr)).astype(np.int64)
+    found: dict[str, Any] = {"data": options.data, "split": 0, "users": users.shape[0]}
+    found["items per user"] = users.nnz / users.shape[0]
+    found["the length alone"] = summary(-torch.from_numpy(np.log(of_lengths(users, lengths))))
+    found["popularity"] = {"exact": summary(popularity(parts.train, users, lengths))}
+    print(found, flush=True)
+    for name in MODELS:
+        model = make_model(name, {"max_epochs": "1"} if options.quick else {})
+        assert isinstance(model, Sequential)
+        model.fit(parts.train, parts.valid, rng=stream(0, f"fit {name}"), extra=parts.extra)
+        rows = model.encoded(users, extra)
+        own, one_by_one = (ordered_nats(model, rows, lengths, noise) for noise in (None, Ordered(1.0)))
+        found[name] = {"reach": model.reach, "exact": summary(own[:, 0]), "bound": summary(own[:, 1])}
+        found[name]["exact, one by one"] = summary(one_by_one[:, 0])
+        print(name, found[name], flush=True)
+    if options.out:
+        write_json(options.out, found)
+
+
+def popularity(train: Csr, users: Csr, lengths: IntArray) -> Tensor:
+    """Return -log p of each user's sequence where every item is drawn by its popularity among those left, (users,)."""
+    logits = torch.from_numpy(np.log(column_counts(train) + 0.5))
+    rows = map(torch.from_numpy, np.split(users.indices.astype(np.int64), users.indptr[1:-1]))
+    # In which order the same items come changes little; that of the columns is as good as any.
+    each = [-Ordered(1.0).log_prob(logits.expand(len(row), -1), row) for row in rows]
+    return torch.stack(each) - torch.from_numpy(np.log(of_lengths(users, lengths)))
+
+
+def of_lengths(users: Csr, lengths: IntArray) -> Any:
+    """Return the share of training users with as many items as each user has, (users,)."""
+    return length_shares(lengths, users.shape[1])[np.diff(users.indptr)]
+
+
+def summary(nats: Tensor) -> dict[str, float]:
+    """Return the mean over users and its standard error."""
+    return {"nats per user": float(nats.mean()), "standard error": float(nats.std() / len(nats) ** 0.5)}
+
+
+if __name__ == "__main__":
+    main()
