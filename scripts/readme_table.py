@@ -1,4 +1,4 @@
-"""Write the README's table of ML-1M again, from the results that are committed.
+"""Write the README's tables again from the results that are committed: every model on ML-1M, and all opponents on all sets.
 
 Usage: python scripts/readme_table.py
 """
@@ -13,21 +13,20 @@ from recfusion.experiments.paper import METRICS
 from recfusion.experiments.result import Result, read_results
 
 ROOT = Path(__file__).parents[1]
-README, STORE = ROOT / "README.md", ROOT / "results" / "ml1m.jsonl"
-# The U-Nets whose items have places with what they are compared with, and codes of users.
-MORE = tuple(ROOT / "results" / name for name in ("unets-ml1m.jsonl", "latent-ml1m.jsonl"))
-PUBLISHED = ", published form"
-_UNETS = ("recfusion-unet1d", "recfusion-unet2d")
-_ADDED = (*_UNETS, "recfusion-map", "user-knn", "recfusion-latent")
+README, RESULTS = ROOT / "README.md", ROOT / "results"
+PUBLISHED = {"unet1d (paper)": "recfusion-unet1d", "unet2d (paper)": "recfusion-unet2d"}  # of the ablation
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
+SETS = {"ml1m": "ML-1M", **{name: name for name in ("ml-100k", "ml-latest-small", "online-retail", "lastfm-2k")}}
+OURS = "thinning"
+OPPONENTS = ("ease", "edlae", "rdlae", "ease-dan", "ease-pairs", "elsa", "thinning-linear", "thinning-fast")
 
 
 def headline_table() -> str:
-    """Return the table: our means, in brackets the paper's values, and what is paired with EASE."""
+    """Return the table of ML-1M: our means, in brackets the paper's values, and what is paired with EASE."""
     found = Comparison.of(results(), table="ml1m")
     paper = found.paper.models if found.paper else {}
-    paper = {label: values for label, values in paper.items() if label not in _UNETS} | {
-        label + PUBLISHED: paper[label] for label in _UNETS if label in paper
+    paper = {label: values for label, values in paper.items() if label not in PUBLISHED.values()} | {
+        label: paper[name] for label, name in PUBLISHED.items() if name in paper
     }
     tests = {test.a: test for test in found.differences if test.metric == METRICS[-1]}
     lines = []
@@ -40,23 +39,43 @@ def headline_table() -> str:
 
 
 def results() -> list[Result]:
-    """Return the main results, with U-Nets of the published form under names that say so, and the later models."""
-    main = [
-        one.model_copy(update={"label": one.label + PUBLISHED})
-        if one.label in _UNETS and "layout" not in one.settings
-        else one
-        for one in read_results(STORE)
-    ]
-    known = {(one.label, one.seed) for one in main}
-    more = [one for store in MORE if store.exists() for one in read_results(store)]
-    return main + [one for one in more if one.label in _ADDED and (one.label, one.seed) not in known]
+    """Return the main results, and the U-Nets of the published form."""
+    published = [one for one in read_results(RESULTS / "ablation.jsonl") if one.label in PUBLISHED]
+    return [*read_results(RESULTS / "ml1m.jsonl"), *published]
 
 
-def with_table(readme: str, table: str) -> str:
-    """Return the README with its table replaced."""
-    found = re.compile(r"^\| model \| Recall@20 .*\n(\|.*\n)+", re.MULTILINE)
-    assert len(found.findall(readme)) == 1
-    return found.sub(lambda _: table, readme)
+def opponents_table() -> str:
+    """Return what the default model is ahead of each opponent by, on each set."""
+    columns = [_ahead(name) for name in SETS]
+    heads = [f"[{title}](results/{name}.md)" for name, title in SETS.items()]
+    lines = [f"| `{OURS}` minus | {' | '.join(heads)} |\n", f"|---|{'---:|' * len(SETS)}\n"]
+    for label in (OURS, *OPPONENTS):
+        named = "(itself)" if label == OURS else f"`{label}`"
+        lines.append(f"| {named} | {' | '.join(column.get(label, '') for column in columns)} |\n")
+    return "".join(lines)
+
+
+def _ahead(name: str) -> dict[str, str]:
+    """Return the cells of one set: the model's own NDCG@100, and its lead over each of the others."""
+    wanted = {OURS, *OPPONENTS}
+    found = Comparison.of(
+        (one for one in read_results(RESULTS / f"{name}.jsonl") if one.label in wanted), reference=OURS
+    )
+    cells = {OURS: f"{100 * found.models[OURS].mean(METRICS[-1]):.2f}"}
+    for test in found.differences:
+        if test.metric == METRICS[-1]:
+            low, high = (100 * end for end in test.ci95)
+            cells[test.a] = f"{-100 * test.difference:+.2f} ({-high:.2f} to {-low:.2f})".replace("-", "−")
+    return cells
+
+
+def with_tables(readme: str) -> str:
+    """Return the README with its tables replaced."""
+    for first, table in (("model | Recall@20", headline_table()), (f"`{OURS}` minus", opponents_table())):
+        found = re.compile(rf"^\| {re.escape(first)} .*\n(\|.*\n)+", re.MULTILINE)
+        assert len(found.findall(readme)) == 1, first
+        readme = found.sub(lambda _, table=table: table, readme)  # type: ignore[misc]
+    return readme
 
 
 def _value(model: Model, metric: str, paper: float | None) -> str:
@@ -73,4 +92,4 @@ def _difference(test: Test | None) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8"), headline_table()), encoding="utf-8")
+    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")

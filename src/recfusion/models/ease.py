@@ -80,7 +80,7 @@ class LinearAutoencoder(Recommender):
     nothing and is left out: 0 forbids it, 1 leaves it free (RDLAE; Moon et al., 2023). W = |u|^-beta, rescaled to keep
     the sum, weights the users, and n^a scales the items on both sides (DAN; Park et al., 2025). The rescaling changes
     what l2 and p mean and not what they can reach. p = xi = beta = a = 0 is EASE. A search begins with what was good on
-    ML-1M's validation users (split 0), as that of `thinning-linear` does: neither side knows more.
+    ML-1M, as that of `thinning-linear` does: docs/thinning.md says on whom these starts were seen.
     """
 
     l2: float | None = self_tuned(350.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)

@@ -62,18 +62,19 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
 def cost_table(comparison: Comparison) -> Table:
     """Return what each model costs, and the settings that its fits chose."""
     columns = (
-        *(Column("model"), Column("parameters"), Column("epochs", digits=1), Column("fit s"), Column("score s")),
-        Column("chosen on the validation users"),
+        *(Column("model"), Column("parameters"), Column("epochs", digits=1), Column("trials", digits=1)),
+        *(Column("fit s"), Column("score s"), Column("chosen in the fit")),
     )
     rows = tuple(
-        (m.label, m.parameters, m.epochs or None, m.fit_seconds, m.score_seconds, chosen_text(m.chosen))
+        (m.label, m.parameters, m.epochs or None, m.trials, m.fit_seconds, m.score_seconds, chosen_text(m.chosen))
         for m in _ranked(comparison)
     )
     fits = sum(len(model.seeds) for model in comparison.models.values())
     total = sum(len(model.seeds) * model.fit_seconds for model in comparison.models.values())
     unit, length = next((one for one in (("hours", 3600), ("minutes", 60)) if total >= one[1]), ("seconds", 1))
     note = f"The times of all {fits:,} fits add up to {total / length:.1f} {unit}."
-    return Table("Cost", columns, rows, f"Seconds and epochs are means over the splits. {note}")
+    told = "Seconds, epochs and the trials of a fit's own search are means over the splits"
+    return Table("Cost", columns, rows, f"{told} (–: none, or an older result that does not say). {note}")
 
 
 def result_tables(comparison: Comparison) -> list[Table]:
