@@ -60,6 +60,15 @@ def with_users(bundle: Bundle, histories: Histories, about: pl.DataFrame) -> His
     recipe = bundle.recipes.users
     if recipe is None:
         raise InputError("This model knows no features of users: train one with --users-file and --signals features.")
+    if absent := [column.name for column in recipe.columns if column.name not in about.columns]:
+        known = ", ".join(column.name for column in recipe.columns)
+        lacks = (
+            f"Expected columns of users that the model was trained on ({known}), got no {', no '.join(absent)} among "
+            f"{', '.join(name for name in about.columns if name != 'user') or 'none'}: name them alike"
+        )
+        if len(absent) == len(recipe.columns):
+            raise InputError(f"{lacks}.")
+        log.warning("%s; they are taken for missing.", lacks)
     places = to_columns(about["user"], histories.users)
     rows = about[np.maximum(places, 0).tolist()].with_columns(
         pl.when(pl.Series(places >= 0)).then(pl.col(name)).alias(name) for name in about.columns
