@@ -10,7 +10,7 @@ from recfusion.serve.service import Scored, Service
 from recfusion.serve.shelf import Served, Shelf
 from recfusion.serving.additions import can_add
 from recfusion.serving.complete import completing_sets
-from recfusion.serving.histories import check_read
+from recfusion.serving.histories import check_read, check_times
 from recfusion.serving.knobs import Knobs
 from recfusion.serving.one import Answer, Ask, Had, history_rows
 from recfusion.serving.rules import Rules, allowed_items
@@ -32,6 +32,9 @@ async def recommend(service: Service, shelf: Shelf, asked: requests.Recommend, p
         with about("knobs.shares"):
             knobs = Knobs(**asked.knobs.model_dump())
         given = [Had(one.item, one.grade, one.time) for one in asked.history or ()]
+        if "times" in served.bundle.protocol.signals.used:  # else every time is refused
+            with about("history"):
+                check_times(sum(one.time is not None for one in given), len(given))
         history = service.histories(asked.user, given, served.bundle.protocol)
         ask = Ask(history, asked.k, rules_of(asked), knobs, asked.why)
         found = await service.score(Scored(served, ask))

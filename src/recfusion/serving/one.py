@@ -35,7 +35,7 @@ class Had:
 class Ask:
     """What one user has, and the list that is wanted."""
 
-    history: Sequence[str | Had]  # ids as texts, oldest first where nothing says when
+    history: Sequence[str | Had]  # ids as texts; one without a time is newer than those before it
     k: int = 10
     rules: Rules = field(default_factory=Rules)
     knobs: Knobs = field(default_factory=Knobs)
@@ -112,11 +112,15 @@ def _histories(bundle: Bundle, asked: Sequence[Ask], found: Sequence[IntArray]) 
 
 
 def _times(history: Sequence[str | Had]) -> NDArray[np.int64]:
-    """Return when each entry was; one that does not say came a second after the one before it."""
-    times, last = np.zeros(len(history), np.int64), -1
+    """Return when each entry was; one that does not say came a second after the newest before it.
+
+    A service adds what was just put on a shelf, without times, to what it knows of a user, whose entries may have some
+    in any order: it must be the newest.
+    """
+    times, newest = np.zeros(len(history), np.int64), -1
     for place, one in enumerate(history):
-        last = last + 1 if isinstance(one, str) or one.time is None else int(one.time)
-        times[place] = last
+        times[place] = newest + 1 if isinstance(one, str) or one.time is None else int(one.time)
+        newest = max(newest, int(times[place]))
     return times
 
 
