@@ -116,6 +116,20 @@ def test_what_the_model_cannot_read_is_one_sentence(groups: Interactions, client
         assert plain.post("/recommend", {"history": ["i01", {"item": "i02"}]}).status == 200
 
 
+def test_a_model_of_stars_names_grades_off_its_scale_and_knows_what_was_given_back(tmp_path: Path) -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    made = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded").save(tmp_path / "stars")
+    with running(settings_for(made).model_copy(update={"events": tmp_path / "events.sqlite"})) as client:
+        reply = client.post("/recommend", {"history": [{"item": 3, "grade": 7}]})
+        assert (reply.status, reply.json["field"]) == (422, "history")
+        assert reply.json["error"] == "Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it."
+        client.post("/events", {"user": ANN, "item": 6})
+        client.post("/events", {"user": ANN, "item": 6, "kind": "return"})
+        found = client.post("/recommend", {"user": ANN, "k": 15})
+        assert found.status == 200
+        assert 6 not in scores(found.json)
+
+
 @pytest.fixture(scope="module")
 def teas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Users who have either teas or books, and a model that knows what the items are."""

@@ -1,6 +1,7 @@
 """A model of graded and timed signals in use: histories with ratings and times, dislikes, returns and reasons."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from recfusion.models.tale import TALE
 from recfusion.serving.bundle import Bundle
 from recfusion.serving.histories import Histories, histories_of
 from recfusion.serving.knobs import Knobs
+from recfusion.serving.one import Answer, Ask, Had, answer
 from recfusion.serving.recommend import recommend
 from recfusion.serving.rules import Rules
 from recfusion.serving.why import model_reasons
@@ -72,7 +74,12 @@ def test_a_user_s_times_do_not_depend_on_who_else_is_asked_for(bundle: Bundle) -
 
 
 def test_a_user_without_items_leaves_the_others_their_times(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
-    rows = {"user": ["a", "a", "new"], "item": [3, 4, None], "rating": [5.0, 5.0, None], "time": [900, 100, None]}
+    rows: dict[str, list[Any]] = {
+        "user": ["a", "a", "new"],
+        "item": [3, 4, None],
+        "rating": [5.0, 5.0, None],
+        "time": [900, 100, None],
+    }
     known = histories_of(bundle, pl.DataFrame(rows))
     assert times_of(known, 0) == {3: 900, 4: 100}
     assert (len(known.users), caplog.messages) == (2, [])
@@ -210,3 +217,18 @@ def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name
     lists = [recommend(one, history, k=5, why=1).frame for one in (made, loaded)]
     assert lists[0].equals(lists[1])
     assert not {3, 4, 5} & set(lists[0]["item"])
+
+
+def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone() -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    stars = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded")
+    words = r"Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it\.$"
+    with pytest.raises(InputError, match=words):
+        recommend(stars, [{"item": 3, "rating": 7}, 4])
+    good, bad = Ask([Had("3", 5.0), "4"]), Ask([Had("3", 7.0)])
+    first, wrong, last = answer(stars, [good, bad, good])
+    assert isinstance(wrong, InputError)
+    assert "in the history, got 7" in str(wrong)
+    assert isinstance(first, Answer)
+    assert first == last
+    assert isinstance(answer(stars, [Ask([Had("3", stars.model.lowest_grade)])])[0], Answer)  # it was given back

@@ -102,9 +102,9 @@ def read(
         named = replace(read_named(source.data), source=source)
         if source.users_file is None:
             return named
-        people = source.users_file == PUBLISHED
-        users = read_named_people(source.data) if people else read_users(source.users_file, None, source.data)
-        return replace(named, source=source.shown(), users=users)
+        published = source.users_file == PUBLISHED
+        people = read_named_people(source.data) if published else read_users(source.users_file, None, source.data)
+        return replace(named, source=source.shown(), users=people)
     if frame is None and not _exists(source.data):
         if Path(source.data).suffix:
             raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
@@ -118,7 +118,7 @@ def read(
     raw = read_table(origin, source, coded=True, kept=kept, on_rows=on_rows)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
-    users = None
+    users: pl.DataFrame | None = None
     if source.users_file is not None:
         users = read_users(source.users_file, raw.report.columns["user"], source.data)
     return replace(raw, items=table, users=users, source=source.shown())

@@ -22,7 +22,7 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.judge import Fitted, fit, fit_and_judge
+from recfusion.experiments.judge import Fitted, check_grades, fit, fit_and_judge
 from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.serving.bundle import Bundle, name_among
 from recfusion.training.epoch import Checkpoint, OnEpoch
@@ -67,6 +67,7 @@ def train(
     data = with_features(data, signals)
     used = used_signals(signals, data)
     check_read(used, [(candidate.entry.name, candidate.model.reads)])
+    check_grades(candidate, data, used)
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     everything = whole_extra(data, used)
     kept = None
