@@ -156,6 +156,8 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("recommend model --history 1", "Expected a model folder"),
         ("recommend good.csv --history 1 -k 0", "-k"),
         ("evaluate nosuch", "Expected a model folder"),
+        ("figure diffusion --data good.csv --signals graded --out f.png", "leave out --signals"),
+        ("figure schedule --data good.csv --signals graded --out f.png", "leave out --signals"),
         ("data fetch nosuch", "Unknown data set 'nosuch'"),
         ("data describe nosuch", "neither a data set"),
         ("fly", "No such command 'fly'"),

@@ -242,3 +242,17 @@ def test_training_twice_into_one_folder_replaces_the_model(run: Run, tmp_path: P
     run("train", "ease", "--out", tmp_path / "model")
     assert json.loads((tmp_path / "model" / "config.json").read_text())["model"] == "ease"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_with_features_of_users_is_judged_also_where_their_file_has_moved(
+    run: Run, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = pl.DataFrame({"customer": [f"c{n:03d}" for n in range(60)], "town": ["Bern", "Oslo", "Rome"] * 20})
+    users.write_csv(tmp_path / "users.csv")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    small = ("--set", "max_epochs=1", "--set", "width=8")
+    data, people = ("--data", shop), ("--users-file", tmp_path / "users.csv")
+    run("train", "recfusion-guided", *small, *data, *people, "--signals", "features", "--out", "model")
+    judged = json.loads(run("evaluate", "model", *data, *people, "--json"))
+    assert judged["models"]["recfusion-guided"]["ndcg@100"]["users"] == 6

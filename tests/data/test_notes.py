@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.data.settings import Preparation
 
@@ -39,6 +40,23 @@ def ratings(values: list[float]) -> pl.DataFrame:
 )
 def test_a_guessed_scale_is_said(values: list[float], words: str) -> None:
     assert words in notes(ratings(values))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            [5, 4, 7],
+            "Ratings from 4 to 7 were taken for grades out of ten, since the largest is 7, and of these 8 and mo",
+        ),
+        ([1, 2, 3], "Ratings from 1 to 3 were taken for stars, since the largest is 3, and of these 4 and more count"),
+    ],
+)
+def test_a_guessed_scale_that_leaves_nothing_is_said(values: list[float], words: str) -> None:
+    with pytest.raises(InputError, match=rf"No interactions of 'frame' are left .*\. {words}"):
+        load(ratings(values), ALL)
+    with pytest.raises(InputError, match=r"the minimum users per item\.$"):  # nothing was guessed
+        load(ratings(values), ALL.model_copy(update={"min_rating": 8}))
 
 
 def test_quantities_are_counts_by_their_name_and_not_stars() -> None:

@@ -69,3 +69,14 @@ def test_a_model_is_judged_again_where_only_the_file_of_titles_has_gone(here: Pa
     data = load("many.csv", items=here / "elsewhere" / "titles.csv")
     assert data.source == Source(data="many.csv", items="titles.csv")
     assert evaluate_bundle(train("popularity", data))["ndcg@100"]["mean"] > 0
+
+
+def test_published_users_are_those_of_sets_that_have_some(here: Path) -> None:
+    with pytest.raises(InputError, match=r"published means what ml-100k and ml-1m .*, and '.*table.csv' is neither"):
+        load(here / "elsewhere" / "table.csv", LOOSE, users_file="published")
+
+
+def test_a_file_of_users_goes_along_where_data_has_moved(here: Path) -> None:
+    for source in (Source(data="ml-100k", users_file="published"), Source(data="gone.csv", users_file="users.csv")):
+        for place in ("ml-100k", str(here / "elsewhere" / "table.csv")):
+            assert source.moved_to(place).users_file == source.users_file

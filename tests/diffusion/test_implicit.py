@@ -120,6 +120,9 @@ def test_steps_that_make_no_way_are_refused() -> None:
     for steps in ([], [1, 3], [3, 2, 5], [0, 5], [2, 2, 5]):
         with pytest.raises(InputError, match=r"rising steps in 1\.\.5 that end at 5"):
             strided(process, net, steps)
+    for odd in ([1.5, 5], 2.5, "5", None):
+        with pytest.raises(InputError, match=r"whole numbers as rising steps in 1\.\.5 that end at 5, got"):
+            strided(process, net, odd)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="1 to 5 steps, got 6"):
         strided(process, net, 6)
     previous = Binomial.paper_kernel(SCHEDULE, predicts="previous")

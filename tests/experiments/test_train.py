@@ -3,22 +3,27 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
+from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import Values
 from recfusion.experiments import judge
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import OldIsBetter, train
 from recfusion.models.ease import EASE
+from recfusion.models.registry import MODELS
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.serving.bundle import Bundle
+from recfusion.tuning.space_file import tuning_space
+from recfusion.tuning.tune import Request
 
 
 def test_an_instance_of_somebody_s_class_becomes_a_bundle(groups: Interactions, tmp_path: Path) -> None:
@@ -116,3 +121,24 @@ def test_of_very_many_validation_users_some_are_judged(monkeypatch: pytest.Monke
     assert found == 10 < len(parts.valid.users)
     monkeypatch.setattr(judge, "_CELLS", 1)
     assert train("popularity", data).metrics["validation"]["ndcg@100"]["users"] == 7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(u, (u + 3 * i) % 15, 7.0 if (u, i) == (5, 2) else 4.0 + i % 2) for u in range(40) for i in range(8)]
+    data = load(
+        pl.DataFrame(rows, schema=["user", "item", "rating"], orient="row"), Preparation(min_rating=4), name="one 7"
+    )
+    for fits in ("train.fit_and_judge", "train.fit", "run.fit_and_judge"):
+        monkeypatch.setattr(f"recfusion.experiments.{fits}", None)  # nobody calls them
+    space = tuning_space(MODELS["recfusion-grades"], {})
+    words = "Expected grades 1, 2, 3, 4, 5 in the data, got 7: mend it, or set levels and step"
+    for everybody in (False, True):
+        with pytest.raises(InputError, match=words):
+            train("recfusion-grades", data, signals="graded", seed=seed, all_users=everybody)
+    with pytest.raises(InputError, match=words):
+        compare(data, ["recfusion-grades"], signals="graded", splits=[seed])
+    with pytest.raises(InputError, match=words):
+        Request(MODELS["recfusion-grades"], space, signals="graded", seed=seed).protocol(data)

@@ -42,6 +42,8 @@ def test_a_grade_off_the_scale_is_one_sentence_with_the_value_and_the_scale(wron
     bad = Extra(grades=csr_array((np.array([5, wrong, 4], np.float32), grades.indices, grades.indptr), grades.shape))
     with pytest.raises(InputError, match=rf"grades 1, 2, 3, 4, 5 in the data, got {wrong:g}: mend it, or set levels"):
         model().fit(LIKES, extra=bad)
+    with pytest.raises(InputError, match=rf"grades 1, 2, 3, 4, 5 in the history, got {wrong:g}: mend it\.$"):
+        model().encoded(LIKES, bad)  # its scale is not a caller's to set
     with pytest.raises(InputError, match="grades 1, 2, 3 in good, got 4"):
         model(levels=3)
 

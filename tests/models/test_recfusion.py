@@ -19,6 +19,7 @@ from recfusion.evaluation.evaluate import evaluate
 from recfusion.experiments.train import train
 from recfusion.models.baselines import Random
 from recfusion.models.recfusion import RecFusion
+from recfusion.models.recfusion_unet import RecFusionUNet
 from recfusion.models.registry import MODELS, make_model
 from recfusion.training.batches import dense
 
@@ -58,6 +59,33 @@ def test_the_paper_s_preset_can_be_run(name: str) -> None:
 def test_every_objective_runs_on_every_binary_process(process: str, objective: str) -> None:
     model = make_model("recfusion", {"process": process, "objective": objective, "max_epochs": 2, "width": 8})
     model.fit(random_csr(12, 9, 0.3, 0), rng=0)
+
+
+@pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "drift", "thinning"])
+@pytest.mark.parametrize("name", [*FAMILY, "recfusion-map", "recfusion-dislikes", "recfusion-guided"])
+def test_every_variant_runs_on_every_binary_process(name: str, process: str) -> None:
+    small = {"max_epochs": 1, "width": 8, "channels": 2, "levels": 2}
+    if MODELS[name].load() is RecFusionUNet:
+        small |= {"pixels": 2, "T": 3}
+    train = random_csr(12, 9, 0.3, 0)
+    for objective in ("simple", "elbo", "bce-elbo"):
+        settings = {**small, "process": process, "objective": objective, "variance": "posterior"}
+        scores = make_model(name, settings, text=False).fit(train, rng=0).score(train)
+        assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("recfusion-var", "binary noise has none to predict: set variance to posterior"),
+        ("recfusion-unet1d", "with process 'drift' set objective to simple, elbo or bce-elbo"),
+        ("recfusion-map", "with process 'drift' set objective to simple, elbo or bce-elbo"),
+        ("recfusion-unet2d", "with process 'drift' set objective to simple, elbo or bce-elbo"),
+    ],
+)
+def test_what_drift_does_not_go_with_is_said_with_what_to_change(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_model(name, {"process": "drift"})
 
 
 def test_drift_keeps_the_activity_of_every_item() -> None:

@@ -58,6 +58,14 @@ def test_the_process_thins_evenly_between_high_and_low() -> None:
     assert process.survival(torch.arange(1, 6)).tolist() == pytest.approx([0.9, 0.775, 0.65, 0.525, 0.4])  # type: ignore[attr-defined]
 
 
+def test_drift_draws_the_entries_anew_that_do_not_survive() -> None:
+    model = small(T=5, process="drift", objective="elbo").fit(random_csr(9, 6, 0.4, 0), rng=0)
+    process = model.make_process(model.means)
+    left = torch.tensor([[0.9], [0.775], [0.65], [0.525], [0.4]], dtype=torch.float64)
+    expected = left + (1 - left) * model.means
+    assert torch.allclose(process.survival(torch.arange(1, 6)), expected)  # type: ignore[attr-defined]
+
+
 class Watched(RecFusionUNet):
     """Remembers for whom neighbours were looked for, and whom they were to leave out."""
 
@@ -121,7 +129,8 @@ def test_a_saved_place_that_is_none_is_refused() -> None:
     ("settings", "message"),
     [
         ({"net": "mlp"}, "A layout of items needs a U-Net"),
-        ({"process": "gaussian", "objective": "simple"}, "process 'thinning'"),
+        ({"process": "gaussian", "objective": "simple"}, "a process other than gaussian"),
+        ({"process": "gaussian"}, "objective simple or elbo. A layout of items needs"),  # both at once
         ({"objective": "published"}, "not 'published'"),
         ({"low": 0.9, "high": 0.5}, "0 < low < high < 1"),
         ({"pixels": 0}, "pixel"),

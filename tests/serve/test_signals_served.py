@@ -79,6 +79,20 @@ def test_the_times_of_events_order_what_a_user_has_and_a_return_is_a_dislike(gra
     assert list(found.values()) == pytest.approx(wanted["score"].to_list(), rel=1e-5)
 
 
+def test_what_a_request_adds_without_a_time_is_newest_and_half_timed_histories_are_refused(
+    graded: Path, client: Client
+) -> None:
+    for item, when in ((3, 900), (5, 100)):  # the newest event was told first
+        client.post("/events", {"user": ANN, "item": item, "time": when})
+    found = client.post("/recommend", {"user": ANN, "history": [6, 7], "k": 15}).json
+    own = [{"item": item, "time": when} for item, when in ((3, 900), (5, 100), (6, 901), (7, 902))]
+    wanted = recommend(Bundle.load(graded), own, k=15).frame
+    assert list(scores(found).values()) == pytest.approx(wanted["score"].to_list(), rel=1e-5)
+    reply = client.post("/recommend", {"user": ANN, "history": [6, {"item": 7, "time": 5}]})
+    assert (reply.status, reply.json["field"]) == (422, "history")
+    assert reply.json["error"].startswith("Expected a time for each item of a history or for none, got times for 1 of")
+
+
 def test_the_file_of_histories_brings_its_grades_and_times(graded: Path, tmp_path: Path) -> None:
     (tmp_path / "known.csv").write_text("user,item,rating,time\nann,3,5,900\nann,4,1,300\nann,5,4,100\n")
     events = {"histories": tmp_path / "known.csv", "events": tmp_path / "events.sqlite"}
@@ -100,6 +114,20 @@ def test_what_the_model_cannot_read_is_one_sentence(groups: Interactions, client
             assert (reply.status, reply.json["field"]) == (422, "history")
             assert f"without {name}s, which this model does not read" in reply.json["error"]
         assert plain.post("/recommend", {"history": ["i01", {"item": "i02"}]}).status == 200
+
+
+def test_a_model_of_stars_names_grades_off_its_scale_and_knows_what_was_given_back(tmp_path: Path) -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    made = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded").save(tmp_path / "stars")
+    with running(settings_for(made).model_copy(update={"events": tmp_path / "events.sqlite"})) as client:
+        reply = client.post("/recommend", {"history": [{"item": 3, "grade": 7}]})
+        assert (reply.status, reply.json["field"]) == (422, "history")
+        assert reply.json["error"] == "Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it."
+        client.post("/events", {"user": ANN, "item": 6})
+        client.post("/events", {"user": ANN, "item": 6, "kind": "return"})
+        found = client.post("/recommend", {"user": ANN, "k": 15})
+        assert found.status == 200
+        assert 6 not in scores(found.json)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,12 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
+from recfusion.data.features import with_features
+from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.settings import Source
+from recfusion.data.split import split
+from recfusion.evaluation.evaluate import evaluate
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.serving.additions import add_items
 from recfusion.serving.bundle import Bundle
@@ -158,3 +162,49 @@ def test_a_user_without_history_but_with_features_gets_more_than_popularity(tmp_
     plain = recommend(bundle, {"r": [10, 11, 12], "d": []}, k=5, users=about).frame
     assert turned.filter(user="r")["item"].to_list() != plain.filter(user="r")["item"].to_list()
     assert (turned.filter(user="d")["item"] < 10).all()
+
+
+def described(tmp_path: Path) -> tuple[Interactions, Bundle]:
+    """Return data with a file of users, who like teas or books by their taste, and a model of it."""
+    data, items = interactions(tmp_path)
+    towns = ["Bern" if u % 3 else "Oslo" for u in range(80)]
+    taste = ["reader" if u % 2 else "drinker" for u in range(80)]
+    pl.DataFrame({"user": range(80), "taste": taste, "town": towns}).write_csv(tmp_path / "users.csv")
+    read = load(data, items=items, users_file=tmp_path / "users.csv")
+    return read, train("thinning-features", read, {"tune_trials": 0}, signals="features")
+
+
+def test_a_model_with_features_of_users_is_judged_by_the_recorded_file_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    read, made = described(tmp_path)
+    bundle = Bundle.load(made.save(tmp_path / "model"))
+    parts = split(with_features(read, "features"), seed=0, used=bundle.protocol.signals.used)
+    wanted = evaluate(made.model, parts.test, parts.train).mean()["ndcg@100"]
+    assert evaluate_bundle(bundle)["ndcg@100"]["mean"] == pytest.approx(wanted)
+    with pytest.raises(InputError, match="no file says what they are: name it with --users-file"):
+        evaluate_bundle(bundle, Source(data="data.csv"))
+    others = pl.read_csv("users.csv").with_columns(pl.col("town").reverse())
+    others.write_csv("users.csv")
+    with pytest.raises(InputError, match=r"Expected the item_features and user_features .* --data and --users-file"):
+        evaluate_bundle(bundle)
+    Path("users.csv").unlink()
+    with pytest.raises(
+        InputError, match=r"Expected a file of users at 'users\.csv', got nothing: name it with --users"
+    ):
+        evaluate_bundle(bundle)
+
+
+def test_columns_of_users_that_a_table_lacks_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, bundle = described(tmp_path)
+    recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "taste": ["reader"], "city": ["Bern"]}))
+    assert caplog.messages == [
+        "Expected columns of users that the model was trained on (taste, town), got no town among taste, city: name "
+        "them alike; they are taken for missing."
+    ]
+    with pytest.raises(InputError, match="got no taste, no town among city: name them alike"):
+        recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "city": ["Bern"]}))
+    caplog.clear()
+    recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "taste": ["reader"], "town": ["Bern"]}))
+    assert not caplog.messages

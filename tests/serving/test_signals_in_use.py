@@ -1,6 +1,7 @@
 """A model of graded and timed signals in use: histories with ratings and times, dislikes, returns and reasons."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,8 +13,9 @@ from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.models.tale import TALE
 from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import histories_of
+from recfusion.serving.histories import Histories, histories_of
 from recfusion.serving.knobs import Knobs
+from recfusion.serving.one import Answer, Ask, Had, answer
 from recfusion.serving.recommend import recommend
 from recfusion.serving.rules import Rules
 from recfusion.serving.why import model_reasons
@@ -52,6 +54,47 @@ def test_rows_without_times_are_in_order_oldest_first(bundle: Bundle) -> None:
     assert extra is not None
     assert extra.times is not None
     assert dict(zip(extra.times.indices.tolist(), extra.times.data.tolist(), strict=True)) == {7: 0, 3: 1, 5: 2}
+
+
+def times_of(known: Histories, row: int) -> dict[int, int]:
+    assert known.extra is not None
+    assert known.extra.times is not None
+    own = known.extra.times[[row]]
+    return dict(zip(own.indices.tolist(), own.data.tolist(), strict=True))
+
+
+def test_a_user_s_times_do_not_depend_on_who_else_is_asked_for(bundle: Bundle) -> None:
+    timed = [{"item": 3, "time": 900}, {"item": 4, "time": 100}]
+    known = histories_of(bundle, {"a": timed, "b": [7, 3], "c": []})
+    assert [times_of(known, row) for row in range(3)] == [{3: 900, 4: 100}, {7: 0, 3: 1}, {}]
+    together = recommend(bundle, {"a": timed, "b": [7, 3]}, k=5).frame
+    for user, own in {"a": timed, "b": [7, 3]}.items():
+        alone = recommend(bundle, {user: own}, k=5).frame
+        assert together.filter(user=user)["score"].to_list() == pytest.approx(alone["score"].to_list())
+
+
+def test_a_user_without_items_leaves_the_others_their_times(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
+    rows: dict[str, list[Any]] = {
+        "user": ["a", "a", "new"],
+        "item": [3, 4, None],
+        "rating": [5.0, 5.0, None],
+        "time": [900, 100, None],
+    }
+    known = histories_of(bundle, pl.DataFrame(rows))
+    assert times_of(known, 0) == {3: 900, 4: 100}
+    assert (len(known.users), caplog.messages) == (2, [])
+    many = {name: (values[:2] * 20)[:-1] + values[1:2] for name, values in rows.items()}
+    many["time"][-1] = None
+    histories_of(bundle, pl.DataFrame(many))
+    assert caplog.messages == ["1 rows without a value or with one that cannot be parsed are left out."]
+
+
+def test_times_for_some_items_of_a_history_are_refused(bundle: Bundle) -> None:
+    half = [{"item": 3, "time": 900}, 4, {"item": 99, "time": 5}]
+    with pytest.raises(InputError, match=r"for each item of a history or for none, got times for 2 of 3: add the othe"):
+        histories_of(bundle, half)
+    with pytest.raises(InputError, match="got times for 2 of 3 of the user 'ann': add"):
+        histories_of(bundle, {"bob": [1, 2], "ann": half})
 
 
 def test_ids_and_described_items_may_stand_in_one_history(bundle: Bundle) -> None:
@@ -174,3 +217,18 @@ def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name
     lists = [recommend(one, history, k=5, why=1).frame for one in (made, loaded)]
     assert lists[0].equals(lists[1])
     assert not {3, 4, 5} & set(lists[0]["item"])
+
+
+def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone() -> None:
+    data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
+    stars = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded")
+    words = r"Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it\.$"
+    with pytest.raises(InputError, match=words):
+        recommend(stars, [{"item": 3, "rating": 7}, 4])
+    good, bad = Ask([Had("3", 5.0), "4"]), Ask([Had("3", 7.0)])
+    first, wrong, last = answer(stars, [good, bad, good])
+    assert isinstance(wrong, InputError)
+    assert "in the history, got 7" in str(wrong)
+    assert isinstance(first, Answer)
+    assert first == last
+    assert isinstance(answer(stars, [Ask([Had("3", stars.model.lowest_grade)])])[0], Answer)  # it was given back

@@ -28,8 +28,7 @@ def figure_diffusion(
 ) -> None:
     """Draw binary noise on real users, and how a trained network takes it away: the paper's Figure 2."""
     check_figure_path(path)
-    if choice.used != SignalChoice():
-        raise InputError("The figure shows who has what and nothing else: leave out --signals.")
+    _check_signals(choice)
     save(train_and_draw(choice.load(), choice.plan, epochs=epochs, seed=seed), path)
 
 
@@ -57,6 +56,7 @@ def figure_schedule(
 ) -> None:
     """Draw learned noise rates over training, and the bound with them learned and fixed."""
     check_figure_path(path)
+    _check_signals(choice)
     save(train_schedules(choice.load(), choice.plan, epochs=epochs, seed=seed), path)
 
 
@@ -72,6 +72,11 @@ def train_schedules(data: Interactions, plan: SplitPlan, *, epochs: int, seed: i
 
         courses = schedule_figure(data, plan=plan, epochs=epochs, seed=seed, on_epoch=on_epoch)
     return draw_schedules(courses, data.name)
+
+
+def _check_signals(choice: DataChoice) -> None:
+    if choice.used != SignalChoice():
+        raise InputError("The figure shows who has what and nothing else: leave out --signals.")
 
 
 def figure_architecture(path: OutOption = Path("figure.png")) -> None:

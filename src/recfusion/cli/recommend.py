@@ -14,8 +14,9 @@ from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import counted, note, print_json, progress, working
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
+from recfusion.data.load import read_users
 from recfusion.data.protocol import Protocol
-from recfusion.data.readers import read_items, read_table
+from recfusion.data.readers import read_table
 from recfusion.data.settings import Source
 from recfusion.data.writers import table_writer
 from recfusion.serving.bundle import Bundle
@@ -50,7 +51,7 @@ def recommend(
         float, Option(help="With --users: largest share of unusable rows that is accepted.", min=0, max=1)
     ] = 0.05,
     users_file: Annotated[
-        Path | None, Option(help="A file with what is known of the users, for a model with their features.")
+        str | None, Option(help="A file with what is known of the users, for a model with their features.")
     ] = None,
     why: Annotated[int, Option(help="Reasons for each item, at the most.", min=0)] = 0,
     trust: TrustOption = None,
@@ -107,7 +108,7 @@ def _given(history: str) -> list[Any]:
     return found
 
 
-def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int, about: Path | None) -> None:
+def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int, why: int, about: str | None) -> None:
     protocol = maker.bundle.protocol
     threshold = protocol.preparation.min_rating
     texts = why > 0 and file.suffix.lower() in (".csv", ".tsv")
@@ -117,7 +118,7 @@ def _for_file(maker: ListMaker, read: Callable[[], RawData], file: Path, k: int,
             rows, disliked = liked_rows(added_up(raw.rows, protocol), protocol)
             known = read_histories(maker.bundle, rows)
             if about is not None:
-                known = with_users(maker.bundle, known, read_items(about, raw.report.columns["user"], role="user"))
+                known = with_users(maker.bundle, known, read_users(about, raw.report.columns["user"], raw.name))
         bad = raw.report.missing + raw.report.unparsable
         _report(known, bad, disliked, threshold)
         with progress("Recommending", len(known.users)) as advance:

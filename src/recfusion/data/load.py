@@ -102,8 +102,9 @@ def read(
         named = replace(read_named(source.data), source=source)
         if source.users_file is None:
             return named
-        users = read_named_people(source.data) if source.users_file == PUBLISHED else _users(source, None)
-        return replace(named, source=source.shown(), users=users)
+        published = source.users_file == PUBLISHED
+        people = read_named_people(source.data) if published else read_users(source.users_file, None, source.data)
+        return replace(named, source=source.shown(), users=people)
     if frame is None and not _exists(source.data):
         if Path(source.data).suffix:
             raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
@@ -111,18 +112,32 @@ def read(
             f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
             "--data, or, if it was made from a frame in memory: pass the frame again."
         )
+    if source.users_file is not None:  # a wrong one should not wait for the rows
+        _check_users_file(source.users_file, source.data)
     origin = Path(source.data) if frame is None else frame
     raw = read_table(origin, source, coded=True, kept=kept, on_rows=on_rows)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
-    users = _users(source, raw.report.columns["user"])
+    users: pl.DataFrame | None = None
+    if source.users_file is not None:
+        users = read_users(source.users_file, raw.report.columns["user"], source.data)
     return replace(raw, items=table, users=users, source=source.shown())
 
 
-def _users(source: Source, column: str | None) -> pl.DataFrame | None:
-    if source.users_file is None:
-        return None
-    return read_items(Path(source.users_file), column, role="user")
+def read_users(file: str, column: str | None, data: str) -> pl.DataFrame:
+    """Return a table of the users of `data`, one row each; `column` is what their ids are called there."""
+    _check_users_file(file, data)
+    return read_items(Path(file), column, role="user")
+
+
+def _check_users_file(file: str, data: str) -> None:
+    if file == PUBLISHED:
+        raise InputError(
+            f"--users-file {PUBLISHED} means what ml-100k and ml-1m themselves say of their users, and '{data}' is "
+            "neither: name a file with a row per user."
+        )
+    if not _exists(file):
+        raise InputError(f"Expected a file of users at '{file}', got nothing: name it with --users-file.")
 
 
 def is_prepared(path: Path) -> bool:

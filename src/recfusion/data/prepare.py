@@ -68,11 +68,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         rows.keep(rows.item != _least_popular(rows.per_item))
         steps.append(rows.step("even number of items (least popular one dropped)"))
     if not len(rows.user):
-        trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
-        raise InputError(
-            f"No interactions of '{raw.name}' are left after preparation ({trail}): "
-            "lower the rating threshold, the minimum items per user or the minimum users per item."
-        )
+        raise nothing_left(raw.name, steps, scale if choices.min_rating == "auto" else None)
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
@@ -120,6 +116,16 @@ def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | Non
     if asked != "auto":
         return asked
     return None if scale is None else scale.liked
+
+
+def nothing_left(name: str, steps: Sequence[PreparationStep], guessed: Scale | None) -> InputError:
+    """Return the error of a preparation that left no row; `guessed` is a scale that nobody named."""
+    trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
+    assumed = None if guessed is None else guessed.assumed()
+    return InputError(
+        f"No interactions of '{name}' are left after preparation ({trail}): lower the rating threshold, the minimum "
+        f"items per user or the minimum users per item.{f' {assumed}' if assumed else ''}"
+    )
 
 
 def preparation_notes(

@@ -81,6 +81,17 @@ class Scale:
         doubt = f"; {self.ones:.0%} of them are 1, as in quantities: --rating none leaves them out"
         return f"{found} taken for stars, of which {ends}{doubt if self.ones > _DOUBTFUL else ''}"
 
+    def assumed(self) -> str | None:
+        """Return a sentence on a threshold that follows from the largest number alone; None where none does."""
+        if self.kind not in _LIKED:
+            return None
+        taken = "stars" if self.kind == "stars" else "grades out of ten"
+        return (
+            f"Ratings from {self.low:g} to {self.high:g} were taken for {taken}, since the largest is {self.high:g}, "
+            f"and of these {self.liked:g} and more count: mend the ratings off your scale, or say with --min-rating "
+            "from which on a row counts."
+        )
+
     def doubts(self) -> Iterator[str]:
         """Yield what looks wrong with the numbers."""
         named = self.column is not None and names_ratings(self.column)

@@ -33,12 +33,13 @@ class Source(BaseModel, frozen=True, extra="forbid"):
     def moved_to(self, data: str) -> "Source":
         """Return the source of the same data elsewhere: a file keeps its columns, a catalog name has none to keep.
 
-        What described the items is left behind: it plays no part in the data's identity.
+        What described the items is left behind: it plays no part in the data's identity. A file of users is not, since
+        features of users are made of it.
         """
         return (
-            self.model_copy(update={"data": data, "items": None, "users_file": None})
+            self.model_copy(update={"data": data, "items": None})
             if Path(data).exists()
-            else Source(data=data)
+            else Source(data=data, users_file=self.users_file)
         )
 
     def absolute(self) -> "Source":

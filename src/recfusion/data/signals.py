@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, IntArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Features, Interactions, Signal
 
@@ -142,6 +142,12 @@ def whole_extra(data: Interactions, used: Collection[Signal]) -> Extra | None:
         item_features=data.item_features,
         user_features=data.user_features,
     ).only(used)
+
+
+def all_grades(*given: Csr | FloatArray | None) -> FloatArray:
+    """Return all grades that there are in some matrices or arrays, those of dislikes among them."""
+    parts = [one if isinstance(one, np.ndarray) else one.data for one in given if one is not None]
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
 def kept(matrix: Csr | None, keep: NDArray[np.bool_]) -> Csr | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from recfusion.core.errors import InputError
 from recfusion.diffusion.process import Denoiser, HasJumps, Process, Rng, same_step
 from recfusion.diffusion.sampling import ReverseState
+from recfusion.diffusion.schedule import checked_steps
 
 
 def strided(process: Process, denoiser: Denoiser, steps: int | Sequence[int]) -> tuple[Process, Denoiser]:
@@ -22,6 +23,7 @@ def strided(process: Process, denoiser: Denoiser, steps: int | Sequence[int]) ->
         if not 1 <= steps <= process.T:
             raise InputError(f"Expected 1 to {process.T} steps, got {steps}: choose as many as there are at the most.")
         steps = [-(-process.T * k // steps) for k in range(1, steps + 1)]
+    steps = checked_steps(steps, process.T)
     original = torch.tensor([0, *steps])
 
     def asked(xt: Tensor, t: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 # ruff: noqa: N802, N803  (T is the paper's name for the number of steps)
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,11 +40,15 @@ def at_step(table: Tensor, t: Steps) -> Tensor:
 
 def checked_steps(steps: Sequence[int], T: int) -> list[int]:
     """Return the steps at which a chain is to be seen; raise unless they rise from 1 or more to T itself."""
-    if not steps or list(steps) != sorted(set(steps)) or steps[0] < 1 or steps[-1] != T:
+    try:
+        found = [operator.index(step) for step in steps]
+    except TypeError:  # 2.5 is no step, and a lone number no list of them
         raise InputError(
-            f"Expected rising steps in 1..{T} that end at {T}, got {list(steps)[:8]}: sort and complete them."
-        )
-    return list(steps)
+            f"Expected whole numbers as rising steps in 1..{T} that end at {T}, got {str(steps)[:60]}: round them."
+        ) from None
+    if not found or found != sorted(set(found)) or found[0] < 1 or found[-1] != T:
+        raise InputError(f"Expected rising steps in 1..{T} that end at {T}, got {found[:8]}: sort and complete them.")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,9 +12,9 @@ import numpy as np
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
-from recfusion.data.interactions import Interactions, name_column
+from recfusion.data.interactions import Interactions, Signal, name_column
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.scoring import read_by
@@ -73,6 +73,12 @@ def fit(
             stopped = epoch.number
             break
     return model, Curve.of(epochs), time.perf_counter() - began, stopped
+
+
+def check_grades(candidate: Candidate, data: Interactions, used: Collection[Signal]) -> None:
+    """Raise where a candidate reads grades and some of the data, in whichever part of a split, are none of its own."""
+    if "grades" in used and "grades" in candidate.model.reads:
+        candidate.model.check_grades(all_grades(data.grades, data.disliked), "the data")
 
 
 def fit_and_judge(

@@ -19,7 +19,7 @@ from recfusion.data.settings import SplitPlan
 from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, Packed, unique
-from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.judge import check_grades, fit_and_judge
 from recfusion.experiments.result import Result, append_result, read_results, result_key
 from recfusion.experiments.spec import Experiment
 from recfusion.models.places import is_importable
@@ -141,6 +141,8 @@ def run_candidates(
     missing = deque(task for task in tasks if task not in found)
     if missing:
         split(data, plan, seed=missing[0].seed)  # data that cannot be split is refused once, not per fit
+    for label in dict.fromkeys(task.label for task in missing):
+        check_grades(by_label[label], data, used)
     # The threads follow from what was asked for and not from how much is left to do: sums in another order differ in
     # their last digits, and going on after an interruption must not change a number.
     cores = available_cores()

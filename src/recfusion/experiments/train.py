@@ -22,7 +22,7 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.judge import Fitted, fit, fit_and_judge
+from recfusion.experiments.judge import Fitted, check_grades, fit, fit_and_judge
 from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.serving.bundle import Bundle, name_among
 from recfusion.training.epoch import Checkpoint, OnEpoch
@@ -67,6 +67,7 @@ def train(
     data = with_features(data, signals)
     used = used_signals(signals, data)
     check_read(used, [(candidate.entry.name, candidate.model.reads)])
+    check_grades(candidate, data, used)
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     everything = whole_extra(data, used)
     kept = None
@@ -158,23 +159,33 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
             "This model was trained on all users, so none is left to judge it on: train without --all-users."
         )
     protocol = bundle.protocol
-    data = load((source or protocol.source).model_copy(update={"items": None}), protocol.preparation)
+    asked, used = source or protocol.source, protocol.signals.used
+    if "user_features" not in used:  # what nobody reads may be gone
+        asked = asked.model_copy(update={"users_file": None})
+    elif asked.users_file is None:
+        raise InputError(
+            "This model was trained with features of its users, and no file says what they are: name it with "
+            "--users-file."
+        )
+    data = load(asked.model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the items are described in the folder, and those added later come last
         known, recipe = bundle.items.head(protocol.items), bundle.recipes.items
         names = {name_among(known.columns, column.name): column.name for column in recipe.columns}
         described = known.select(pl.col(own).alias(name) for own, name in names.items() if own in known.columns)
         data = replace(data, item_features=features_of(recipe, described))
+    if bundle.recipes.users is not None and data.user_table is not None:
+        data = replace(data, user_features=features_of(bundle.recipes.users, data.user_table))
     if data.fingerprint != protocol.fingerprint:
         raise InputError(
             f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "
             f"{protocol.items:,} items, {protocol.interactions:,} interactions), got other data ({data.name}: "
             f"{data.n_users:,}, {data.n_items:,}, {data.n_interactions:,}): name the original with --data."
         )
-    used = protocol.signals.used
     if data.digest(used) != protocol.signals.digest:
+        users = " and --users-file" if "user_features" in used else ""
         raise InputError(
             f"Expected the {' and '.join(used)} that the model was trained on, got other ones in '{data.name}': name "
-            "the original with --data."
+            f"the original with --data{users}."
         )
     parts = split(data, protocol.plan, seed=bundle.seed, used=used)
     return with_intervals(evaluate(bundle.model, parts.test, parts.train, protocol.metrics))

@@ -143,6 +143,17 @@ class Recommender(ABC):
             value = checked(type(self), name, chosen.get(name)) if given is None else given
             setattr(self, f"{name}_", value)
 
+    def check_grades(self, grades: FloatArray, where: str) -> None:  # noqa: B027
+        """Raise where some grades are none that the model knows; asked of all data before a fit, and of histories.
+
+        `where` says in an error what they stand in: "the data", or "the history", which a caller can mend.
+        """
+
+    @property
+    def lowest_grade(self) -> float:
+        """The grade of what was given back: below all that is liked."""
+        return 0.0
+
     def use_device(self, device: str) -> None:  # noqa: B027
         """Compute on `device`, for models that can; closed forms stay on the CPU."""
 

@@ -81,7 +81,14 @@ class RecFusionGrades(NeuralRecommender):
         if known.disliked is not None:
             parts.append((row_numbers(known.disliked), known.disliked.indices, known.disliked.data))
         rows, columns, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return csr_array(coo_array((self._states(values, "the data"), (rows, columns)), shape=history.shape))
+        return csr_array(coo_array((self._states(values, "the history"), (rows, columns)), shape=history.shape))
+
+    def check_grades(self, grades: FloatArray, where: str) -> None:
+        self._states(grades, where)
+
+    @property
+    def lowest_grade(self) -> float:
+        return self.step
 
     def _states(self, given: ArrayLike, where: str) -> FloatArray:
         """Return the numbers of the grades on the scale, from 1."""
@@ -92,10 +99,8 @@ class RecFusionGrades(NeuralRecommender):
             first = [f"{self.step * number:g}" for number in range(1, min(self.levels, 10) + 1)]
             scale = ", ".join(first) + (f", ..., {self.step * self.levels:g}" if self.levels > 10 else "")
             more = f" and {int(wrong.sum()) - 1:,} more" if wrong.sum() > 1 else ""
-            raise InputError(
-                f"Expected grades {scale} in {where}, got {grades[wrong][0]:g}{more}: mend it, or set levels and step "
-                "to the scale that the ratings have."
-            )
+            levels = "" if where == "the history" else ", or set levels and step to the scale that the ratings have"
+            raise InputError(f"Expected grades {scale} in {where}, got {grades[wrong][0]:g}{more}: mend it{levels}.")
         return states.astype(np.float32)
 
     def batch_bytes(self, shape: Shape) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray, row_numbers
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, Shape
@@ -112,6 +112,8 @@ class NeuralRecommender(Recommender):
         extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         generator = torch_rng(make_rng(rng))
+        if extra is not None:
+            self.check_grades(all_grades(extra.grades, extra.disliked), "the data")
         known = self.encoded(train, extra)
         self.prepare(known)
         self._require_memory(Shape.of(train))

@@ -1,6 +1,6 @@
 """The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -61,17 +61,29 @@ class RecFusion(NeuralRecommender):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if found := list(self.misfits()):
+            raise InputError(" ".join(found))
+
+    def misfits(self) -> Iterator[str]:
+        """Yield a sentence for each of the settings that do not go together: what they need, and what to change."""
         gaussian = self.process == "gaussian"
         if self.objective in ("bce-elbo", "removed", "ranking") and gaussian:
-            raise InputError(f"Objective '{self.objective}' is for binary noise: choose a process other than gaussian.")
-        if self.objective in ("removed", "ranking") and self.process != "thinning":
-            raise InputError(
-                f"Objective '{self.objective}' needs process 'thinning': only there is every missing item removed."
+            yield (
+                f"Objective '{self.objective}' is for binary noise: choose a process other than gaussian, or objective "
+                "simple or elbo."
+            )
+        elif self.objective in ("removed", "ranking") and self.process != "thinning":
+            yield (
+                f"Objective '{self.objective}' needs process 'thinning', since only there is every missing item "
+                f"removed: with process '{self.process}' set objective to simple, elbo or bce-elbo."
             )
         if self.learned_schedule and self.objective != "elbo":
-            raise InputError("A learned schedule needs objective 'elbo': the others are best without any noise.")
+            yield "A learned schedule needs objective 'elbo': the others are best without any noise."
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
-            raise InputError("A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it.")
+            yield (
+                "A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it, and binary "
+                "noise has none to predict: set variance to posterior."
+            )
 
     @property
     def keeps_histories(self) -> bool:
@@ -165,7 +177,10 @@ class RecFusion(NeuralRecommender):
         A subclass with a process of its own overrides this alone; its `process` then only says whether the noise is
         real ("gaussian": the net ends in tanh) or binary (the others: in logits). What the net returns at t = 1 ranks.
         """
-        schedule: Any = self.net_.noise if self.learned_schedule else self.fixed_schedule()
+        return self.process_of(self.net_.noise if self.learned_schedule else self.fixed_schedule(), means)
+
+    def process_of(self, schedule: Any, means: Tensor) -> diffusion.Process:
+        """Return the chosen process with these noise rates."""
         if self.process == "gaussian":
             return diffusion.Gaussian(schedule, self.variance)
         chain = diffusion.Binomial

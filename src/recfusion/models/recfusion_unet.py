@@ -1,7 +1,7 @@
 """RecFusion with U-Nets that know their items: places in a row or on a map, a bias for each, nearest users beside."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, FloatArray, IntArray
-from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import batch_rows
 from recfusion.models.base import Shape
 from recfusion.models.knn import NearestUsers, input_weights
@@ -38,7 +37,8 @@ class RecFusionUNet(RecFusion):
     controls. A row enters with the weights count^-input_power, scaled to a mean square of 1, and every item's bias
     starts at the logarithm of its popularity. With `neighbours`, the average of the training users nearest to x^t is a
     second plane: retrieval, by what the noise has left and never by x^0, and without the user's own row. Thinning keeps
-    a share of the ones that falls evenly from `high` at t = 1 to `low` at t = T.
+    a share of the ones that falls evenly from `high` at t = 1 to `low` at t = T; with another process that is the share
+    alpha_bar_t of its noise rates.
     """
 
     process: Process = setting("thinning", "forward process")
@@ -52,23 +52,26 @@ class RecFusionUNet(RecFusion):
         at_most=1000,
     )
     neighbours: int = setting(0, "nearest training users whose average stands beside a row", at_least=0)
-    low: float = setting(0.4, "share of ones that survives to the last step of a layout's process", at_least=0)
+    low: float = setting(
+        0.4, "share of ones (drift: of entries) that survives to the last step of a layout's process", at_least=0
+    )
     high: float = setting(0.9, "share of ones that survives its first step", at_least=0)
     input_power: float = setting(0.25, "items enter a layout with their count to minus this power")
     slots_: IntArray = learned()  # (items,): each item's place, counted row by row; empty without a layout
     item_weights_: FloatArray = learned()  # (items,); empty without a layout
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
         if self.layout == "none":
             return
-        if self.net == "mlp" or self.process != "thinning" or self.objective == "published":
-            raise InputError(
-                f"A layout of items needs a U-Net, process 'thinning' and an objective that is not 'published', got "
-                f"net '{self.net}', process '{self.process}' and objective '{self.objective}': set layout to none."
+        if self.net == "mlp" or self.process == "gaussian" or self.objective == "published":
+            yield (
+                f"A layout of items needs a U-Net, a process other than gaussian and an objective that is not "
+                f"'published', got net '{self.net}', process '{self.process}' and objective '{self.objective}': change "
+                "these, or set layout to none."
             )
         if self.pixels < 1 or not 0 < self.low < self.high < 1:
-            raise InputError(
+            yield (
                 f"Expected at least 1 pixel and shares of survivors 0 < low < high < 1, got {self.pixels}, "
                 f"{self.low:g} and {self.high:g}."
             )
@@ -134,6 +137,8 @@ class RecFusionUNet(RecFusion):
         if self.layout == "none" or self.learned_schedule:
             return super().make_process(means)
         survival = torch.linspace(self.high, self.low, self.T, dtype=torch.float64)
+        if self.process != "thinning":
+            return self.process_of(diffusion.from_survival(survival), means)
         predicts: Literal["x0", "previous"] = "previous" if self.objective == "bce-elbo" else "x0"
         return diffusion.Binomial.thinning_from_survival(survival, means, predicts=predicts)
 

@@ -10,9 +10,9 @@ from recfusion.serve.service import Scored, Service
 from recfusion.serve.shelf import Served, Shelf
 from recfusion.serving.additions import can_add
 from recfusion.serving.complete import completing_sets
-from recfusion.serving.histories import check_read
+from recfusion.serving.histories import check_times
 from recfusion.serving.knobs import Knobs
-from recfusion.serving.one import Answer, Ask, Had, history_rows
+from recfusion.serving.one import Answer, Ask, Had, check_history, history_rows
 from recfusion.serving.rules import Rules, allowed_items
 from recfusion.serving.similar import similar_columns
 from recfusion.serving.steps import reverse_steps
@@ -32,7 +32,10 @@ async def recommend(service: Service, shelf: Shelf, asked: requests.Recommend, p
         with about("knobs.shares"):
             knobs = Knobs(**asked.knobs.model_dump())
         given = [Had(one.item, one.grade, one.time) for one in asked.history or ()]
-        history = service.histories(asked.user, given, served.bundle.protocol)
+        history = service.histories(asked.user, given, served.bundle)
+        with about("history"):
+            check_history(served.bundle, history)
+            check_times(sum(one.time is not None for one in given), len(given))
         ask = Ask(history, asked.k, rules_of(asked), knobs, asked.why)
         found = await service.score(Scored(served, ask))
     except InputError as error:
@@ -135,15 +138,9 @@ def rules_of(asked: requests.Ruled) -> Rules:
 def _field(served: Served, asked: requests.Ruled) -> str:
     """Return the field that an error is about: the first that is wrong by itself."""
     bundle = served.bundle
-    if isinstance(asked, requests.Recommend):
-        said = asked.history or ()
-        graded, timed = (any(getattr(one, name) is not None for one in said) for name in ("grade", "time"))
-        try:
-            check_read(bundle.protocol, graded=graded, timed=timed)
-        except InputError:
-            return "history"
-        if asked.knobs.adventurousness and {"grades", "times"} & set(bundle.protocol.signals.used):
-            return "knobs.adventurousness"
+    read = {"grades", "times"} & set(bundle.protocol.signals.used)
+    if isinstance(asked, requests.Recommend) and asked.knobs.adventurousness and read:
+        return "knobs.adventurousness"
     alone: list[tuple[str, Rules]] = [("where", Rules(where=asked.where))]
     if isinstance(asked, requests.Recommend):
         alone += [(f"at_most.{column}", Rules(at_most={column: 1})) for column in asked.at_most]

@@ -89,7 +89,7 @@ class Recommend(Ruled):
     """A list for a history, for a known user, or for a known user with a history on top."""
 
     history: Annotated[list[Entry], Field(max_length=MOST_IDS)] | None = Field(
-        None, description="ids, or ids with grades and times; oldest first where nothing says when"
+        None, description="ids, or ids with grades and times; oldest first where none has a time"
     )
     user: Id | None = None
     k: Annotated[Count, Field(ge=1, le=MOST_K)] = 10

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from recfusion.core.errors import InputError
-from recfusion.data.protocol import Protocol
 from recfusion.serve import workers
 from recfusion.serve.batcher import Batcher, Busy
 from recfusion.serve.faults import Fault
@@ -24,6 +23,7 @@ from recfusion.serve.metrics import Metrics
 from recfusion.serve.settings import Settings
 from recfusion.serve.shelf import Served, Shelf, load_shelf, updated
 from recfusion.serve.store import Store
+from recfusion.serving.bundle import Bundle
 from recfusion.serving.config import CONFIG
 from recfusion.serving.histories import is_liked
 from recfusion.serving.one import Answer, Ask, Had, answer
@@ -104,7 +104,7 @@ class Service:
             await self._load()
             await self.write(lambda store: workers.announce(store, new))
 
-    def histories(self, user: str | None, given: Sequence[Had], protocol: Protocol) -> list[Had]:
+    def histories(self, user: str | None, given: Sequence[Had], bundle: Bundle) -> list[Had]:
         """Return what a user has: by the file of histories, the events, and the request, which counts most.
 
         Of what is known here, a model is given the grades and times that it reads; for one that reads grades, what was
@@ -112,11 +112,12 @@ class Service:
         """
         if user is None:
             return list(given)
+        protocol, lowest = bundle.protocol, bundle.model.lowest_grade
         events = self.reading.taken(user)
         known = [] if self.reading.is_forgotten(user) else self.known.of(user)
         graded, timed = ("grades" in protocol.signals.used, "times" in protocol.signals.used)
         found: dict[str, Had] = {}
-        back = [Had(item, 0.0, when) for item, when in events.returned.items()] if graded else []
+        back = [Had(item, lowest, when) for item, when in events.returned.items()] if graded else []
         have = [Had(item, None, when) for item, when in events.have.items()]
         for one in [*(one for one in known if one.item not in events.returned), *back, *have]:
             if graded or one.grade is None or is_liked(np.array(one.grade, np.float32), protocol):

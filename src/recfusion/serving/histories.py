@@ -60,6 +60,15 @@ def with_users(bundle: Bundle, histories: Histories, about: pl.DataFrame) -> His
     recipe = bundle.recipes.users
     if recipe is None:
         raise InputError("This model knows no features of users: train one with --users-file and --signals features.")
+    if absent := [column.name for column in recipe.columns if column.name not in about.columns]:
+        known = ", ".join(column.name for column in recipe.columns)
+        lacks = (
+            f"Expected columns of users that the model was trained on ({known}), got no {', no '.join(absent)} among "
+            f"{', '.join(name for name in about.columns if name != 'user') or 'none'}: name them alike"
+        )
+        if len(absent) == len(recipe.columns):
+            raise InputError(f"{lacks}.")
+        log.warning("%s; they are taken for missing.", lacks)
     places = to_columns(about["user"], histories.users)
     rows = about[np.maximum(places, 0).tolist()].with_columns(
         pl.when(pl.Series(places >= 0)).then(pl.col(name)).alias(name) for name in about.columns
@@ -74,7 +83,7 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history).
 
     For a model of graded signals, what a column `rating` has below the model's threshold is seen and not liked; an item
-    without a rating is liked. For one of timed signals, rows are in order, oldest first, where no column `time` says.
+    without a rating is liked. For one of timed signals, the rows of a user without any time are in order, oldest first.
     Of several rows of one user and item the last one counts.
     """
     users = rows["user"].unique(maintain_order=True)
@@ -90,7 +99,8 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
         return Histories(users, matrix, int(unknown.sum()), tuple(names))
     given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
     grades = given.cast(pl.Float32).fill_null(np.nan).to_numpy()
-    known = (row[entries], column[entries], grades[entries], _times(rows)[entries])
+    bundle.model.check_grades(grades[~np.isnan(grades)], "the history")
+    known = (row[entries], column[entries], grades[entries], _times(rows, row)[entries])
     matrix, extra, disliked = with_signals(bundle.protocol, *known, (len(users), n_items))
     return Histories(users, matrix, int(unknown.sum()), tuple(names), extra, disliked)
 
@@ -182,11 +192,30 @@ def is_liked(grades: FloatArray, protocol: Protocol) -> NDArray[np.bool_]:
     return (grades > 0) | ~np.bool_(adds_up(protocol.read.columns.get("rating"), 0.0))
 
 
-def _times(rows: pl.DataFrame) -> NDArray[np.int64]:
-    """Return each row's time; where rows have none, their places, which order them as well."""
-    if "time" not in rows.columns or rows["time"].null_count():
-        return np.arange(len(rows), dtype=np.int64)
-    return rows["time"].cast(pl.Int64).to_numpy()
+def check_times(timed: int, entries: int, whose: str = "") -> None:
+    """Raise where some entries of a history have times and others have none: nothing says where these belong."""
+    if 0 < timed < entries:
+        raise InputError(
+            f"Expected a time for each item of a history or for none, got times for {timed:,} of {entries:,}{whose}: "
+            "add the others, or leave out all."
+        )
+
+
+def _times(rows: pl.DataFrame, user: IntArray) -> NDArray[np.int64]:
+    """Return each row's time; of a user who has none, the rows' places among the user's, which order them as well.
+
+    Each user is looked at alone, so that no list depends on who else is asked for. `user` is the number of each row's.
+    """
+    places = rows.select(pl.int_range(pl.len()).over("user")).to_series().to_numpy()
+    if "time" not in rows.columns:
+        return places
+    entries, given = rows["item"].is_not_null().to_numpy(), rows["time"].is_not_null().to_numpy()
+    n_users = int(user.max(initial=-1)) + 1
+    of_all, timed = (np.bincount(user[part], minlength=n_users) for part in (entries, entries & given))
+    for half in np.flatnonzero((timed > 0) & (timed < of_all))[:1]:
+        name = rows["user"][int(np.argmax(user == half))]
+        check_times(int(timed[half]), int(of_all[half]), "" if name == YOU else f" of the user '{name}'")
+    return np.where(given, rows["time"].fill_null(0).cast(pl.Int64).to_numpy(), places)
 
 
 def _rows(given: Any, protocol: Protocol) -> pl.DataFrame:
@@ -197,7 +226,10 @@ def _rows(given: Any, protocol: Protocol) -> pl.DataFrame:
         rating = None if "grades" in used or counts else "none"
         time = None if "times" in used else "none"
         source = Source(data="frame", rating=rating, time=time)
-        rows = added_up(read_table(as_frame(given), source, lone_users=True).rows, protocol)
+        read = read_table(as_frame(given), source, lone_users=True)
+        if bad := read.report.missing + read.report.unparsable:
+            log.warning("%d rows without a value or with one that cannot be parsed are left out.", bad)
+        rows = added_up(read.rows, protocol)
         if "grades" in used or "rating" not in rows.columns:
             return rows
         return rows.with_columns(pl.when(pl.col("rating") > 0).then("item").alias("item"))

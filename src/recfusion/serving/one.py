@@ -35,7 +35,7 @@ class Had:
 class Ask:
     """What one user has, and the list that is wanted."""
 
-    history: Sequence[str | Had]  # ids as texts, oldest first where nothing says when
+    history: Sequence[str | Had]  # ids as texts; one without a time is newer than those before it
     k: int = 10
     rules: Rules = field(default_factory=Rules)
     knobs: Knobs = field(default_factory=Knobs)
@@ -63,6 +63,11 @@ class Answer:
 
 def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
     """Return the lists; what is wrong with one request is its answer and leaves the others alone."""
+    if any(faults := [_fault(bundle, ask) for ask in asked]):
+        others = iter(answer(bundle, [ask for ask, fault in zip(asked, faults, strict=True) if fault is None]))
+        return [next(others) if fault is None else fault for fault in faults]
+    if not asked:
+        return []
     ids = [[item_of(one) for one in ask.history] for ask in asked]
     found = [bundle.columns_of(own) for own in ids]
     histories, extra = _histories(bundle, asked, found)
@@ -71,7 +76,6 @@ def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
     answers: list[Answer | InputError] = []
     for row, ask in enumerate(asked):
         try:
-            _check_read(bundle, ask)
             maker = ListMaker.of(bundle, ask.rules, ask.knobs)
             history = histories if len(asked) == 1 else histories[[row]]
             own = None if extra is None else extra.rows(slice(row, row + 1))
@@ -112,18 +116,32 @@ def _histories(bundle: Bundle, asked: Sequence[Ask], found: Sequence[IntArray]) 
 
 
 def _times(history: Sequence[str | Had]) -> NDArray[np.int64]:
-    """Return when each entry was; one that does not say came a second after the one before it."""
-    times, last = np.zeros(len(history), np.int64), -1
+    """Return when each entry was; one that does not say came a second after the newest before it.
+
+    A service adds what was just put on a shelf, without times, to what it knows of a user, whose entries may have some
+    in any order: it must be the newest.
+    """
+    times, newest = np.zeros(len(history), np.int64), -1
     for place, one in enumerate(history):
-        last = last + 1 if isinstance(one, str) or one.time is None else int(one.time)
-        times[place] = last
+        times[place] = newest + 1 if isinstance(one, str) or one.time is None else int(one.time)
+        newest = max(newest, int(times[place]))
     return times
 
 
-def _check_read(bundle: Bundle, ask: Ask) -> None:
-    said = [one for one in ask.history if not isinstance(one, str)]
-    graded, timed = (any(getattr(one, name) is not None for one in said) for name in ("grade", "time"))
-    check_read(bundle.protocol, graded=graded, timed=timed)
+def check_history(bundle: Bundle, history: Sequence[str | Had]) -> None:
+    """Raise where a history says what its model does not read, or has a grade that it does not know."""
+    said = [one for one in history if not isinstance(one, str)]
+    grades = [one.grade for one in said if one.grade is not None]
+    check_read(bundle.protocol, graded=bool(grades), timed=any(one.time is not None for one in said))
+    bundle.model.check_grades(np.array(grades, np.float32), "the history")
+
+
+def _fault(bundle: Bundle, ask: Ask) -> InputError | None:
+    try:
+        check_history(bundle, ask.history)
+    except InputError as error:
+        return error
+    return None
 
 
 def history_rows(found: Sequence[IntArray], n_items: int) -> Csr:

@@ -12,7 +12,15 @@ from recfusion.core.errors import InputError
 from recfusion.core.jobs import described
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, write_prepared
-from recfusion.data.prepare import ADDED, LATEST, preparation_notes, resolve_min_rating, return_notes, time_notes
+from recfusion.data.prepare import (
+    ADDED,
+    LATEST,
+    nothing_left,
+    preparation_notes,
+    resolve_min_rating,
+    return_notes,
+    time_notes,
+)
 from recfusion.data.readers import read_items
 from recfusion.data.scale import Scale, adds_up
 from recfusion.data.settings import Preparation, Source
@@ -69,11 +77,7 @@ def _prepare(
     rarest, even = _rarest(items) if choices.even_items and len(items) % 2 else (None, None)
     ends = [step for step in (last, even) if step is not None]
     if not (steps + ends)[-1].interactions:
-        trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps + ends)
-        raise InputError(
-            f"No interactions of '{source.data}' are left after preparation ({trail}): "
-            "lower the rating threshold, the minimum items per user or the minimum users per item."
-        )
+        raise nothing_left(source.data, steps + ends, scale if choices.min_rating == "auto" else None)
     with_rarest, users = _write(session, filters, rarest, stages.parent, parts)
     for step, left in ((last, with_rarest), (even, users)):
         if step is not None:

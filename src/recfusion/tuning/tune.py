@@ -19,7 +19,7 @@ from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.judge import check_grades, fit_and_judge
 from recfusion.experiments.train import with_intervals
 from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS, Entry, find
@@ -70,6 +70,7 @@ class Request:
         """Return the protocol: its metrics are the usual ones and the one that is searched for."""
         used = used_signals(self.signals, data)
         check_read(used, [(self.entry.name, self.entry.load().reads)])
+        check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)
 
 
