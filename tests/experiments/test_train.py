@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import raw
 from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
+from recfusion.data.prepare import prepare
+from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import Values
@@ -105,6 +107,14 @@ def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(gr
     gain = (judged(EASE(l2=10.0)) - judged(Mine())).mean()
     assert kept.metrics["against"]["ndcg@100"]["mean"] == pytest.approx(gain)
     assert train(EASE(l2=10.0), groups, against=old).metrics["against"]["ndcg@100"]["mean"] == 0
+
+
+def test_an_older_recipe_that_one_user_prefers_is_named_without_an_interval() -> None:
+    rows = [(user, 6 * (user % 4) + step) for user in range(12) for step in range(6)]
+    users, items = zip(*rows, strict=True)
+    data = prepare(raw({"user": users, "item": items}), Preparation(min_items_per_user=1, min_users_per_item=1))
+    with pytest.raises(OldIsBetter, match=r"^ndcg@100 -\d+\.\d\d against the older recipe$"):
+        train(Mine(), data, against=train(EASE(l2=1.0), data, all_users=True))
 
 
 def test_of_very_many_validation_users_some_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,12 @@ def test_csv_has_the_number_that_another_is_at_most() -> None:
         (0.004, 0.0312, "p = .031"),
         (0.2, 0.352, "p = .35"),
         (0.5, 1.0, "p > .99"),
+        (None, None, "not tested: one test user tells nothing"),
     ],
 )
-def test_a_p_at_the_floor_of_the_bootstrap_is_said_to_be_at_most_that(p: float, p_holm: float, said: str) -> None:
+def test_a_p_at_the_floor_of_the_bootstrap_is_said_to_be_at_most_that(
+    p: float | None, p_holm: float | None, said: str
+) -> None:
     test = Paired("ndcg@100", "a", "b", 0.1, (0.1, 0.2), p, p_holm, (0,))
     assert p_text(test) == said
     assert isinstance(p_cell(test), AtMost) == ("at most" in said)

@@ -130,9 +130,9 @@ def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
     difference = new.test.per_user[name] - old.test.per_user[name]
     (drawn,) = bootstrap_means(new.test.users, difference[:, None]).T
     summary = summarise([difference], drawn)
-    low, high = (100 * end for end in summary.ci95 or (summary.mean, summary.mean))
     if summary.mean < 0:
-        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f} ({low:+.2f} to {high:+.2f}) against the older recipe")
+        interval = summary.ci95 and f" ({100 * summary.ci95[0]:+.2f} to {100 * summary.ci95[1]:+.2f})"
+        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f}{interval or ''} against the older recipe")
     return {name: {"mean": summary.mean, "ci95": summary.ci95, "users": len(difference)}}
 
 

@@ -32,6 +32,7 @@ class Column:
     name: str
     digits: int = 2
     signed: bool = False
+    pair: bool = False  # of intervals, also where none is known
 
     def text(self, cell: Cell) -> str:
         """Return a cell as people read it; CSV keeps the numbers themselves."""
@@ -48,14 +49,18 @@ class Column:
         return shown.replace("-", "−")
 
 
-def p_cell(test: Test) -> float | AtMost:
+def p_cell(test: Test) -> float | AtMost | None:
     """Return a test's corrected p; where the bootstrap can give no smaller one, as what it is at most."""
+    if test.p is None or test.p_holm is None:
+        return None
     return AtMost(test.p_holm) if test.p <= _LEAST_P else test.p_holm
 
 
 def p_text(test: Test) -> str:
     """Return a test's corrected p in words: p at most .001, p = .032."""
     p = p_cell(test)
+    if p is None:
+        return "not tested: one test user tells nothing"
     if isinstance(p, AtMost):
         return f"p at most {_up(p.value, 3):.3f}".replace(" 0.", " .")
     if p > 0.99:
@@ -116,8 +121,8 @@ def csv_text(tables: Sequence[Table]) -> str:
     """Return tables of the same columns as one CSV, each line led by its table's title; an interval has two columns."""
     first = tables[0]
     pairs = [
-        any(isinstance(row[place], tuple) for table in tables for row in table.rows)
-        for place in range(len(first.columns))
+        column.pair or any(isinstance(row[place], tuple) for table in tables for row in table.rows)
+        for place, column in enumerate(first.columns)
     ]
     names = ["table"]
     for column, pair in zip(first.columns, pairs, strict=True):
