@@ -33,6 +33,7 @@ class Column:
     digits: int = 2
     signed: bool = False
     pair: bool = False  # of intervals, also where none is known
+    up: bool = False  # rounded up, as a p is: none looks smaller than a bound that it is not below
 
     def text(self, cell: Cell) -> str:
         """Return a cell as people read it; CSV keeps the numbers themselves."""
@@ -44,6 +45,8 @@ class Column:
             return f"{self.text(cell[0])} to {self.text(cell[1])}"
         if isinstance(cell, AtMost):
             return f"≤ {_up(cell.value, self.digits):.{self.digits}f}"
+        if self.up:
+            cell = _up(cell, self.digits)
         sign = "+" if self.signed and cell != 0 else ""
         shown = f"{cell:{sign},}" if isinstance(cell, int) else f"{cell:{sign},.{self.digits}f}"
         return shown.replace("-", "−")
@@ -61,11 +64,12 @@ def p_text(test: Test) -> str:
     p = p_cell(test)
     if p is None:
         return "not tested: one test user tells nothing"
-    if isinstance(p, AtMost):
-        return f"p at most {_up(p.value, 3):.3f}".replace(" 0.", " .")
+    if isinstance(p, AtMost) or p < 0.001:
+        return f"p at most {_up(p.value if isinstance(p, AtMost) else p, 3):.3f}".replace(" 0.", " .")
     if p > 0.99:
         return "p > .99"
-    return (f"p = {p:.{3 if p < 0.1 else 2}f}" if p >= 0.0005 else "p < 0.001").replace(" 0.", " .")
+    digits = 3 if p < 0.1 else 2
+    return f"p = {_up(p, digits):.{digits}f}".replace(" 0.", " .")
 
 
 def _up(value: float, digits: int) -> float:

@@ -42,7 +42,7 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
     kinds = [("best", best), (str(comparison.reference), reference)]
     for name, _ in (kind for kind in kinds if kind[1]):
         columns += [Column(f"vs {name}", signed=True), Column(f"vs {name}, 95 %", signed=True, pair=True)]
-        columns.append(Column(f"p vs {name}", digits=4))
+        columns.append(Column(f"p vs {name}", digits=4, up=True))
     rows = []
     for model in _ranked(comparison, metric):
         found = model.metrics[metric]
