@@ -86,6 +86,8 @@ def _value(model: Model, metric: str, paper: float | None) -> str:
 def _difference(test: Test | None) -> str:
     if test is None:
         return ""
+    if test.ci95 is None or test.p_holm is None:
+        return f"{100 * test.difference:+.2f}".replace("-", "−")
     low, high = (100 * end for end in test.ci95)
     sign = "" if test.p_holm < 0.05 else " n. s."
     return f"{100 * test.difference:+.2f} ({low:+.2f} to {high:+.2f}){sign}".replace("-", "−")

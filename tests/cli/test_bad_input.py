@@ -92,6 +92,16 @@ def test_a_bad_file_is_refused(fail: Fail, content: str, words: str) -> None:
     assert words in fail("compare", "--data", "bad.csv", "--json")
 
 
+def test_users_with_a_single_item_cannot_be_judged_but_learned_from(fail: Fail) -> None:
+    Path("one.csv").write_text("user,item\n" + "".join(f"u{user},i\n" for user in range(60)))
+    for command in (["train", "elsa", "--out", "model"], ["compare", "--models", "ease,elsa"]):
+        message = fail(*command, "--data", "one.csv", "--min-items-per-user", 1)
+        assert message == (
+            "Error: No user of 'one.csv' has 2 items, one to show and one to find, so that nobody can be judged: train "
+            "on everybody with --all-users, or bring more data."
+        )
+
+
 @pytest.mark.parametrize("users", [1, 2])
 def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
     Path("few.csv").write_text("user,item\n" + "".join(f"u{u},{i}\n" for u in range(users) for i in range(6)))

@@ -55,6 +55,27 @@ def test_the_list_of_commands_says_of_each_what_its_own_help_begins_with(path: s
     assert own.split("\n\n")[0].replace("\n", " ") == cli.COMMANDS[path]
 
 
+def test_a_single_test_user_gets_no_interval_and_no_p(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"u{user},{(user + step) % 9}" for user in range(12) for step in range(5)]
+    Path("tiny.csv").write_text("user,item\n" + "\n".join(rows) + "\n")
+    given = ("compare", "--data", "tiny.csv", "--models", "popularity,ease,random", "--set", "ease.tune_trials=0")
+    printed = run(*given, "--workers", 1, "--page", "page.html")
+    tested = [line for line in printed.splitlines() if " against " in line]
+    assert len(tested) == 2
+    assert all(line.endswith(", not tested: one test user tells nothing") for line in tested)
+    assert "intervals" not in printed
+    found = json.loads(run(*given, "--workers", 1, "--json"))
+    assert [(test["ci95"], test["p"], test["p_holm"]) for test in found["tests"]] == [(None, None, None)] * 6
+    assert found["models"]["ease"]["ndcg@100"]["ci95"] is None
+    run("train", "popularity", "--data", "tiny.csv", "--out", "model")
+    assert "test ndcg@100: " in (judged := run("evaluate", "model"))
+    assert " to " not in judged.split("test ndcg@100")[1]
+    assert json.loads(Path("model/metrics.json").read_text())["validation"]["ndcg@100"]["ci95"] is None
+
+
 def test_the_demo_compares_saves_recommends_and_reports(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Splits: who is where, and that nothing is lost or leaks."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.prepare import prepare
 from recfusion.data.settings import Preparation, SplitPlan
-from recfusion.data.split import split
+from recfusion.data.split import NobodyToJudge, split
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 
@@ -93,9 +94,16 @@ def test_too_few_users_are_refused(n_users: int) -> None:
         split(data)
 
 
-def test_no_user_to_judge_is_refused() -> None:
-    data = prepare(raw({"user": [1, 2, 3, 4], "item": [1, 1, 1, 1]}), LOOSE)
-    with pytest.raises(InputError, match="at least 2 items"):
+@pytest.mark.parametrize("kind", ["strong", "weak", "temporal", "global"])
+def test_no_user_to_judge_is_refused(kind: Literal["strong", "weak", "temporal", "global"]) -> None:
+    data = prepare(raw({"user": [1, 2, 3, 4], "item": [1, 1, 1, 1], "time": [1, 2, 3, 4]}), LOOSE)
+    with pytest.raises(NobodyToJudge, match=r"No user of 'made up' has 2 items.* everybody with --all-users"):
+        split(data, SplitPlan(kind=kind))
+
+
+def test_raising_the_minimum_is_advised_only_where_some_user_has_two_items() -> None:
+    data = prepare(raw({"user": [*range(40), 0], "item": [1] * 40 + [2]}), LOOSE)
+    with pytest.raises(NobodyToJudge, match="raise --min-items-per-user to 2"):
         split(data)
 
 

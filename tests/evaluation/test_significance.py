@@ -59,7 +59,9 @@ def test_a_clear_difference_is_found_and_no_difference_is_not() -> None:
     columns = np.stack([a, a + rng.normal(0.2, 0.5, 300), a + rng.normal(0, 0.5, 300)], axis=1)
     drawn = bootstrap_means(np.arange(300), columns)
     better = paired_difference(columns[:, 1], columns[:, 0], drawn[:, 1], drawn[:, 0])
+    assert better.p is not None
     assert better.p < 0.001
+    assert better.ci95 is not None
     assert better.ci95[0] > 0
     assert better.difference == pytest.approx(0.2, abs=0.1)
 
@@ -70,7 +72,7 @@ def test_under_no_difference_small_p_values_are_as_rare_as_they_should_be() -> N
     for _ in range(200):
         values = np.stack([rng.normal(size=60), rng.normal(size=60)], axis=1)
         drawn = bootstrap_means(np.arange(60), values, draws=400)
-        hits += paired_difference(*values.T, *drawn.T).p < 0.1
+        hits += (paired_difference(*values.T, *drawn.T).p or 0) < 0.1
     assert 8 <= hits <= 35  # 20 expected, standard deviation 4.2
 
 
@@ -78,3 +80,26 @@ def test_holm_gives_the_values_worked_out_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
     assert holm([]) == []
+
+
+def test_one_user_gives_no_interval_and_no_test_on_however_many_splits() -> None:
+    values = np.array([[0.5, 0.2], [0.7, 0.3]])
+    drawn = bootstrap_means(np.array([7, 7]), values)
+    found = paired_difference(*values.T, *drawn.T)
+    assert found.difference == pytest.approx(0.35)
+    assert (found.ci95, found.p) == (None, None)
+    summary = summarise([values[:1, 0], values[1:, 0]], drawn[:, 0])
+    assert summary.mean == pytest.approx(0.6)
+    assert summary.ci95 is None
+
+
+def test_two_users_are_the_fewest_with_an_interval_and_a_test() -> None:
+    values = np.array([[0.5, 0.2], [0.7, 0.3]])
+    drawn = bootstrap_means(np.array([7, 8]), values)
+    found = paired_difference(*values.T, *drawn.T)
+    assert found.ci95 == pytest.approx((0.3, 0.4))
+    assert found.p is not None
+
+
+def test_what_was_not_tested_counts_for_nothing_in_holm_s_correction() -> None:
+    assert holm([0.01, None, 0.04, 0.03, None]) == [pytest.approx(0.03), None, *[pytest.approx(0.06)] * 2, None]

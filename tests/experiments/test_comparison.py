@@ -58,7 +58,7 @@ def test_the_best_model_is_tested_against_the_others(whole: Comparison) -> None:
     tests = {test.metric: test for test in whole.tests}
     assert set(tests) == {"recall@5", "ndcg@10"}
     assert tests["ndcg@10"].a == "ease"
-    assert tests["ndcg@10"].p_holm < 0.01
+    assert (tests["ndcg@10"].p_holm or 0) < 0.01
 
 
 def test_every_other_model_is_tested_against_the_reference(groups: Interactions) -> None:
@@ -71,10 +71,12 @@ def test_every_other_model_is_tested_against_the_reference(groups: Interactions)
         assert test.difference == pytest.approx(
             found.models[label].mean("ndcg@10") - found.models["popularity"].mean("ndcg@10")
         )
+        assert test.ci95 is not None
         assert test.ci95[0] <= test.difference <= test.ci95[1]
+        assert test.p is not None
+        assert test.p_holm is not None
         assert test.p <= test.p_holm
-        difference, (low, high) = test.of("popularity")
-        assert (difference, low, high) == (-test.difference, -test.ci95[1], -test.ci95[0])
+        assert test.of("popularity") == (-test.difference, (-test.ci95[1], -test.ci95[0]))
         assert found.test("ndcg@10", "popularity", label) in (*found.tests, test)
     p_values = [test.p for test in found.differences]
     assert [test.p_holm for test in found.differences] == holm(p_values) != p_values
@@ -118,6 +120,22 @@ def test_a_paired_test_is_over_the_splits_that_both_models_have(whole: Compariso
     apart = Comparison.of([results["random", 4], results["ease", 5]])
     assert (apart.tests, apart.differences) == ((), ())
     assert all(test.seeds == (4, 5) for test in (*whole.tests, *whole.differences))
+
+
+def test_a_single_test_user_leaves_intervals_and_tests_open(results: Results) -> None:
+    """On two splits, too: they are the same user's."""
+    values = {metric: np.array([0.5]) for metric in METRICS if metric != "coverage@5"}
+    one = {"users": np.array([3]), "history_size": np.array([5])}
+    better = {metric: np.array([0.7]) for metric in values}
+    own = {"random": values, "ease": better}
+    found = Comparison.of(changed(result, **one, test=own[label]) for (label, _), result in results.items())
+    assert [test.difference for test in found.tests] == pytest.approx([0.2, 0.2])
+    assert {(test.ci95, test.p, test.p_holm) for test in (*found.tests, *found.differences)} == {(None, None, None)}
+    document = found.document()
+    assert document["models"]["ease"]["ndcg@10"]["ci95"] is None
+    for test in document["tests"] + document["reference_tests"]:
+        assert (test["ci95"], test["p"], test["p_holm"]) == (None, None, None)
+    assert found.to_frame().select("low", "high", "p").null_count().row(0) == (6, 6, 6)
 
 
 def test_two_results_for_one_place_are_refused(results: Results) -> None:

@@ -6,10 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from conftest import raw
 from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
+from recfusion.data.prepare import prepare
 from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
@@ -18,7 +20,9 @@ from recfusion.experiments import judge
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import OldIsBetter, train
+from recfusion.models.base import Recommender
 from recfusion.models.ease import EASE
+from recfusion.models.elsa import ELSA
 from recfusion.models.registry import MODELS
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.serving.bundle import Bundle
@@ -110,6 +114,39 @@ def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(gr
     gain = (judged(EASE(l2=10.0)) - judged(Mine())).mean()
     assert kept.metrics["against"]["ndcg@100"]["mean"] == pytest.approx(gain)
     assert train(EASE(l2=10.0), groups, against=old).metrics["against"]["ndcg@100"]["mean"] == 0
+
+
+def test_an_older_recipe_that_one_user_prefers_is_named_without_an_interval() -> None:
+    rows = [(user, 6 * (user % 4) + step) for user in range(12) for step in range(6)]
+    users, items = zip(*rows, strict=True)
+    data = prepare(raw({"user": users, "item": items}), Preparation(min_items_per_user=1, min_users_per_item=1))
+    with pytest.raises(OldIsBetter, match=r"^ndcg@100 -\d+\.\d\d against the older recipe$"):
+        train(Mine(), data, against=train(EASE(l2=1.0), data, all_users=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (Thinning(members="thinning-pairs,ease"), ["Nobody of 'made up' can be held out", "No user has 2 items"]),
+        (ELSA(factors=4, max_epochs=3), ["Nobody of 'made up' can be held out for validation: epochs and a mixture"]),
+        (EASE(), ["No user has 2 items"]),
+    ],
+    ids=["mixture", "network", "closed form"],
+)
+def test_everybody_with_one_item_is_learned_from_with_the_defaults_and_that_is_said(
+    model: Recommender, said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    data = prepare(raw({"user": range(60), "item": [7] * 60}), Preparation(min_items_per_user=1))
+    bundle = train(model, data, all_users=True)
+    assert np.isfinite(bundle.model.score(data.matrix)).all()
+    assert [record.getMessage()[: len(start)] for record, start in zip(caplog.records, said, strict=True)] == said
+    if isinstance(bundle.model, Thinning):
+        assert bundle.model.weights_ == {"thinning-pairs": 0.6154, "ease": 0.3846}  # .4 and .25
+    if isinstance(bundle.model, ELSA):
+        assert bundle.model.best_epoch_ == 3
+    for judged in (False, True):
+        with pytest.raises(InputError, match=r"No user of 'made up' has 2 items.*train on everybody with --all-users"):
+            train(model, data, all_users=judged, judge=judged)
 
 
 def test_of_very_many_validation_users_some_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.data.interactions import Interactions
+from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.recfusion import RecFusion
@@ -23,6 +24,22 @@ def test_an_epoch_is_judged_on_what_was_held_out_of_the_validation_users(groups:
     model = RecFusion(width=8, max_epochs=4)
     for epoch in model.epochs(parts.train, parts.valid, rng=0):
         assert epoch.metric == evaluate(model, parts.valid, parts.train, (metric,)).mean()[metric] > 0
+
+
+@pytest.mark.parametrize(("share", "few"), [(0.0125, "1 validation user is"), (0.2375, "19 validation users are")])
+def test_too_few_validation_users_choose_an_epoch_but_it_is_said_that_they_are(
+    groups: Interactions, caplog: pytest.LogCaptureFixture, share: float, few: str
+) -> None:
+    parts = split(groups, SplitPlan(valid=share))
+    model = RecFusion(width=8, max_epochs=2).fit(parts.train, parts.valid, rng=0)
+    (record,) = caplog.records
+    told = f"{few} too few to choose the number of epochs by (at least 20 are needed): the choice is made"
+    assert record.getMessage().startswith(told)
+    caplog.clear()
+    RecFusion(width=8, max_epochs=1).fit(parts.train, parts.valid, rng=0)
+    model.settled().fit(parts.train, rng=0)
+    RecFusion(width=8, max_epochs=2).fit(parts.train, split(groups, SplitPlan(valid=0.25)).valid, rng=0)
+    assert not caplog.records  # nothing to choose, nobody to choose it by, or enough of them
 
 
 def test_weight_decay_shrinks_the_weights() -> None:

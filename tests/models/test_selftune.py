@@ -1,6 +1,7 @@
 """Self-tuning: what is given stays, what is open is chosen on enough validation users, and noise chooses nothing."""
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from recfusion.models.selftune import (
     LEAST_USERS,
     Judged,
     Jury,
+    cannot_choose,
     choose,
     judged_users,
     jury,
@@ -169,20 +171,44 @@ def test_too_few_users_choose_nothing_and_that_is_said_once(kind: Kind, caplog: 
 
 @SELF_TUNED
 @pytest.mark.parametrize(
-    "train",
+    ("train", "why"),
     [
-        csr([[0, *sorted({1 + user % 7, 1 + user % 5})] for user in range(60)], 8),
-        csr([[0]] * 40, 1),
-        csr([[0, 1]] * 30, 2),
+        (csr([[0, *sorted({1 + user % 7, 1 + user % 5})] for user in range(60)], 8), None),  # some tell, others not
+        (csr([[0]] * 40, 1), "No user has 2 items, one to show and one to find, so that nobody can choose "),
+        (csr([[0, 1]] * 30, 2), "The 30 users who judge settings find all of them equally good: the defaults of "),
+        (csr([list(range(9))] * 30, 9), "The 30 users who judge settings find all of them equally good: the defau"),
     ],
-    ids=["an item that all have", "a single item", "everybody has everything"],
+    ids=["an item that all have", "a single item", "everybody has both items", "everybody has everything"],
 )
-def test_data_that_says_little_is_fitted_all_the_same(kind: Kind, train: Csr) -> None:
+def test_data_that_says_little_is_fitted_all_the_same_and_what_it_cannot_choose_is_said(
+    kind: Kind, train: Csr, why: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     model = make(kind, tune_trials=4).fit(train, rng=0)
     assert np.isfinite(model.score(train)).all()
-    assert model.chosen().keys() == starts(kind).keys() - (
-        {"pair_l2"} if len(getattr(model, "pairs_", "x")) == 0 else set()
-    )
+    wanted = starts(kind).keys() - ({"pair_l2"} if len(getattr(model, "pairs_", "x")) == 0 else set())
+    assert model.chosen().keys() == wanted
+    if why is not None:
+        told = [record.getMessage() for record in caplog.records]
+        assert all(text.startswith(why) for text in told)
+        named = [word for text in told for word in re.findall(r"\w+", text) if word in wanted]
+        assert sorted(named) == sorted(wanted)  # each setting in one warning
+
+
+def test_settings_that_some_user_tells_apart_are_no_tie(caplog: pytest.LogCaptureFixture) -> None:
+    """One of 60 users likes a setting better and one less: no reason to choose it, and nothing to warn of."""
+
+    def objective(values: Mapping[str, Any], _: Jury) -> list[Judged]:
+        return [Judged({}, (np.eye(60)[0] - np.eye(60)[1]) * (values["l2"] == 3.0))]
+
+    model = EASE()
+    settle(model, objective, JURY, np.random.default_rng(0), searched=("l2",), first=[{"l2": 3.0}], trials=4)
+    assert model.l2_ == 500.0
+    assert not caplog.records
+
+
+def test_one_user_is_too_few_in_the_singular() -> None:
+    assert cannot_choose(1, "l2").startswith("1 user is too few to choose l2 by (at least 20")
+    assert cannot_choose(2, "weights", "validation").startswith("2 validation users are too few to choose weights by")
 
 
 @SELF_TUNED

@@ -137,6 +137,18 @@ def evil() -> Comparison:
     return Comparison.of(found, title=EVIL, note=EVIL, command=EVIL, reference=EVIL)
 
 
+def single() -> Comparison:
+    """Return a comparison on a single test user, who has a value on each of two splits."""
+    one: dict[str, Any] = {"users": np.array([3]), "history_size": np.array([4])}
+    means = {"popularity": 0.2, "ease": 0.3, "slim": 0.1}
+    found = [
+        result(label, mean, seed=seed, **one, test={metric: np.array([mean + seed / 10]) for metric in METRICS})
+        for label, mean in means.items()
+        for seed in (0, 1)
+    ]
+    return Comparison.of(found)
+
+
 MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "popularity": ("popularity", {}),
     "ease": ("ease", {"l2": 10.0}),
@@ -173,4 +185,10 @@ def real() -> Comparison:
     return Comparison.of(real_results())
 
 
-MADE: Mapping[str, Callable[[], Comparison]] = {"ordinary": ordinary, "strange": strange, "evil": evil, "real": real}
+MADE: Mapping[str, Callable[[], Comparison]] = {
+    "ordinary": ordinary,
+    "strange": strange,
+    "evil": evil,
+    "real": real,
+    "single": single,
+}

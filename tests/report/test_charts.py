@@ -5,7 +5,7 @@ from itertools import combinations
 from xml.etree import ElementTree
 
 import pytest
-from stored import EVIL, MADE, compared, evil, ordinary, result
+from stored import EVIL, MADE, compared, evil, ordinary, result, single
 
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.charts import Chart, cost_chart, curve_charts, difference_chart, mean_charts, near_reach
@@ -106,6 +106,12 @@ def test_differences_stand_in_their_order_with_numbers_and_tests() -> None:
     assert told(chart)[0] == "ease: what the others are compared with"
     assert told(chart)[2].startswith("slim: −3.90 (−4.0")
     assert told(chart)[2].endswith(", p at most .001, 3 splits")
+
+
+def test_a_single_test_user_is_drawn_without_lines_and_said_to_be_no_test() -> None:
+    chart = difference_chart(single())
+    assert told(chart)[1] == "popularity: −10.00, not tested: one test user tells nothing, 2 splits"
+    assert not any(" to " in text for text in texts(chart))
 
 
 def test_models_told_apart_are_in_colour_and_others_open() -> None:

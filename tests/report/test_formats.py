@@ -29,6 +29,9 @@ TABLE = Table(
         (Column("p", digits=4), AtMost(0.00004), "≤ 0.0001"),
         (Column("p", digits=4), AtMost(0.00071), "≤ 0.0008"),
         (Column("p", digits=4), 0.0, "0.0000"),
+        (Column("p", digits=4, up=True), 0.00111, "0.0012"),
+        (Column("p", digits=4, up=True), 0.04, "0.0400"),
+        (Column("p", digits=4, up=True), 1.0, "1.0000"),
         (Column("x"), 1_410_218, "1,410,218"),
         (Column("x"), None, "–"),
         (Column("x"), "as it is", "as it is"),
@@ -68,16 +71,31 @@ def test_csv_has_the_number_that_another_is_at_most() -> None:
     [
         (1 / (DRAWS + 1), 23 / (DRAWS + 1), "p at most .001"),
         (1 / (DRAWS + 1), 1 / (DRAWS + 1), "p at most .001"),
-        (2 / (DRAWS + 1), 2 / (DRAWS + 1), "p < .001"),
-        (0.004, 0.0312, "p = .031"),
-        (0.2, 0.352, "p = .35"),
+        (1 / (DRAWS + 1), 34 / (DRAWS + 1), "p at most .002"),
+        (2 / (DRAWS + 1), 2 / (DRAWS + 1), "p at most .001"),
+        (2 / (DRAWS + 1), 33 / (DRAWS + 1), "p = .002"),
+        (0.004, 0.0312, "p = .032"),
+        (0.2, 0.352, "p = .36"),
         (0.5, 1.0, "p > .99"),
+        (None, None, "not tested: one test user tells nothing"),
     ],
 )
-def test_a_p_at_the_floor_of_the_bootstrap_is_said_to_be_at_most_that(p: float, p_holm: float, said: str) -> None:
+def test_a_p_is_said_in_words_rounded_up(p: float | None, p_holm: float | None, said: str) -> None:
     test = Paired("ndcg@100", "a", "b", 0.1, (0.1, 0.2), p, p_holm, (0,))
     assert p_text(test) == said
-    assert isinstance(p_cell(test), AtMost) == ("at most" in said)
+
+
+@pytest.mark.parametrize(("draws", "bound"), [(1, True), (2, False)])
+def test_a_p_at_the_floor_of_the_bootstrap_is_a_bound(draws: int, bound: bool) -> None:
+    test = Paired("ndcg@100", "a", "b", 0.1, (0.1, 0.2), draws / (DRAWS + 1), 0.0011, (0,))
+    assert p_cell(test) == (AtMost(0.0011) if bound else 0.0011)
+
+
+def test_no_shown_p_is_below_a_bound_that_it_is_not_below() -> None:
+    """34 tests at the floor make the bound .00113, shown as .0012: a p of .00114 beside it must not be .0011."""
+    column = Column("p", digits=4, up=True)
+    for p in (0.00114, 0.00113, 0.0012):
+        assert float(column.text(p)) >= float(column.text(AtMost(0.00113)).removeprefix("≤ "))
 
 
 def test_latex_escapes_what_it_would_take_for_a_command() -> None:

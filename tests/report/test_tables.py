@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored import compared, ordinary, protocol, result
+from stored import compared, ordinary, protocol, result, single
 
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.paper import METRICS, TABLES
@@ -56,6 +56,19 @@ def test_a_metric_has_its_interval_and_tests_from_the_model_s_side() -> None:
     low, high = (float(end.replace("−", "-")) for end in other[6].split(" to "))
     assert low < -3.9 < high < 0
     assert other[7] == "≤ 0.0001"
+
+
+def test_a_single_test_user_has_differences_without_intervals_and_tests() -> None:
+    table = metric_table(single(), "ndcg@100")
+    assert table.texts() == [
+        ["ease", "2", "35.00", "35.00", "–", *["–"] * 6],
+        ["popularity", "2", "25.00", "25.00", "–", *["−10.00", "–", "–"] * 2],
+        ["slim", "2", "15.00", "15.00", "–", *["−20.00", "–", "–"] * 2],
+    ]
+    assert table.note.endswith("A single test user gives no interval and no test.")
+    found = list(csv.DictReader(io.StringIO(results_csv(single()))))
+    assert {line["p vs best"] for line in found} == {line["95 % interval low"] for line in found} == {""}
+    assert "0.000" not in results_markdown(single()) + results_latex(single())
 
 
 def test_columns_of_tests_are_there_only_where_something_was_tested() -> None:

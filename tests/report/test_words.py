@@ -1,7 +1,7 @@
 """The headline in words, and how numbers are written."""
 
 import pytest
-from stored import compared, ordinary, result
+from stored import compared, ordinary, result, single
 
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.sections import base_tests, headline, listed, meaning, points, seconds, signed
@@ -39,6 +39,13 @@ def test_a_model_alone_and_one_that_shares_no_split_are_plainly_said_to_be_so() 
     assert said(apart).endswith("10.0 points above b, which shares no split with it. The difference was not tested.")
     three = Comparison.of([result("a", 0.3), result("c", 0.1), result("b", 0.2, seed=1)])
     assert said(three).endswith("Its lead over all others but b (not tested) is beyond chance.")
+
+
+def test_a_single_test_user_is_said_to_tell_nothing() -> None:
+    assert said(single()) == (
+        "ease reaches 35.0 ndcg@100 on 2 splits: 10.0 points above popularity. "
+        "A single test user cannot tell whether that is chance."
+    )
 
 
 def test_models_are_compared_with_the_reference_else_with_the_best() -> None:

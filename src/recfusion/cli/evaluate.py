@@ -38,7 +38,8 @@ def evaluate(
     else:
         console = print_protocol(bundle.protocol)
         for metric, value in metrics.items():
-            interval = f" ({100 * value['ci95'][0]:.2f} to {100 * value['ci95'][1]:.2f})" if "ci95" in value else ""
+            ends = value.get("ci95")
+            interval = f" ({100 * ends[0]:.2f} to {100 * ends[1]:.2f})" if ends else ""
             console.print(f"test {metric}: {100 * value['mean']:.2f}{interval}")
     try:
         replace(bundle, metrics=bundle.metrics | {"test": metrics}).save(folder)

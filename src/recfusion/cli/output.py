@@ -212,12 +212,11 @@ def print_results(console: Console, comparison: Comparison) -> None:
     fitting = (table for table in tables if console.measure(table, options=unbounded).maximum <= console.width)
     console.print(next(fitting, tables[-1]))
     for test in (test for test in comparison.tests if test.metric == comparison.main_metric):
-        low, high = (100 * bound for bound in test.ci95)
-        console.print(
-            f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f} "
-            f"({low:+.2f} to {high:+.2f}), {p_text(test)} with Holm's correction",
-            markup=False,
-        )
+        sure = f", {p_text(test)}"
+        if test.ci95 is not None:
+            sure = f" ({100 * test.ci95[0]:+.2f} to {100 * test.ci95[1]:+.2f}){sure} with Holm's correction"
+        gain = f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f}"
+        console.print(f"{gain}{sure}", markup=False)
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:
@@ -227,7 +226,8 @@ def print_results(console: Console, comparison: Comparison) -> None:
 def _result_table(comparison: Comparison, *, intervals: bool, times: bool) -> Table:
     """Return the means in percent, the best in bold."""
     metrics, n_splits = comparison.metrics, len(comparison.seeds)
-    told = " with 95 % intervals over users" if intervals else ""
+    known = any(found.ci95 for model in comparison.models.values() for found in model.metrics.values())
+    told = " with 95 % intervals over users" if intervals and known else ""
     table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{told}", title_justify="left")
     table.add_column("model", no_wrap=times, overflow="fold")  # where there is little room, long names are folded
     heads = metrics if intervals else [metric.replace("_", "_\n") for metric in metrics]

@@ -14,6 +14,10 @@ from recfusion.data.settings import SplitPlan
 from recfusion.data.signals import Extra, Rows, kept, whole_extra
 
 
+class NobodyToJudge(InputError):  # noqa: N818
+    """No user can be held out and judged, so that there is no split; one may still learn from everybody."""
+
+
 @dataclass(frozen=True)
 class Fold:
     """Users to be judged on: what the model is shown of each, and what it should find. Row r is users[r]."""
@@ -62,6 +66,11 @@ def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, u
     plan = plan or SplitPlan()
     if plan.valid + plan.test >= 1:
         raise InputError(f"Expected valid + test below 1, got {plan.valid} + {plan.test}: leave users to train on.")
+    if not np.any(np.diff(data.matrix.indptr) >= 2):
+        raise NobodyToJudge(
+            f"No user of '{data.name}' has 2 items, one to show and one to find, so that nobody can be judged: train "
+            "on everybody with --all-users, or bring more data."
+        )
     rng = stream(seed, "split")
     if plan.kind in ("temporal", "global") and data.times is None:
         raise InputError(f"A {plan.kind} split needs times, and '{data.name}' has none: name the column with --time.")
@@ -144,9 +153,9 @@ def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
     n = data.n_users
     n_valid, n_test = max(1, round(plan.valid * n)), max(1, round(plan.test * n))
     if n - n_valid - n_test < 1:
-        raise InputError(
+        raise NobodyToJudge(
             f"Expected at least 3 users (one each for training, validation and test), got {n} in '{data.name}': "
-            "bring more users, or loosen the filters of the preparation."
+            "bring more users, loosen the filters of the preparation, or train on everybody with --all-users."
         )
     order = rng.permutation(n)
     train, valid, test = (np.sort(part) for part in np.split(order, [n - n_valid - n_test, n - n_test]))
@@ -159,7 +168,7 @@ def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.G
     lengths = np.diff(data.matrix.indptr)[users]
     users = users[lengths >= 2]
     if not len(users):
-        raise InputError(
+        raise NobodyToJudge(
             f"Expected {what} users with at least 2 items, got none in '{data.name}': raise --min-items-per-user to 2 "
             "or more, or bring more data."
         )
@@ -185,7 +194,9 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
         held_out = keep_entries(matrix, kept)
         users = np.flatnonzero((np.diff(held_out.indptr) > 0) & (np.diff(train.indptr) > 0))
         if not len(users):
-            raise InputError(f"No user of '{data.name}' has enough items for a {what} part: raise the minimum items.")
+            raise NobodyToJudge(
+                f"No user of '{data.name}' has enough items for a {what} part: raise the minimum items."
+            )
         return Fold(users, train[users], held_out[users])
 
     valid = fold((rank >= last_train) & (rank < last_valid), "validation")

@@ -2,7 +2,8 @@
 
 A user who is a test user in several splits gives several values that are not independent. So whole users are drawn,
 with all the values they have (a cluster bootstrap); with one split this is the ordinary bootstrap over users. All
-columns (models and metrics) share the same draws, so differences between them are paired.
+columns (models and metrics) share the same draws, so differences between them are paired. A single user varies with
+nobody: there is no interval then, and no test.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ class Summary:
     """A metric over users and splits."""
 
     mean: float  # over all test users of all splits
-    ci95: tuple[float, float] | None  # of that mean, bootstrap over users; None where users have no values
+    ci95: tuple[float, float] | None  # of that mean, bootstrap over users; None where fewer than two have values
     median: float  # over splits, of each split's mean
     iqr: tuple[float, float]  # over splits
     splits: tuple[float, ...]  # each split's mean
@@ -34,15 +35,20 @@ class Difference:
     """The paired difference of two columns of values."""
 
     difference: float
-    ci95: tuple[float, float]
-    p: float
+    ci95: tuple[float, float] | None  # None, as p, where all values are of one user
+    p: float | None
 
 
 def bootstrap_means(users: IntArray, values: Values, *, rng: RngLike = 0, draws: int = DRAWS) -> Values:
-    """Return bootstrap means (draws, columns) of `values` (rows, columns), whose rows belong to `users`."""
+    """Return bootstrap means (draws, columns) of `values` (rows, columns), whose rows belong to `users`.
+
+    Those of a single user are NaN: all draws would be alike, and look like certainty.
+    """
     _, cluster = np.unique(users, return_inverse=True)
     counts = np.bincount(cluster).astype(np.float64)
     n = len(counts)
+    if n < 2:
+        return np.full((draws, values.shape[1]), np.nan)
     sums = np.stack([np.bincount(cluster, column, n) for column in values.T], axis=1)  # (users, columns)
     generator = make_rng(rng)
     means = np.empty((draws, values.shape[1]))
@@ -75,21 +81,29 @@ def paired_difference(a: Values, b: Values, drawn_a: Values, drawn_b: Values) ->
     """
     observed = float((a - b).mean())
     drawn = drawn_a - drawn_b
+    interval = _interval(drawn)
+    if interval is None:
+        return Difference(observed, None, None)
     extreme = int(np.count_nonzero(np.abs(drawn - observed) >= abs(observed)))
-    return Difference(observed, _interval(drawn), (extreme + 1) / (len(drawn) + 1))
+    return Difference(observed, interval, (extreme + 1) / (len(drawn) + 1))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's step-down adjusted p-values: valid together, never smaller than the raw ones."""
-    n = len(p_values)
-    adjusted = [0.0] * n
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return Holm's step-down adjusted p-values: valid together, never smaller than the raw ones.
+
+    What was not tested is None, and counts for nothing.
+    """
+    tested = sorted((p, which) for which, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
     running = 0.0
-    for place, which in enumerate(sorted(range(n), key=p_values.__getitem__)):
-        running = max(running, min(1.0, (n - place) * p_values[which]))
+    for place, (p, which) in enumerate(tested):
+        running = max(running, min(1.0, (len(tested) - place) * p))
         adjusted[which] = running
     return adjusted
 
 
-def _interval(drawn: Values) -> tuple[float, float]:
+def _interval(drawn: Values) -> tuple[float, float] | None:
+    if np.isnan(drawn).any():
+        return None
     low, high = np.quantile(drawn, [0.025, 0.975])
     return float(low), float(high)

@@ -25,15 +25,16 @@ class Test:
     a: str
     b: str
     difference: float
-    ci95: tuple[float, float]
-    p: float
-    p_holm: float  # with Holm's correction for all tests of its kind and metric
+    ci95: tuple[float, float] | None  # None, as both p, where there is but one test user
+    p: float | None
+    p_holm: float | None  # with Holm's correction for all tests of its kind and metric
     seeds: Seeds
 
-    def of(self, label: str) -> tuple[float, tuple[float, float]]:
+    def of(self, label: str) -> tuple[float, tuple[float, float] | None]:
         """Return the difference and its interval as seen from one of the two models."""
-        low, high = self.ci95
-        return (self.difference, (low, high)) if label == self.a else (-self.difference, (-high, -low))
+        if label == self.a:
+            return self.difference, self.ci95
+        return -self.difference, self.ci95 and (-self.ci95[1], -self.ci95[0])
 
 
 def make_draws(by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> Draws:

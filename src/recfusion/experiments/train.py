@@ -1,6 +1,7 @@
 """Training one model on a data set, and judging it again later on the users that were kept from it."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from recfusion.data.load import load
 from recfusion.data.protocol import Protocol
 from recfusion.data.settings import Source, SplitPlan
 from recfusion.data.signals import BINARY, check_read, used_signals, whole_extra
-from recfusion.data.split import split
+from recfusion.data.split import NobodyToJudge, Split, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
@@ -26,6 +27,8 @@ from recfusion.experiments.judge import Fitted, check_grades, fit, fit_and_judge
 from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.serving.bundle import Bundle, name_among
 from recfusion.training.epoch import Checkpoint, OnEpoch
+
+log = logging.getLogger(__name__)
 
 
 def train(
@@ -49,9 +52,9 @@ def train(
 
     It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
     learns from everybody, and nobody is left to judge it on. What takes validation users to choose, the number of
-    epochs and the weights of a mixture, is then chosen on those of the split first. A model that trains keeps its state
-    in the file `checkpoint` and goes on from it where it is there. Without `histories` no row of a user stays in the
-    model.
+    epochs and the weights of a mixture, is then chosen on those of the split first; where no split can be made, it is
+    left at its defaults. A model that trains keeps its state in the file `checkpoint` and goes on from it where it is
+    there. Without `histories` no row of a user stays in the model.
 
     `signals` says what it learns from beside the ones: some of "graded,timed,features".
 
@@ -75,14 +78,22 @@ def train(
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
         kept = Checkpoint(checkpoint, json.dumps(run))
     judge = judge or against is not None
-    if all_users and not judge and not candidate.model.needs_validation(Shape.of(data.matrix)):
+    parts: Split | None = None
+    if not all_users or judge or candidate.model.needs_validation(Shape.of(data.matrix)):
+        try:
+            parts = split(data, plan, seed=seed, used=used)
+        except NobodyToJudge:
+            if not all_users or judge:
+                raise
+            told = "Nobody of '%s' can be held out for validation: epochs and a mixture's weights are the defaults."
+            log.warning(told, data.name)
+    if parts is None:
         fitted, _, seconds, _ = fit(
             *(candidate, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
         )
         return Bundle.of(
             candidate.entry, fitted, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds
         )
-    parts = split(data, plan, seed=seed, used=used)
     first = None if all_users else kept  # what is kept is the fit whose model stays
     judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
     found: dict[str, Any] = {} if judged.test is None else {"test": with_intervals(judged.test)}
@@ -131,9 +142,9 @@ def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
     difference = new.test.per_user[name] - old.test.per_user[name]
     (drawn,) = bootstrap_means(new.test.users, difference[:, None]).T
     summary = summarise([difference], drawn)
-    low, high = (100 * end for end in summary.ci95 or (summary.mean, summary.mean))
     if summary.mean < 0:
-        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f} ({low:+.2f} to {high:+.2f}) against the older recipe")
+        interval = summary.ci95 and f" ({100 * summary.ci95[0]:+.2f} to {100 * summary.ci95[1]:+.2f})"
+        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f}{interval or ''} against the older recipe")
     return {name: {"mean": summary.mean, "ci95": summary.ci95, "users": len(difference)}}
 
 

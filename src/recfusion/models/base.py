@@ -68,6 +68,7 @@ class Recommender(ABC):
 
     reads: ClassVar[frozenset[Signal]] = frozenset()
     trials_: int = dataclasses.field(init=False, default=0, repr=False, compare=False)  # of the last fit's own search
+    part_: str = dataclasses.field(init=False, default="", repr=False, compare=False)  # what a mixture calls it
 
     @abstractmethod
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -153,6 +154,10 @@ class Recommender(ABC):
     def lowest_grade(self) -> float:
         """The grade of what was given back: below all that is liked."""
         return 0.0
+
+    def named(self, told: str) -> str:
+        """Return what a fit tells people, led by the model's name where it is but a part of a mixture."""
+        return f"{self.part_}: {told}" if self.part_ else told
 
     def use_device(self, device: str) -> None:  # noqa: B027
         """Compute on `device`, for models that can; closed forms stay on the CPU."""

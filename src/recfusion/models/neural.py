@@ -1,6 +1,7 @@
 """What every network model shares: training in epochs with early stopping, resuming, saving and loading."""
 
 import dataclasses
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.selftune import LEAST_USERS, cannot_choose
 from recfusion.models.settings import setting
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
 from recfusion.training.loop import Phase, fit_epochs
 
+log = logging.getLogger(__name__)
 _VALIDATED = "ndcg@100"
 _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
 # Of training: the weight, its gradient and that gradient in the making, two moments of AdamW, the best weight so far.
@@ -111,6 +114,10 @@ class NeuralRecommender(Recommender):
         checkpoint: Checkpoint | None = None,
         extra: Extra | None = None,
     ) -> Iterator[Epoch]:
+        if valid is not None and len(valid.users) < LEAST_USERS and self.max_epochs > 1:
+            # They choose all the same: a dozen users find an epoch that is about right, and the last is far too late.
+            told = cannot_choose(len(valid.users), "the number of epochs", "validation")
+            log.warning(self.named(f"{told}: the choice is made all the same, and owes much to chance."))
         generator = torch_rng(make_rng(rng))
         if extra is not None:
             self.check_grades(all_grades(extra.grades, extra.disliked), "the data")

@@ -60,6 +60,14 @@ Variants = Callable[[slice], Iterable[FloatArray]]  # rows of a fold -> their sc
 Objective = Callable[[Mapping[str, Any], Jury], Sequence[Judged]]  # settings, users -> the variants that are free
 
 
+def cannot_choose(count: int, chosen: str, kind: str = "") -> str:
+    """Return the beginning of a warning that so many users, maybe of a `kind`, are too few to choose something by."""
+    if not count:
+        return f"No user has 2 items, one to show and one to find, so that nobody can choose {chosen}"
+    users = f"{count} {kind} user{'s are' if count > 1 else ' is'}".replace("  ", " ")
+    return f"{users} too few to choose {chosen} by (at least {LEAST_USERS} are needed)"
+
+
 def trials_setting(default: int = 20) -> Any:
     """Declare how many trials a self-tuning model's search has."""
     return setting(default, "trials of the search for the settings left open; 0: none", at_least=0, at_most=10_000)
@@ -114,7 +122,8 @@ def settle(
     The objective gets all that are searched; its variants try the free ones, which stay at their starts otherwise.
     The search begins with the starts, those declared or `starts`, then with each of `first` laid over them. With
     `probes`, it ends after so many trials unless one of them is better than the starts by `DOUBT` standard errors:
-    defaults that fit are not worth a search. With nobody to judge trials by, or too few, the starts are taken.
+    defaults that fit are not worth a search. With nobody to judge trials by, or too few, or such as find all trials
+    equally good, the starts are taken.
     """
     begun = open_settings(model)
     begun |= {name: value for name, value in (starts or {}).items() if name in begun}
@@ -141,9 +150,11 @@ def settle(
             chosen = choose(tried, begun)
             log.info("%d trials chose %s", len(done), chosen)
             model.trials_ += len(done)
+            if len(tried) > 1 and all(np.array_equal(one.values, tried[0].values) for one in tried):
+                told = f"The {jury.n_users} users who judge settings find all of them equally good"
+                log.warning(model.named(f"{told}: the defaults of {wanted} are used."))
         else:
-            told = "%d users are too few to choose %s by (at least %d are needed): the defaults are used."
-            log.warning(told, jury.n_users, wanted, LEAST_USERS)
+            log.warning(model.named(f"{cannot_choose(jury.n_users, wanted)}: the defaults are used."))
     for name in (*searched, *free):
         setattr(model, f"{name}_", chosen.get(name, getattr(model, name)))
 

@@ -35,7 +35,7 @@ class Row:
 
     label: str
     x: float
-    ends: tuple[float, float]
+    ends: tuple[float, float] | None  # of its interval, where it has one
     text: str
     told: str
     colour: str = INK
@@ -49,7 +49,7 @@ class Row:
 
     def drawn(self) -> list[float]:
         """Return every x of the row."""
-        return [self.x, *self.ends, *(100 * value for value in (self.splits.splits if self.splits else ()))]
+        return [self.x, *(self.ends or ()), *(100 * value for value in (self.splits.splits if self.splits else ()))]
 
 
 def difference_chart(comparison: Comparison) -> Chart | None:
@@ -60,10 +60,11 @@ def difference_chart(comparison: Comparison) -> Chart | None:
     rows = [Row(base, 0.0, (0.0, 0.0), "", f"{base}: what the others are compared with", bold=True)]
     cells = sections.difference_cells(comparison)
     for label, test in tests.items():
-        cell, (difference, (low, high)) = cells[label], test.of(label)
-        said = f"{label}: {cell.text} ({cell.interval}), {p_text(test)}, {sections.splits_text(len(test.seeds))}"
+        cell, (difference, ends) = cells[label], test.of(label)
+        shown = f"{cell.text} ({cell.interval})" if cell.interval else cell.text
+        said = f"{label}: {shown}, {p_text(test)}, {sections.splits_text(len(test.seeds))}"
         colour = {"above": ACCENT, "below": BELOW}.get(cell.mark, SOFT)
-        rows.append(Row(label, 100 * difference, (100 * low, 100 * high), cell.text, said, colour, not cell.mark))
+        rows.append(Row(label, 100 * difference, _percent(ends), cell.text, said, colour, not cell.mark))
     title = f"{comparison.main_metric}: differences to {base}"
     return _row_chart(rows, 0.0, "differences", title, base=base)
 
@@ -75,12 +76,15 @@ def mean_charts(comparison: Comparison) -> list[Chart]:
         rows = []
         for label, cell in sections.metric_cells(comparison, metric).items():
             found = comparison.models[label].metrics[metric]
-            low, high = found.ci95 or (found.mean, found.mean)
             told = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
             look = (ACCENT if cell.mark else INK, cell.mark == "same", cell.mark == "best")
-            rows.append(Row(label, 100 * found.mean, (100 * low, 100 * high), cell.text, told, *look, found))
+            rows.append(Row(label, 100 * found.mean, _percent(found.ci95), cell.text, told, *look, found))
         charts.append(_row_chart(rows, max(row.x for row in rows), f"metric{len(charts)}", metric))
     return charts
+
+
+def _percent(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return ends and (100 * ends[0], 100 * ends[1])
 
 
 def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Chart:
@@ -111,7 +115,8 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
         if high > -low / 3:
             write(axes, 0, -0.6, f"above {drawing.shorten(base)} →", align="left", right=4, up=9)
     for place, row in enumerate(rows):
-        gid, told = f"row{place}", " to ".join(f"{end:{'+' * bool(base)}.2f}" for end in row.ends).replace("-", "−")
+        gid, ends = f"row{place}", row.ends or ()
+        told = " to ".join(f"{end:{'+' * bool(base)}.2f}" for end in ends).replace("-", "−")
         write(axes, high, place, row.text, align="right", colour=INK, right=_VALUE)
         if row.reach(origin) > far:
             below = row.x < origin
@@ -121,7 +126,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
             continue
         if row.splits is not None:
             _splits(axes, row.splits, place + 0.32, row.colour)
-        axes.plot(row.ends, [place, place], color=row.colour, linewidth=2, gid=gid)
+        axes.plot(ends, [place] * len(ends), color=row.colour, linewidth=2, gid=gid)
         _dot(axes, row.x, place, row.colour, gid, hollow=row.hollow)
     return Chart(title, drawing.inline_svg(figure, ident, title, [row.told for row in rows]))
 

@@ -32,6 +32,8 @@ class Column:
     name: str
     digits: int = 2
     signed: bool = False
+    pair: bool = False  # of intervals, also where none is known
+    up: bool = False  # rounded up, as a p is: none looks smaller than a bound that it is not below
 
     def text(self, cell: Cell) -> str:
         """Return a cell as people read it; CSV keeps the numbers themselves."""
@@ -43,24 +45,31 @@ class Column:
             return f"{self.text(cell[0])} to {self.text(cell[1])}"
         if isinstance(cell, AtMost):
             return f"≤ {_up(cell.value, self.digits):.{self.digits}f}"
+        if self.up:
+            cell = _up(cell, self.digits)
         sign = "+" if self.signed and cell != 0 else ""
         shown = f"{cell:{sign},}" if isinstance(cell, int) else f"{cell:{sign},.{self.digits}f}"
         return shown.replace("-", "−")
 
 
-def p_cell(test: Test) -> float | AtMost:
+def p_cell(test: Test) -> float | AtMost | None:
     """Return a test's corrected p; where the bootstrap can give no smaller one, as what it is at most."""
+    if test.p is None or test.p_holm is None:
+        return None
     return AtMost(test.p_holm) if test.p <= _LEAST_P else test.p_holm
 
 
 def p_text(test: Test) -> str:
     """Return a test's corrected p in words: p at most .001, p = .032."""
     p = p_cell(test)
-    if isinstance(p, AtMost):
-        return f"p at most {_up(p.value, 3):.3f}".replace(" 0.", " .")
+    if p is None:
+        return "not tested: one test user tells nothing"
+    if isinstance(p, AtMost) or p < 0.001:
+        return f"p at most {_up(p.value if isinstance(p, AtMost) else p, 3):.3f}".replace(" 0.", " .")
     if p > 0.99:
         return "p > .99"
-    return (f"p = {p:.{3 if p < 0.1 else 2}f}" if p >= 0.0005 else "p < 0.001").replace(" 0.", " .")
+    digits = 3 if p < 0.1 else 2
+    return f"p = {_up(p, digits):.{digits}f}".replace(" 0.", " .")
 
 
 def _up(value: float, digits: int) -> float:
@@ -116,8 +125,8 @@ def csv_text(tables: Sequence[Table]) -> str:
     """Return tables of the same columns as one CSV, each line led by its table's title; an interval has two columns."""
     first = tables[0]
     pairs = [
-        any(isinstance(row[place], tuple) for table in tables for row in table.rows)
-        for place in range(len(first.columns))
+        column.pair or any(isinstance(row[place], tuple) for table in tables for row in table.rows)
+        for place, column in enumerate(first.columns)
     ]
     names = ["table"]
     for column, pair in zip(first.columns, pairs, strict=True):

@@ -78,9 +78,10 @@ def difference_cells(comparison: Comparison) -> dict[str, Cell]:
     for label in comparison.models if tests else ():
         cells[label] = Cell(0.0 if label == base else None)
         if label in tests:
-            difference, interval = tests[label].of(label)
+            difference, ends = tests[label].of(label)
             mark: Mark = "" if not told_apart(tests[label]) else "above" if difference > 0 else "below"
-            cells[label] = Cell(100 * difference, signed(difference), " to ".join(map(signed, interval)), mark)
+            interval = " to ".join(map(signed, ends)) if ends else ""
+            cells[label] = Cell(100 * difference, signed(difference), interval, mark)
     return cells
 
 
@@ -175,12 +176,16 @@ def _beside(comparison: Comparison, best: str, other: str, *, first: bool) -> st
     lead, interval = test.of(best)
     digits = 1 if abs(lead) > 0.0095 else 2
     interval_is = "95\u00a0% interval " if first else ""
-    return f"{points(lead, digits)}{unit} above {other} ({interval_is}{span(interval, digits)})"
+    told = f" ({interval_is}{span(interval, digits)})" if interval else ""
+    return f"{points(lead, digits)}{unit} above {other}{told}"
 
 
 def _sure(comparison: Comparison, best: str, others: Sequence[str]) -> str:
     """Return the sentence that names the models which were not told apart from the best."""
-    tests = {label: test for label in others if (test := comparison.test(comparison.main_metric, best, label))}
+    known = {label: test for label in others if (test := comparison.test(comparison.main_metric, best, label))}
+    tests = {label: test for label, test in known.items() if test.p is not None}
+    if known and not tests:
+        return "A single test user cannot tell whether that is chance."
     close = [label for label, test in tests.items() if not told_apart(test)]
     if close:
         return f"It could not be told apart from {listed(close)}: the difference may be chance."
@@ -201,6 +206,8 @@ def base_tests(comparison: Comparison) -> tuple[str, dict[str, Test]]:
 
 def told_apart(test: Test) -> bool:
     """Return whether a difference is beyond chance."""
+    if test.ci95 is None or test.p_holm is None:
+        return False
     low, high = test.ci95
     return test.p_holm < LEVEL and not low <= 0 <= high
 

@@ -37,11 +37,12 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
     """Return one metric with its intervals, and the paired tests against the best model and against the reference."""
     best = {test.b: test for test in comparison.tests if test.metric == metric}
     reference = {test.a: test for test in comparison.differences if test.metric == metric}
-    columns = [Column("model"), Column("splits"), Column("median"), Column("mean"), Column("95 % interval")]
+    columns = [Column("model"), Column("splits"), Column("median"), Column("mean")]
+    columns.append(Column("95 % interval", pair=True))
     kinds = [("best", best), (str(comparison.reference), reference)]
     for name, _ in (kind for kind in kinds if kind[1]):
-        columns += [Column(f"vs {name}", signed=True), Column(f"vs {name}, 95 %", signed=True)]
-        columns.append(Column(f"p vs {name}", digits=4))
+        columns += [Column(f"vs {name}", signed=True), Column(f"vs {name}, 95 %", signed=True, pair=True)]
+        columns.append(Column(f"p vs {name}", digits=4, up=True))
     rows = []
     for model in _ranked(comparison, metric):
         found = model.metrics[metric]
@@ -56,6 +57,8 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
             " vs: the model minus the other one, paired over the splits that both have; p with Holm's correction, "
             "≤ where no draw of the bootstrap came that far."
         )
+        if all(test.p is None for test in best.values()):
+            note += " A single test user gives no interval and no test."
     return Table(metric, tuple(columns), tuple(rows), note)
 
 
@@ -150,5 +153,5 @@ def _ranked(comparison: Comparison, metric: str | None = None) -> list[Model]:
 def _difference(test: Test | None, label: str) -> list[Cell]:
     if test is None:
         return [None, None, None]
-    difference, (low, high) = test.of(label)
-    return [100 * difference, (100 * low, 100 * high), p_cell(test)]
+    difference, ends = test.of(label)
+    return [100 * difference, ends and (100 * ends[0], 100 * ends[1]), p_cell(test)]

@@ -13,7 +13,7 @@ from folds import fold
 from conftest import csr, random_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.split import split
+from recfusion.data.split import Fold, split
 from recfusion.experiments.train import train
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines import Popularity
@@ -51,6 +51,31 @@ def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptu
             "thinning-linear": round(0.25 / 1.15, 4),
         }
     assert caplog.text.count("19 validation users are too few to choose weights by") == 1
+
+
+def test_users_too_few_for_every_part_are_mentioned_once(caplog: pytest.LogCaptureFixture) -> None:
+    few, seen = TRAIN[:12], fold(3, 20)
+    model = Thinning(members="thinning-pairs,thinning-local,ease").fit(few, seen, rng=0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "15 users are too few to choose the settings of the mixture's parts by (at least 20 are needed): the defaults "
+        "are used.",
+        "3 validation users are too few to choose weights by (at least 20 are needed): the usual hold.",
+    ]
+    assert model.parts_["ease"].chosen() == {"l2": 500.0}
+    caplog.clear()
+    Thinning(members="thinning-pairs,ease").fit(csr([[0]] * 30, 1), rng=0)
+    (record,) = caplog.records
+    assert "No user has 2 items" in record.getMessage()
+
+
+def test_what_a_part_has_to_say_begins_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    members = "thinning-local,ease,elsa,elsa"
+    everything = csr([[0, 1, 2]] * 30, 3)
+    valid = Fold(np.arange(4), csr([[0, 1]] * 4, 3), csr([[2]] * 4, 3))
+    Thinning(members=members, tune_trials=2).fit(everything, valid, rng=0)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(":")[0] for text in told[:-1]] == ["thinning-local", "ease", "elsa", "elsa#2"]
+    assert told[2].startswith("elsa: 4 validation users are too few to choose the number of epochs by")
 
 
 def test_the_network_usually_counts_for_more_where_data_is_worth_the_large_one() -> None:

@@ -192,7 +192,9 @@ class ThinningLocal(Recommender):
         self.trials_ = 0
         if selftune.searches(self):
             small, judged = selftune.searched_items(train, valid)
-            whole = ThinningLinear(**given, tune_trials=self.tune_trials).fit(small, judged, rng=rng)
+            whole = ThinningLinear(**given, tune_trials=self.tune_trials)
+            whole.part_ = self.part_
+            whole.fit(small, judged, rng=rng)
             self.trials_ = whole.trials_
             found = {name: getattr(whole, f"{name}_") for name in _RIDGE}
             if self.l2 is None:

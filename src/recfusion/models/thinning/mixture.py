@@ -15,7 +15,14 @@ from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
-from recfusion.models.selftune import LEAST_USERS, fewer_trials, judged_users, trials_setting
+from recfusion.models.selftune import (
+    LEAST_USERS,
+    cannot_choose,
+    fewer_trials,
+    judged_users,
+    searches,
+    trials_setting,
+)
 from recfusion.models.settings import learned, setting, setting_values
 from recfusion.models.thinning.plan import LARGE, LOCAL, plan
 from recfusion.models.thinning.weights import Ballot, find_weights, standardised, weighted_sum
@@ -66,9 +73,10 @@ class Thinning(Recommender):
     ) -> Iterator[Epoch]:
         generator = make_rng(rng)
         fitted: dict[str, Recommender] = {}
-        for name, part in self._planned(Shape.of(train)).items():
+        for name, part in self._with_enough_judges(self._planned(Shape.of(train)), train, valid).items():
             for other in fitted.values():
                 part = part.beside(other)
+            part.part_ = name
             part.use_device(self.device)
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
@@ -88,8 +96,7 @@ class Thinning(Recommender):
             if len(valid.users) >= LEAST_USERS:
                 weights = found_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
             else:
-                told = "%d validation users are too few to choose weights by (at least %d are needed): the usual hold."
-                log.warning(told, len(valid.users), LEAST_USERS)
+                log.warning("%s: the usual hold.", cannot_choose(len(valid.users), "weights", "validation"))
         self.weights_ = _shares(weights)
         self.parts_ = {name: fitted[name] for name in self.weights_}
         self.trials_ = sum(part.trials_ for part in fitted.values())
@@ -178,6 +185,16 @@ class Thinning(Recommender):
                 log.warning(told, name, shape.users, shape.items)
         log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
+
+    def _with_enough_judges(
+        self, parts: dict[str, Recommender], train: Csr, valid: Fold | None
+    ) -> dict[str, Recommender]:
+        """Return parts that search nothing where users are too few for any of them: it is said once, not by each."""
+        judges = int(np.count_nonzero(np.diff(train.indptr) >= 2)) + (0 if valid is None else len(valid.users))
+        if judges >= LEAST_USERS or not any(searches(part) for part in parts.values()):
+            return parts
+        log.warning("%s: the defaults are used.", cannot_choose(judges, "the settings of the mixture's parts"))
+        return {name: fewer_trials(part, 0) for name, part in parts.items()}
 
     def _names(self) -> list[str]:
         return [name.strip() for name in self.members.split(",")]
