@@ -1,4 +1,4 @@
-"""Write the README's tables again from the results that are committed: every model on ML-1M, and all opponents on all sets.
+"""Write the README's tables again from committed results: every model on ML-1M, all opponents on all sets.
 
 Usage: python scripts/readme_table.py
 """
