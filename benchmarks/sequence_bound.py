@@ -5,8 +5,8 @@
 Fitted on the training users of a split by time (split 0), judged on the whole ordered rows of its test users
 (docs/sequential.md). A model's likelihood is that of the noise that it is trained for, by `rf.diffusion.Ordered`:
 exactly, and by the bound that its loss goes by; then with a cut at every place, which is the likelihood of the next
-item. Popularity, which says the same after every prefix, is the mark. All have the same distribution of lengths. One
-thread; `--quick` trains for an epoch.
+item. Popularity, which says the same after every prefix, is the mark; differences are paired by user. All have the same
+distribution of lengths. One thread; `--quick` trains for an epoch.
 """
 
 import os
@@ -54,7 +54,8 @@ def main() -> None:
     found: dict[str, Any] = {"data": options.data, "split": 0, "users": users.shape[0]}
     found["items per user"] = users.nnz / users.shape[0]
     found["the length alone"] = summary(-torch.from_numpy(np.log(of_lengths(users, lengths))))
-    found["popularity"] = {"exact": summary(popularity(parts.train, users, lengths))}
+    of = {"popularity": popularity(parts.train, users, lengths)}  # exact nats of each user
+    found["popularity"] = {"exact": summary(of["popularity"])}
     print(found, flush=True)
     for name in MODELS:
         model = make_model(name, {"max_epochs": "1"} if options.quick else {})
@@ -64,6 +65,8 @@ def main() -> None:
         own, one_by_one = (ordered_nats(model, rows, lengths, noise) for noise in (None, Ordered(1.0)))
         found[name] = {"reach": model.reach, "exact": summary(own[:, 0]), "bound": summary(own[:, 1])}
         found[name]["exact, one by one"] = summary(one_by_one[:, 0])
+        found[name] |= {f"exact minus {other}": summary(own[:, 0] - nats) for other, nats in of.items()}
+        of[name] = own[:, 0]
         print(name, found[name], flush=True)
     if options.out:
         write_json(options.out, found)
