@@ -33,7 +33,7 @@ from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.mixture import found_weights, usual_weights
 from recfusion.models.thinning.weights import Ballot
 
-CLOSED = ("thinning-pairs", "ials")
+CLOSED = ("thinning-pairs", "thinning-local", "ials")
 METRIC = "ndcg@100"
 
 

@@ -63,7 +63,7 @@ def _ahead(name: str) -> dict[str, str]:
     )
     cells = {OURS: f"{100 * found.models[OURS].mean(METRICS[-1]):.2f}"}
     for test in found.differences:
-        if test.metric == METRICS[-1]:
+        if test.metric == METRICS[-1] and test.ci95 is not None:
             low, high = (100 * end for end in test.ci95)
             cells[test.a] = f"{-100 * test.difference:+.2f} ({-high:.2f} to {-low:.2f})".replace("-", "−")
     return cells
