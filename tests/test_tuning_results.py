@@ -21,7 +21,6 @@ def summaries() -> list[dict[str, Any]]:
 
 # their defaults were not searched
 NOT_YET = {
-    "elsa",
     "sasrec",
     "recfusion-seq",
     "recfusion-grades",
