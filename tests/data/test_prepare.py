@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conftest import csr, raw
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Features
+from recfusion.data.interactions import Features, name_column
 from recfusion.data.prepare import prepare, resolve_min_rating
 from recfusion.data.rows import id_codes
 from recfusion.data.scale import Scale
@@ -182,3 +182,20 @@ def test_the_paper_s_counts_come_out_on_ml_1m(data_folder: object) -> None:
     assert (data.n_users, data.n_items, data.n_interactions) == (6_034, 3_125, 574_376)
     data = load("ml-1m", Preparation(min_rating=None))
     assert (data.n_users, data.n_items, data.n_interactions) == (6_040, 3_416, 999_611)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (["name", "title"], "title"),
+        (["Stock", "Name"], "Name"),
+        (["Category name", "Product name"], "Product name"),
+        (["productTitle", "NAME"], "NAME"),
+        (["item_name", "price"], "item_name"),
+        (["brand name", "filename", "titles"], None),
+    ],
+)
+def test_the_column_with_an_items_name_is_found_whatever_its_capitals(columns: list[str], found: str | None) -> None:
+    table = pl.DataFrame({"item": [1, 2], **{name: ["a", "b"] for name in columns}})
+    assert name_column(table) == found
+    assert name_column(table.with_columns(pl.lit([1]).alias("title"))) == found or "title" in columns

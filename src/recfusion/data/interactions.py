@@ -18,8 +18,10 @@ from recfusion.core.errors import InputError
 from recfusion.data.parsing import parse_ids
 from recfusion.data.recipe import Recipe
 from recfusion.data.settings import Preparation, Source
+from recfusion.data.sniff import words_of
 
-NAMES = ("title", "name")
+_NAMES = ("title", "name")
+_NAMED = {"item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full"}
 _DIGESTED = 1 << 20  # numbers at once
 Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
 
@@ -173,11 +175,14 @@ class Interactions:
 
 
 def name_column(items: pl.DataFrame) -> str | None:
-    """Return the column of an item table that says what people call an item, where there is one."""
-    kinds = items.schema
-    return next(
-        (name for name in NAMES if name in kinds and not kinds[name].is_nested() and kinds[name] != pl.Binary), None
-    )
+    """Return the column of an item table that says what people call an item, where there is one.
+
+    That is `title` or `name`, whatever its capitals, or else one of these of a product or the like: `Product name`.
+    """
+    plain = {name: words_of(name) for name, kind in items.schema.items() if not kind.is_nested() and kind != pl.Binary}
+    alone = [name for word in _NAMES for name, words in plain.items() if words == [word]]
+    longer = [name for word in _NAMES for name, words in plain.items() if word in words and {*words} <= {*_NAMED, word}]
+    return next(iter([*alone, *longer]), None)
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:

@@ -100,12 +100,12 @@ def guess_columns(
 def unused_ratings(columns: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
     """Return the columns that may hold ratings or counts, to judge by their names, and have no role."""
     free = [name for name in columns if name not in chosen.values() and len(name) <= _LONGEST_NAME]
-    return [name for name in free if _role_rank(name, "rating") is not None or _COUNTS & set(_words(name))][:5]
+    return [name for name in free if _role_rank(name, "rating") is not None or _COUNTS & set(words_of(name))][:5]
 
 
 def names_counts(column: str) -> bool:
     """Return whether a column's name says that it holds counts: quantities, plays."""
-    words = _words(column) if len(column) <= _LONGEST_NAME else []
+    words = words_of(column) if len(column) <= _LONGEST_NAME else []
     return bool(_COUNTS & {*words, "".join(words)})
 
 
@@ -131,7 +131,7 @@ def listed(columns: Sequence[str]) -> str:
 def _role_rank(name: str, role: str) -> int | None:
     if len(name) > _LONGEST_NAME:
         return None
-    words = _words(name)
+    words = words_of(name)
     telling = _TELLING[role]
     joined = "".join(words)
     bare = joined.removesuffix("id") if joined not in telling else joined
@@ -141,7 +141,8 @@ def _role_rank(name: str, role: str) -> int | None:
     return len(telling) + min(hits) if hits and not {"name", "title"} & set(words) else None
 
 
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
+    """Return the words of a column's name in small letters: `ProductName`, `product_name` and `Product name` alike."""
     return [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
 
 

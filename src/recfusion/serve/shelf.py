@@ -11,6 +11,7 @@ import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import file_digest
+from recfusion.data.interactions import name_column
 from recfusion.serve.store import Store
 from recfusion.serving.additions import can_add, with_new
 from recfusion.serving.bundle import COUNT, Bundle
@@ -157,7 +158,7 @@ def _changed(served: Served, rows: Sequence[tuple[str, str, Any]], number: int) 
     if not new:
         return replace(served, change=number)
     bundle = served.bundle.with_columns(new)
-    search = served.search if not {"title", "name"} & set(by_name) else None
+    search = served.search if name_column(served.bundle.items) not in by_name else None
     if search is None:
         return _served(served.label, served.version, served.made, served.base, bundle, number)
     return replace(served, bundle=bundle, facts=ItemFacts(bundle, hidden=(COUNT,)), change=number)

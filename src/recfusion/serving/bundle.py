@@ -20,7 +20,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
 from recfusion.core.mapped import mapped_arrays
 from recfusion.data.features import recipes_of
-from recfusion.data.interactions import NAMES, Interactions, name_column, to_columns
+from recfusion.data.interactions import Interactions, name_column, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.data.recipe import Recipes
 from recfusion.models.base import Recommender
@@ -109,7 +109,8 @@ class Bundle:
         new = list(columns)
         changed = {series.name for series in new}
         other = replace(self, items=self.items.with_columns(new))
-        kept = {"counts", "popularity", "similarity", "_columns"} | (set() if changed & set(NAMES) else {"names"})
+        kept = {"counts", "popularity", "similarity", "_columns"}
+        kept |= set() if name_column(self.items) in changed else {"names"}
         vars(other).update({name: value for name, value in vars(self).items() if name in kept})
         return other
 
