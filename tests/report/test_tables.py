@@ -81,7 +81,7 @@ def test_columns_of_tests_are_there_only_where_something_was_tested() -> None:
 def test_costs_name_the_settings_that_the_fits_chose() -> None:
     found = [result("a", 0.3, seed=seed, chosen={"l2": 3.0 - seed, "kind": "x"}, fit_seconds=1.5) for seed in (0, 1)]
     table = cost_table(Comparison.of(found))
-    assert table.texts() == [["a", "1,234", "–", "1.50", "0.10", "kind = x; l2 = 2 to 3"]]
+    assert table.texts() == [["a", "1,234", "–", "–", "1.50", "0.10", "kind = x; l2 = 2 to 3"]]
     assert "all 2 fits add up to 3.0 seconds" in table.note
     nested = {"weights": [{"ease": 0.25, "other": "x"}, {"ease": 0.5}]}
     assert chosen_text(nested) == "ease 0.25 to 0.5"

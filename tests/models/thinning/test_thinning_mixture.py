@@ -178,6 +178,15 @@ def test_a_second_member_that_given_weights_do_not_name_is_not_fitted() -> None:
     assert list(model._planned(Shape.of(TRAIN))) == ["thinning-pairs", "thinning-local", "ials", "thinning-deep"]
 
 
+def test_a_part_takes_over_what_one_before_it_has_chosen() -> None:
+    model = Thinning(members="thinning-linear,thinning-local", tune_trials=3).fit(TRAIN, fold(25, 20), rng=0)
+    linear, local = model.parts_["thinning-linear"], model.parts_["thinning-local"]
+    assert linear.trials_ == model.trials_ > 0
+    assert local.chosen() == {}  # it was given all of it
+    given = {name: getattr(local, name) for name in ("l2", "nu", "kappa", "b", "c")}
+    assert given == {name: linear.chosen()[name] for name in given}
+
+
 def test_an_unknown_member_is_refused_when_the_model_is_made() -> None:
     for members in ("ease,eease", "", "ease,"):
         with pytest.raises(InputError, match=r"Unknown model '.*': choose one of .*ease"):
