@@ -19,6 +19,7 @@ SWITCHES = (
     "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking disable-component-update "
     "disable-sync"
 )
+PATIENCE = 60_000  # milliseconds: of a machine that is busy with other things
 EVIL = {
     "i01": '<img src=x onerror="window.hacked=1">',
     "i11": "\"'><script>window.hacked=1</script>",
@@ -28,6 +29,7 @@ EVIL = {
 
 def launched(playwright: Playwright) -> Browser:
     """Return this machine's own browser; the test is skipped where there is none."""
+    expect.set_options(timeout=PATIENCE)
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
         pytest.skip(f"no browser found: looked for {', '.join(BROWSERS)}")
@@ -60,7 +62,7 @@ class Visit:
         """Open the page in a browser that has never seen it, once its first list is there."""
         fresh = self.browser.new_context(viewport={"width": width, "height": 844}, **context)
         page = fresh.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda told: self.problems.append(f"console {told.type}: {told.text}"))
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("request", lambda asked: self._foreign(asked.url))
