@@ -93,7 +93,7 @@ def test_times_for_some_items_of_a_history_are_refused(bundle: Bundle) -> None:
     half = [{"item": 3, "time": 900}, 4, {"item": 99, "time": 5}]
     with pytest.raises(InputError, match=r"for each item of a history or for none, got times for 2 of 3: add the othe"):
         histories_of(bundle, half)
-    with pytest.raises(InputError, match="got times for 2 of 3 of the user 'ann': add"):
+    with pytest.raises(InputError, match="got times for 2 of 3 of user number 2: add"):
         histories_of(bundle, {"bob": [1, 2], "ann": half})
 
 

@@ -213,8 +213,8 @@ def _times(rows: pl.DataFrame, user: IntArray) -> NDArray[np.int64]:
     n_users = int(user.max(initial=-1)) + 1
     of_all, timed = (np.bincount(user[part], minlength=n_users) for part in (entries, entries & given))
     for half in np.flatnonzero((timed > 0) & (timed < of_all))[:1]:
-        name = rows["user"][int(np.argmax(user == half))]
-        check_times(int(timed[half]), int(of_all[half]), "" if name == YOU else f" of the user '{name}'")
+        whose = f" of user number {half + 1:,}" if n_users > 1 else ""  # an id may be somebody's address
+        check_times(int(timed[half]), int(of_all[half]), whose)
     return np.where(given, rows["time"].fill_null(0).cast(pl.Int64).to_numpy(), places)
 
 
