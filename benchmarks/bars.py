@@ -23,11 +23,11 @@ import numpy as np
 from scale import METRIC, peak_bytes
 
 from recfusion.core.rng import stream
-from recfusion.data.generate import Size
-from recfusion.data.generated import generate
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
+from recfusion.data.synthetic import Size
+from recfusion.data.synthetic_files import generate
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Shape
 from recfusion.models.registry import make_model

@@ -35,7 +35,7 @@ from recfusion.core.files import write_json
 from recfusion.core.rng import stream
 from recfusion.diffusion import Bound, elbo
 from recfusion.evaluation.evaluate import batches
-from recfusion.models.recfusion import RecFusion
+from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.registry import make_model
 from recfusion.models.settings import setting_values
 from recfusion.models.thinning.deep import ThinningDeep, thinning_bound

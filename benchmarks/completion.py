@@ -25,8 +25,8 @@ import recfusion as rf
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr, column_counts
 from recfusion.core.files import write_json
 from recfusion.evaluation.significance import bootstrap_means
-from recfusion.serving.complete import _best_set
-from recfusion.serving.lists import with_items
+from recfusion.inference.baskets import _best_set
+from recfusion.inference.lists import with_items
 
 TEST, VALID = 1500, 1000
 CANDIDATES = 200
@@ -84,7 +84,7 @@ def greedy(model: rf.Recommender) -> Callable[[Csr, int], IntArray]:
 
 
 def searched(model: rf.Recommender, counts: IntArray, together: float) -> Callable[[Csr, int], IntArray]:
-    from recfusion.serving.similarity import Similarity
+    from recfusion.inference.similarity import Similarity
 
     similarity = Similarity(model, counts)
 

@@ -26,10 +26,10 @@ from recfusion.core.files import write_json
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.inference.bundle import COUNT
+from recfusion.inference.explanations import explained
+from recfusion.inference.lists import ListMaker
 from recfusion.models.registry import entry
-from recfusion.serving.bundle import COUNT
-from recfusion.serving.lists import ListMaker
-from recfusion.serving.why import explained
 
 N_ITEMS, LENGTH, K = 20_000, 30, 10
 

@@ -21,7 +21,7 @@ from scipy.sparse import vstack
 
 import recfusion as rf
 from recfusion.core.files import write_json
-from recfusion.models.recfusion import RecFusion
+from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.nets.mlp import MLP
 
 EPOCHS = 4

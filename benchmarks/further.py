@@ -38,16 +38,16 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import gram, user_weighted, user_weights
-from recfusion.models.leave_out import linear_scores
+from recfusion.models.leave_one_out import linear_scores
+from recfusion.models.linear.gram import gram, user_weighted, user_weights
+from recfusion.models.neural.vae import WithOldEncoder
 from recfusion.models.registry import make_model
-from recfusion.models.selftune import scalings
+from recfusion.models.self_tuning import scalings
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.linear import ThinningLinear, solve
 from recfusion.models.thinning.mixture import found_weights, usual_weights
-from recfusion.models.thinning.weights import Ballot, standardised, weighted_sum
-from recfusion.models.vae import WithOldEncoder
+from recfusion.models.thinning.mixture_weights import Ballot, standardised, weighted_sum
 from recfusion.nets import vae
 from recfusion.nets.sparse import SparseRows, sparse_product
 from recfusion.training.loop import Phase

@@ -27,12 +27,12 @@ from scipy.stats import spearmanr
 import recfusion as rf
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.files import write_json
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.options import Preparation, Source
 from recfusion.data.split import Fold, split
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import Values, judge, per_user
-from recfusion.serving.knobs import Knobs
-from recfusion.serving.lists import ListMaker
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.reranking import Knobs
 
 PLACES = 10
 STEPS = np.linspace(0, 1, 11)

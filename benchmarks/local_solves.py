@@ -15,7 +15,7 @@ from scipy.linalg.lapack import sposv
 
 from recfusion.core.arrays import FloatArray
 from recfusion.core.compiled import compiled
-from recfusion.models.thinning.loops import solve_packed
+from recfusion.models.thinning.compiled_loops import solve_packed
 
 
 def _one_by_one(a: FloatArray, y: FloatArray) -> object:

@@ -22,8 +22,8 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr
 from recfusion.core.rng import stream
-from recfusion.data.generate import Size, chunks
 from recfusion.data.split import Fold
+from recfusion.data.synthetic import Size, chunks
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.registry import MODELS, make_model
 from recfusion.models.settings import settings_of

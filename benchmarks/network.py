@@ -31,7 +31,7 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.registry import make_model
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.mixture import found_weights, usual_weights
-from recfusion.models.thinning.weights import Ballot
+from recfusion.models.thinning.mixture_weights import Ballot
 
 CLOSED = ("thinning-pairs", "thinning-local", "ials")
 METRIC = "ndcg@100"

@@ -26,8 +26,8 @@ import recfusion as rf
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.files import write_json
-from recfusion.serving.bundle import COUNT
-from recfusion.serving.one import Ask, ItemFacts, answer, history_rows
+from recfusion.inference.bundle import COUNT
+from recfusion.inference.single import Ask, ItemFacts, answer, history_rows
 
 USERS = 200
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
+from serve import served
 
 import recfusion as rf
 from recfusion.core.files import write_json
-from serve import served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.topk import top_k
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.one import history_rows
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.single import history_rows
 
 K, USERS, ROWS = 100, 200, 100_000
 PROBED = (8, 32, 64, 128)

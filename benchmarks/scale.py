@@ -25,11 +25,11 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, binary_csr
 from recfusion.core.memory import gigabytes
 from recfusion.core.rng import stream
-from recfusion.data.generate import Size
-from recfusion.data.generated import generate
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.data.split import Fold, split
+from recfusion.data.synthetic import Size
+from recfusion.data.synthetic_files import generate
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import judge, per_user
 from recfusion.models.base import Shape

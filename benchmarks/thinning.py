@@ -19,7 +19,7 @@ import recfusion as rf
 from recfusion.core.arrays import Csr
 from recfusion.core.files import write_json
 from recfusion.models.base import Recommender
-from recfusion.models.selftune import open_settings
+from recfusion.models.self_tuning import open_settings
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 

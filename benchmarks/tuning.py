@@ -23,12 +23,12 @@ import psutil
 from recfusion.core.files import write_json
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.settings import Source
+from recfusion.data.options import Source
 from recfusion.experiments.train import train
+from recfusion.experiments.tuning.engine import local_engine
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.experiments.tuning.tune import Algorithm, Request, run_trials
 from recfusion.models.registry import entry
-from recfusion.tuning.local import local_engine
-from recfusion.tuning.space_file import tuning_space
-from recfusion.tuning.tune import Algorithm, Request, run_trials
 
 PARTS = ("parallel", "search", "memory")
 # EASE's own search for l2 is switched off: it would do the work that is measured here.

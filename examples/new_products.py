@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 import recfusion as rf
-from recfusion.serving.additions import add_items
+from recfusion.inference.new_items import add_items
 
 NEW = pl.DataFrame(
     {

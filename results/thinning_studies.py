@@ -8,8 +8,8 @@ from unittest.mock import patch
 from recfusion.core.arrays import Csr
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models import selftune
-from recfusion.models.leave_out import nobody
+from recfusion.models import self_tuning as selftune
+from recfusion.models.leave_one_out import nobody
 from recfusion.models.settings import self_tuned
 from recfusion.models.thinning.linear import ThinningLinear
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from recfusion.data.published import read_movielens
+from recfusion.data.published.movielens import read_movielens
 
 NAME = "ml-latest-small"
 TARGET = Path(__file__).parents[1] / "src" / "recfusion" / "data" / "embedded"

@@ -139,10 +139,10 @@ def serve() -> Offer:
 def record() -> int:
     """Record three events as a service does, say of each when it is acknowledged, and read the model again."""
     from recfusion.core.errors import InputError
-    from recfusion.serve.metrics import Metrics
-    from recfusion.serve.service import Service
-    from recfusion.serve.settings import Settings
-    from recfusion.serve.store import Event, Store
+    from recfusion.server.config import Settings
+    from recfusion.server.event_store import Event, Store
+    from recfusion.server.metrics import Metrics
+    from recfusion.server.service import Service
 
     async def serve_some(service: Service) -> None:
         have = service.reading.taken("ann").have
@@ -181,8 +181,9 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         from recfusion.cli.main import main
         from recfusion.core import files
         from recfusion.data import catalog
-        from recfusion.experiments import judge
-        from recfusion.tuning import local, trials_file
+        from recfusion.experiments import fit as judge
+        from recfusion.experiments.tuning import engine as local
+        from recfusion.experiments.tuning import trials_file
 
         printed = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(printed, 1)

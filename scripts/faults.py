@@ -34,7 +34,7 @@ T = TypeVar("T")
 Tree: TypeAlias = dict[str, bytes]  # files by their path in a folder; hidden folders too, so that none is overlooked
 Verdict: TypeAlias = Literal["old", "new", "between", "torn"]
 _DEADLY = ("KILL", "TORN")
-_LARGE = ("torch", "recfusion.cli.compare", "recfusion.cli.train", "recfusion.serve.service")
+_LARGE = ("torch", "recfusion.cli.compare", "recfusion.cli.train", "recfusion.server.service")
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from fuzz_folders import sound_folder
 from hostile import mutated, value, word
 
 from recfusion.core.errors import InputError
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.complete import complete
-from recfusion.serving.knobs import Knobs
-from recfusion.serving.recommend import recommend
-from recfusion.serving.rules import Rules
-from recfusion.serving.similar import similar
-from recfusion.serving.where import matching
+from recfusion.inference.baskets import complete
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.conditions import matching
+from recfusion.inference.filters import Rules
+from recfusion.inference.recommending import recommend
+from recfusion.inference.reranking import Knobs
+from recfusion.inference.similar import similar
 
 COLUMNS = ("item", "title", "kind", "stock", "price", "new", "train_count", "`kind`", "nothing", "__class__")
 SIGNS = ("==", "!=", "<", "<=", ">", ">=", "=", "<>", "~", "not")

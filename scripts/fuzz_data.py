@@ -12,13 +12,14 @@ import numpy as np
 import polars as pl
 from hostile import mutated
 
-from recfusion.data.archive import check_archive
 from recfusion.data.interactions import Interactions, RawData
 from recfusion.data.load import load
-from recfusion.data.published import read_movielens, read_netflix
-from recfusion.data.readers import read_items
-from recfusion.data.settings import Preparation
-from recfusion.data.sniff import sniff_text
+from recfusion.data.options import Preparation
+from recfusion.data.published.archive import check_archive
+from recfusion.data.published.movielens import read_movielens
+from recfusion.data.published.netflix import read_netflix
+from recfusion.data.reading.columns import sniff_text
+from recfusion.data.reading.reader import read_items
 
 KINDS = (".csv", ".tsv", ".dat", ".jsonl", ".parquet", ".csv.gz", ".jsonl.gz")
 SEPARATORS = (",", "\t", ";", "|", "::", " ")

@@ -21,25 +21,25 @@ from safetensors.numpy import load_file, save_file
 
 from recfusion.core.files import file_digest
 from recfusion.data.interactions import Interactions, RawData, ReadReport
+from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
-from recfusion.data.readers import read_items
-from recfusion.data.settings import Preparation
-from recfusion.data.writers import table_writer
+from recfusion.data.reading.reader import read_items
+from recfusion.data.table_writer import table_writer
 from recfusion.experiments.comparison import Comparison, compare
-from recfusion.experiments.judge import item_names
+from recfusion.experiments.fit import item_names
 from recfusion.experiments.result import read_results
 from recfusion.experiments.train import train
-from recfusion.models.ease import EASE
+from recfusion.inference.baskets import complete
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import FILES
+from recfusion.inference.filters import Rules
+from recfusion.inference.model_card import model_card
+from recfusion.inference.recommending import recommend
+from recfusion.inference.reranking import Knobs
+from recfusion.inference.similar import similar
+from recfusion.models.linear.ease import EASE
 from recfusion.report.page import render
 from recfusion.report.tables import results_csv, results_latex, results_markdown
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.card import model_card
-from recfusion.serving.complete import complete
-from recfusion.serving.config import FILES
-from recfusion.serving.knobs import Knobs
-from recfusion.serving.recommend import recommend
-from recfusion.serving.rules import Rules
-from recfusion.serving.similar import similar
 
 _NET: dict[str, Any] = {"max_epochs": 1}
 MODELS: dict[str, dict[str, Any]] = {
@@ -293,8 +293,8 @@ def results(rng: np.random.Generator, folder: Path) -> None:
 
 def tables(rng: np.random.Generator, folder: Path) -> None:
     """Carry an item table with columns of any type and name from a file to lists on paper, on screen and as JSON."""
-    from recfusion.cli.control import print_items
     from recfusion.cli.output import print_json
+    from recfusion.cli.request_options import print_items
 
     table = folder / "items.parquet"
     _item_columns(rng).write_parquet(table)

@@ -14,11 +14,11 @@ from hostile import NUMBERS, changed, mutated, value, word
 from recfusion.cli.options import parse_settings
 from recfusion.core.jsonl import json_line
 from recfusion.data.split import Split, split
-from recfusion.experiments.spec import read_experiment
+from recfusion.experiments.experiment_file import read_experiment
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.experiments.tuning.trials_file import Search, read_trials
 from recfusion.models.registry import MODELS, find
 from recfusion.models.settings import settings_of
-from recfusion.tuning.space_file import tuning_space
-from recfusion.tuning.trials_file import Search, read_trials
 
 EXPERIMENT: dict[str, Any] = {
     "name": "tiny",
@@ -99,7 +99,7 @@ def trials(rng: np.random.Generator, folder: Path) -> None:
 
 @cache
 def _parts() -> Split:
-    from recfusion.data.settings import SplitPlan
+    from recfusion.data.options import SplitPlan
 
     return split(shop(), SplitPlan(valid=0.2, test=0.2), seed=0)
 

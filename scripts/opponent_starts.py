@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 import recfusion as rf
 from recfusion.data.split import without_test
 from recfusion.models.registry import make_model
-from recfusion.models.selftune import ndcg
+from recfusion.models.self_tuning import ndcg
 
 GRIDS: dict[str, list[dict[str, float]]] = {
     "edlae": [{"l2": l2, "p": p} for l2, p in ((150, 0.5), (350, 0.3), (350, 0.45), (350, 0.6), (700, 0.45))],

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.details import Model
-from recfusion.experiments.paired import Test
-from recfusion.experiments.paper import METRICS
+from recfusion.experiments.comparison_parts import Model
+from recfusion.experiments.paired_tests import Test
 from recfusion.experiments.result import Result, read_results
+from recfusion.paper.tables import METRICS
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS = ROOT / "README.md", ROOT / "results"

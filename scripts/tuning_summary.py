@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recfusion.core.files import write_json
-from recfusion.tuning.tune import BEST, TRIALS
+from recfusion.experiments.tuning.tune import BEST, TRIALS
 
 TITLE = """# Searches for the networks' settings
 

@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 from recfusion.core.arrays import Csr, binary_csr
 from recfusion.core.pool import THREAD_VARIABLES
 from recfusion.data.interactions import Interactions, RawData, ReadReport
+from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
-from recfusion.data.settings import Preparation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 torch.set_num_threads(1)
 threadpool_limits(1)
 os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")  # of the commands that tests start
-collect_ignore_glob = [] if find_spec("uvicorn") and find_spec("fastapi") else ["serve/*"]  # without the extra serve
+collect_ignore_glob = [] if find_spec("uvicorn") and find_spec("fastapi") else ["server/*"]  # without the extra serve
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test may depend on how busy the machine is
 

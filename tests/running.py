@@ -12,9 +12,9 @@ from typing import Any
 
 import uvicorn
 
-from recfusion.serve.app import make_app
-from recfusion.serve.run import options
-from recfusion.serve.settings import Settings
+from recfusion.server.app import make_app
+from recfusion.server.config import Settings
+from recfusion.server.start import options
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import polars as pl
 
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
-from recfusion.serving.bundle import Bundle
+from recfusion.inference.bundle import Bundle
 
 KINDS = ("Tea", "Coffee|Gift", "Cups", "Books|Gift")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recfusion.models.places import load_class
+from recfusion.models.class_loading import load_class
 from recfusion.testing import check_recommender
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

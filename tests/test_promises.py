@@ -12,8 +12,8 @@ from named_tests import ROOT, missing
 from recfusion.data.load import load
 from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import train
+from recfusion.experiments.tuning.tune import tune
 from recfusion.report.page import write_page
-from recfusion.tuning.tune import tune
 
 PROMISES = (ROOT / "PROMISES.md").read_text(encoding="utf-8")
 _TEST = re.compile(r"`(tests/[^`]*)`")
@@ -65,4 +65,4 @@ def test_only_what_worker_processes_are_sent_is_unpickled_and_nothing_is_evaluat
         and "allow_pickle=False" not in ast.unparse(node)
     }
     # A job for processes that we start ourselves, and the check that a model can be sent to one.
-    assert found == {("experiments/candidate.py", "pickle.loads"), ("testing/declared.py", "pickle.loads")}
+    assert found == {("experiments/candidate.py", "pickle.loads"), ("testing/declaration_checks.py", "pickle.loads")}

@@ -19,7 +19,7 @@ from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.baselines import Popularity, Random
+from recfusion.models.baselines.popularity import Popularity, Random
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.testing import ContractError, Subject, check_recommender, checks, tastes
 from recfusion.training.epoch import Checkpoint, Epoch

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recfusion.models.neural import NeuralRecommender
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.registry import MODELS
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "tuning_summary.py"))

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from recfusion.core.errors import InputError as InputError
     from recfusion.data.interactions import Interactions as Interactions
     from recfusion.data.load import load as load
+    from recfusion.data.options import Preparation as Preparation
+    from recfusion.data.options import Source as Source
+    from recfusion.data.options import SplitPlan as SplitPlan
     from recfusion.data.protocol import Protocol as Protocol
-    from recfusion.data.settings import Preparation as Preparation
-    from recfusion.data.settings import Source as Source
-    from recfusion.data.settings import SplitPlan as SplitPlan
     from recfusion.data.split import Fold as Fold
     from recfusion.data.split import Split as Split
     from recfusion.data.split import split as split
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from recfusion.evaluation.topk import top_k as top_k
     from recfusion.experiments.comparison import Comparison as Comparison
     from recfusion.experiments.comparison import compare as compare
+    from recfusion.experiments.experiment_file import read_experiment as read_experiment
     from recfusion.experiments.result import Result as Result
     from recfusion.experiments.result import read_results as read_results
     from recfusion.experiments.run import run_experiment as run_experiment
-    from recfusion.experiments.spec import read_experiment as read_experiment
     from recfusion.experiments.train import train as train
+    from recfusion.experiments.tuning.tune import tune as tune
+    from recfusion.inference.baskets import complete as complete
+    from recfusion.inference.bundle import Bundle as Bundle
+    from recfusion.inference.filters import Rules as Rules
+    from recfusion.inference.recommending import Recommendations as Recommendations
+    from recfusion.inference.recommending import recommend as recommend
+    from recfusion.inference.reranking import Knobs as Knobs
+    from recfusion.inference.similar import similar as similar
     from recfusion.models.base import Recommender as Recommender
-    from recfusion.models.baselines import Popularity as Popularity
-    from recfusion.models.baselines import Random as Random
-    from recfusion.models.ease import EASE as EASE
-    from recfusion.models.recfusion import RecFusion as RecFusion
+    from recfusion.models.baselines.popularity import Popularity as Popularity
+    from recfusion.models.baselines.popularity import Random as Random
+    from recfusion.models.linear.ease import EASE as EASE
+    from recfusion.models.linear.slim import SLIM as SLIM
+    from recfusion.models.recfusion.recfusion import RecFusion as RecFusion
     from recfusion.models.registry import MODELS as MODELS
     from recfusion.models.registry import make_model as make_model
     from recfusion.models.settings import learned as learned
     from recfusion.models.settings import self_tuned as self_tuned
     from recfusion.models.settings import setting as setting
-    from recfusion.models.slim import SLIM as SLIM
     from recfusion.models.thinning.linear import ThinningLinear as ThinningLinear
     from recfusion.models.thinning.mixture import Thinning as Thinning
     from recfusion.report.page import write_page as write_page
-    from recfusion.serving.bundle import Bundle as Bundle
-    from recfusion.serving.complete import complete as complete
-    from recfusion.serving.knobs import Knobs as Knobs
-    from recfusion.serving.recommend import Recommendations as Recommendations
-    from recfusion.serving.recommend import recommend as recommend
-    from recfusion.serving.rules import Rules as Rules
-    from recfusion.serving.similar import similar as similar
-    from recfusion.tuning.tune import tune as tune
 
 _MODULES = ("diffusion", "testing")
 _HOMES = {
@@ -67,32 +67,32 @@ _HOMES = {
         "recfusion.data.interactions": "Interactions",
         "recfusion.data.load": "load",
         "recfusion.data.protocol": "Protocol",
-        "recfusion.data.settings": "Preparation Source SplitPlan",
+        "recfusion.data.options": "Preparation Source SplitPlan",
         "recfusion.data.split": "Fold Split split",
         "recfusion.evaluation.evaluate": "Evaluation evaluate",
         "recfusion.evaluation.topk": "top_k",
         "recfusion.experiments.comparison": "Comparison compare",
         "recfusion.experiments.result": "Result read_results",
         "recfusion.experiments.run": "run_experiment",
-        "recfusion.experiments.spec": "read_experiment",
+        "recfusion.experiments.experiment_file": "read_experiment",
         "recfusion.experiments.train": "train",
         "recfusion.models.base": "Recommender",
-        "recfusion.models.ease": "EASE",
-        "recfusion.models.baselines": "Popularity Random",
-        "recfusion.models.recfusion": "RecFusion",
+        "recfusion.models.linear.ease": "EASE",
+        "recfusion.models.baselines.popularity": "Popularity Random",
+        "recfusion.models.recfusion.recfusion": "RecFusion",
         "recfusion.models.registry": "MODELS make_model",
         "recfusion.models.settings": "learned self_tuned setting",
-        "recfusion.models.slim": "SLIM",
+        "recfusion.models.linear.slim": "SLIM",
         "recfusion.models.thinning.linear": "ThinningLinear",
         "recfusion.models.thinning.mixture": "Thinning",
         "recfusion.report.page": "write_page",
-        "recfusion.serving.bundle": "Bundle",
-        "recfusion.serving.complete": "complete",
-        "recfusion.serving.knobs": "Knobs",
-        "recfusion.serving.recommend": "Recommendations recommend",
-        "recfusion.serving.rules": "Rules",
-        "recfusion.serving.similar": "similar",
-        "recfusion.tuning.tune": "tune",
+        "recfusion.inference.bundle": "Bundle",
+        "recfusion.inference.baskets": "complete",
+        "recfusion.inference.reranking": "Knobs",
+        "recfusion.inference.recommending": "Recommendations recommend",
+        "recfusion.inference.filters": "Rules",
+        "recfusion.inference.similar": "similar",
+        "recfusion.experiments.tuning.tune": "tune",
     }.items()
     for name in names.split()
 }

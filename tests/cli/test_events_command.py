@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from recfusion.cli import main as cli
-from recfusion.serve.shelf import model_tag
-from recfusion.serve.store import Event, Store
+from recfusion.server.event_store import Event, Store
+from recfusion.server.loaded_models import model_tag
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from recfusion.cli import main as cli
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
-from recfusion.serving.config import FILES
+from recfusion.inference.bundle_files import FILES
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from recfusion.cli import main as cli
-from recfusion.experiments import paper
-from recfusion.experiments.spec import Experiment, parse_experiment
+from recfusion.experiments.experiment_file import Experiment, parse_experiment
+from recfusion.paper import experiments
+from recfusion.paper import tables as paper
 
 Leave = Callable[..., tuple[object, str, str]]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -53,8 +54,8 @@ def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def packaged(name: str, *, quick: bool = False) -> Experiment:
         return parse_experiment(SPEC, name, folder)
 
-    monkeypatch.setattr(paper, "packaged_experiment", packaged)
-    monkeypatch.setattr(paper, "missing_data", lambda name: None if name == "ml-1m" else f"No {name} here.")
+    monkeypatch.setattr(experiments, "packaged_experiment", packaged)
+    monkeypatch.setattr(experiments, "missing_data", lambda name: None if name == "ml-1m" else f"No {name} here.")
 
 
 @pytest.mark.usefixtures("small_table")

@@ -11,8 +11,8 @@ from recfusion.cli import main as cli
 from recfusion.cli.output import print_results
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.comparison import Comparison, compare
-from recfusion.models.baselines import Popularity
-from recfusion.models.ease import EASE
+from recfusion.models.baselines.popularity import Popularity
+from recfusion.models.linear.ease import EASE
 
 SPEC = """
 name = "tried"

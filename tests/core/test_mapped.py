@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from recfusion.core.mapped import mapped_arrays
+from recfusion.core.memory_map import mapped_arrays
 
 
 def test_mapped_arrays_are_the_saved_ones_and_writing_stays_in_the_process(tmp_path: Path) -> None:

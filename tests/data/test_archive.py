@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.archive import Archive, check_archive, md5_of, reading, tar_files
+from recfusion.data.published.archive import Archive, check_archive, md5_of, reading, tar_files
 
 UNSAFE = [
     "/etc/passwd",

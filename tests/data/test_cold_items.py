@@ -6,8 +6,8 @@ import pytest
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
 
 PLAN = SplitPlan(cold_items=0.2)

@@ -13,7 +13,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data import catalog
-from recfusion.data.fetch import fetch
+from recfusion.data.published.fetch import fetch
 
 
 def make_content() -> bytes:

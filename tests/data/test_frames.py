@@ -12,9 +12,9 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
-from recfusion.data.readers import read_table
-from recfusion.data.settings import Preparation, Source
-from recfusion.data.tables import as_frame
+from recfusion.data.options import Preparation, Source
+from recfusion.data.reading.formats import as_frame
+from recfusion.data.reading.reader import read_table
 
 LOOSE = Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0)
 MOMENT = 1577934245  # 2020-01-02 03:04:05 UTC

@@ -8,9 +8,9 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import read_named
-from recfusion.data.generate import Chunk, Size, activity, chunks, make_world
-from recfusion.data.generated import Form, generate
 from recfusion.data.load import load
+from recfusion.data.synthetic import Chunk, Size, activity, chunks, make_world
+from recfusion.data.synthetic_files import Form, generate
 
 SIZE = Size(users=600, items=300, interactions=9_000)
 

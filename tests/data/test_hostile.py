@@ -13,12 +13,13 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json
-from recfusion.data import archive
-from recfusion.data.archive import Archive, check_archive, md5_of
 from recfusion.data.catalog import locate, read_named
 from recfusion.data.load import load, load_prepared
-from recfusion.data.published import read_movielens, read_netflix
-from recfusion.data.readers import read_table
+from recfusion.data.published import archive
+from recfusion.data.published.archive import Archive, check_archive, md5_of
+from recfusion.data.published.movielens import read_movielens
+from recfusion.data.published.netflix import read_netflix
+from recfusion.data.reading.reader import read_table
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 

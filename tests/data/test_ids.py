@@ -11,8 +11,8 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import to_columns
 from recfusion.data.load import load
-from recfusion.data.parsing import parse_ids
-from recfusion.data.settings import Preparation
+from recfusion.data.options import Preparation
+from recfusion.data.reading.values import parse_ids
 
 NUMBERS = pl.Series([7, 318, -5, 0])
 TEXTS = pl.Series(["7", "318", "lamp", "a b", "318.0", "007"])

@@ -9,11 +9,12 @@ import pytest
 
 from conftest import raw
 from recfusion.core.errors import InputError
-from recfusion.data import rows, tables
+from recfusion.data import rows
 from recfusion.data.load import load
+from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
+from recfusion.data.reading import formats as tables
 from recfusion.data.rows import Rows, check_rows, drop_duplicates
-from recfusion.data.settings import Preparation
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.lines import BROKEN, TextLayout, fields_of, line_blocks, line_cuts, split_lines
-from recfusion.data.readers import read_table
-from recfusion.data.settings import Source
+from recfusion.data.options import Source
+from recfusion.data.reading.reader import read_table
+from recfusion.data.reading.text_lines import BROKEN, TextLayout, fields_of, line_blocks, line_cuts, split_lines
 
 PIECES = ['"', '""', '\\"', ",", ";", "::", "|", "7", "ann", "é", " ", "\t", "\r", "x\x9c", "\x1f", "", '"a,b"', "4.5"]
 
@@ -194,7 +194,7 @@ def test_ids_that_would_make_two_lines_of_one_are_unparsable(tmp_path: Path) -> 
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recfusion.data.lines.LONGEST_LINE", 50)
+    monkeypatch.setattr("recfusion.data.reading.text_lines.LONGEST_LINE", 50)
     path = tmp_path / "table.csv"
     path.write_text("user,item\n1,2\n" + "x" * 100)
     with pytest.raises(InputError, match="got one of more than 50 bytes"):

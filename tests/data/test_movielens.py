@@ -10,7 +10,7 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import read_named
 from recfusion.data.load import load
-from recfusion.data.published import GENRES, read_movielens, read_people
+from recfusion.data.published.movielens import GENRES, read_movielens, read_people
 
 needs_data = pytest.mark.skipif(not os.environ.get("RECFUSION_DATA"), reason="needs local copies in RECFUSION_DATA")
 

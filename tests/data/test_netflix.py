@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.published import is_netflix_folder, read_netflix
+from recfusion.data.published.netflix import is_netflix_folder, read_netflix
 
 MOVIES = {
     1: "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n",

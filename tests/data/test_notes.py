@@ -7,7 +7,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
-from recfusion.data.settings import Preparation
+from recfusion.data.options import Preparation
 
 ALL = Preparation(min_items_per_user=1, min_users_per_item=1)
 

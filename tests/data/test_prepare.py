@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from conftest import csr, raw
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features, name_column
+from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare, resolve_min_rating
+from recfusion.data.rating_scale import Scale
 from recfusion.data.rows import id_codes
-from recfusion.data.scale import Scale
-from recfusion.data.settings import Preparation
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 

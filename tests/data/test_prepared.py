@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data import readers
 from recfusion.data.interactions import Interactions
-from recfusion.data.lines import line_blocks
 from recfusion.data.load import load
-from recfusion.data.prepared import prepare_folder
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.options import Preparation, Source
+from recfusion.data.prepared_folder import prepare_folder
+from recfusion.data.reading import reader as readers
+from recfusion.data.reading.text_lines import line_blocks
 
 LOOSE = Preparation(min_items_per_user=2, min_users_per_item=2)
 
@@ -62,7 +62,7 @@ def test_a_prepared_folder_loads_to_the_data_of_its_table(tmp_path: Path) -> Non
 
 
 def test_parquet_is_read_by_its_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recfusion.data.tables.BATCH_ROWS", 50)
+    monkeypatch.setattr("recfusion.data.reading.formats.BATCH_ROWS", 50)
     frame = pl.read_csv(table(tmp_path / "t.csv"))
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=30)
     told: list[int] = []
@@ -75,10 +75,10 @@ def test_parquet_is_read_by_its_row_groups(tmp_path: Path, monkeypatch: pytest.M
 KILLED = """
 import sys, time
 from pathlib import Path
-from recfusion.data import readers
-from recfusion.data.lines import line_blocks
-from recfusion.data.prepared import prepare_folder
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.reading import reader as readers
+from recfusion.data.reading.text_lines import line_blocks
+from recfusion.data.prepared_folder import prepare_folder
+from recfusion.data.options import Preparation, Source
 line_blocks.__defaults__ = (0, 500)
 prepare_folder(Source(data="t.csv"), Preparation(min_items_per_user=2, min_users_per_item=2), Path("out"))
 """

@@ -8,8 +8,8 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
+from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.protocol import Protocol, Signals, check_same_protocol, split_counts
-from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 
 METRICS = ("ndcg@100",)

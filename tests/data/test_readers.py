@@ -10,8 +10,8 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
-from recfusion.data.readers import read_items, read_table
-from recfusion.data.settings import Source
+from recfusion.data.options import Source
+from recfusion.data.reading.reader import read_items, read_table
 
 GOOD = "".join(f"u{n},i{n},4,1000000000\n" for n in range(60))
 HEADER = "user,item,rating,timestamp\n"

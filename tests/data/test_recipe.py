@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-import recfusion.data.recipe as recipe_module
+import recfusion.data.feature_recipe as recipe_module
 from recfusion.core.errors import InputError
-from recfusion.data.recipe import Recipe, Recipes
+from recfusion.data.feature_recipe import Recipe, Recipes
 
 TABLE = pl.DataFrame(
     {

@@ -6,7 +6,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.options import Preparation, Source
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 from conftest import raw
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features, Interactions
+from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
-from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.signals import Extra, asked_signals, check_read, parse_signals, used_signals, whole_extra
 from recfusion.data.split import Fold, split
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.sniff import guess_columns, sniff_text
+from recfusion.data.reading.columns import guess_columns, sniff_text
 
 ALL: dict[str, str | None] = {"user": None, "item": None, "rating": None, "time": None}
 

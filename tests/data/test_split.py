@@ -10,8 +10,8 @@ from conftest import raw
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
-from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import NobodyToJudge, split
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)

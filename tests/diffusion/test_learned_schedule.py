@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import recfusion.diffusion as diffusion
 from conftest import csr
-from recfusion.models.recfusion import RecFusion
+from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.training.batches import dense
 
 ROWS = csr([[0, 2], [0, 1], [0, 1, 2], [1, 2]] * 100, 3)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from recfusion.data.interactions import Interactions
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.result import Result
 from recfusion.experiments.run import run_candidates

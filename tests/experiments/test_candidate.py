@@ -14,10 +14,10 @@ from foreign import Mine, Needy
 from recfusion.core.errors import InputError
 from recfusion.core.pool import Tell, Work
 from recfusion.experiments.candidate import Candidate, Packed, candidates, make_one, parse_models
-from recfusion.models import places
-from recfusion.models.ease import EASE
-from recfusion.models.places import is_importable
-from recfusion.models.recfusion import RecFusion
+from recfusion.models import class_loading as places
+from recfusion.models.class_loading import is_importable
+from recfusion.models.linear.ease import EASE
+from recfusion.models.recfusion.recfusion import RecFusion
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from recfusion.data.interactions import Interactions
 from recfusion.experiments.comparison import compare
 from recfusion.experiments.result import read_results
 from recfusion.experiments.run import Event
-from recfusion.models import places
-from recfusion.models.ease import EASE
+from recfusion.models import class_loading as places
+from recfusion.models.linear.ease import EASE
 
 
 def means(comparison: rf.Comparison) -> dict[str, float]:

@@ -13,7 +13,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.evaluation.significance import holm
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.judge import LENGTH, USERS
+from recfusion.experiments.fit import LENGTH, USERS
 from recfusion.experiments.result import Result
 from recfusion.training.epoch import Curve
 

@@ -8,7 +8,7 @@ from fitted import changed, fits
 
 from recfusion.data.interactions import Interactions
 from recfusion.evaluation.evaluate import PopularitySlices
-from recfusion.experiments.details import Activity, ItemGroups
+from recfusion.experiments.comparison_parts import Activity, ItemGroups
 from recfusion.experiments.result import Result
 
 

@@ -17,14 +17,14 @@ from recfusion.core.errors import InputError
 from recfusion.core.jsonl import json_line
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
+from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.settings import SplitPlan
 from recfusion.data.split import split
 from recfusion.experiments.candidate import Candidate, candidates
 from recfusion.experiments.comparison import compare
-from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.fit import fit_and_judge
 from recfusion.experiments.run import run_candidates
-from recfusion.models.ease import EASE
+from recfusion.models.linear.ease import EASE
 from recfusion.training.epoch import Epoch
 
 

@@ -14,7 +14,7 @@ from fitted import changed, fits
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.result import Result, append_result, read_results

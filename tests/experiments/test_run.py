@@ -15,12 +15,12 @@ import pytest
 from foreign import Dying, Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.experiment_file import Experiment, read_experiment
 from recfusion.experiments.result import Result, read_results
 from recfusion.experiments.run import Event, Ran, Task, run_candidates, run_experiment, stored_results
-from recfusion.experiments.spec import Experiment, read_experiment
 
 SMALL = """
 name = "small"

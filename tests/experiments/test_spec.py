@@ -7,10 +7,10 @@ import pytest
 
 import foreign
 from recfusion.core.errors import InputError
-from recfusion.data.settings import Preparation, SplitPlan
+from recfusion.data.options import Preparation, SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.spec import Experiment, read_experiment
+from recfusion.experiments.experiment_file import Experiment, read_experiment
 
 SMALL = """
 name = "small"

@@ -11,23 +11,23 @@ from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
+from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
-from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import Values
-from recfusion.experiments import judge
+from recfusion.experiments import fit as judge
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import OldIsBetter, train
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.experiments.tuning.tune import Request
+from recfusion.inference.bundle import Bundle
 from recfusion.models.base import Recommender
-from recfusion.models.ease import EASE
-from recfusion.models.elsa import ELSA
+from recfusion.models.linear.ease import EASE
+from recfusion.models.linear.elsa import ELSA
 from recfusion.models.registry import MODELS
 from recfusion.models.thinning.mixture import Thinning
-from recfusion.serving.bundle import Bundle
-from recfusion.tuning.space_file import tuning_space
-from recfusion.tuning.tune import Request
 
 
 def test_an_instance_of_somebody_s_class_becomes_a_bundle(groups: Interactions, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr
 from recfusion.data.signals import Extra
 from recfusion.models.registry import make_model
-from recfusion.models.sequential import Sequential
+from recfusion.models.sequence.sequential import Sequential
 
 SMALL: Mapping[str, Any] = {"width": 16, "layers": 1, "length": 6, "places": 4, "dropout": 0.0, "batch_size": 16}
 

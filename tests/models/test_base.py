@@ -9,10 +9,10 @@ import pytest
 from conftest import csr
 from recfusion.core.errors import InputError
 from recfusion.models.base import NotFitted, Shape
-from recfusion.models.baselines import Popularity
-from recfusion.models.ease import EASE
-from recfusion.models.ials import IALS
-from recfusion.models.infinite_ae import InfiniteAE
+from recfusion.models.baselines.popularity import Popularity
+from recfusion.models.factors.ials import IALS
+from recfusion.models.linear.ease import EASE
+from recfusion.models.neural.infinite_ae import InfiniteAE
 from recfusion.models.settings import setting
 
 

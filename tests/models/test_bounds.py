@@ -8,13 +8,13 @@ from conftest import csr, random_csr
 from recfusion.core import memory
 from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra
-from recfusion.models.bspm import BSPM
-from recfusion.models.elsa import ELSA
-from recfusion.models.neural import NeuralRecommender
+from recfusion.models.baselines.bspm import BSPM
+from recfusion.models.linear.elsa import ELSA
+from recfusion.models.neural.network import NeuralRecommender
+from recfusion.models.neural.vae import MultVAE
 from recfusion.models.registry import MODELS
+from recfusion.models.sequence.tale import TALE, source_steps
 from recfusion.models.settings import Kind, hints, settings_of
-from recfusion.models.tale import TALE, source_steps
-from recfusion.models.vae import MultVAE
 
 # More of these than there are users, items, pairs or epochs is as good as all of them.
 CAPPED = {"batch_size", "patience", "neighbours", "max_users", "pairs", "window"}

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.core.errors import InputError
-from recfusion.models import infinite_ae as kernel
 from recfusion.models.base import Recommender
-from recfusion.models.bspm import BSPM, ideal_low_pass, item_graph
-from recfusion.models.ials import IALS, Fixed, frequencies, half_step
-from recfusion.models.infinite_ae import InfiniteAE
+from recfusion.models.baselines.bspm import BSPM, ideal_low_pass, item_graph
+from recfusion.models.factors.ials import IALS, Fixed, frequencies, half_step
+from recfusion.models.neural import infinite_ae as kernel
+from recfusion.models.neural.infinite_ae import InfiniteAE
 
 MODELS = pytest.mark.parametrize(
     "model", [BSPM(), IALS(factors=8), InfiniteAE(), InfiniteAE(max_users=5)], ids=["bspm", "ials", "exact", "nystroem"]

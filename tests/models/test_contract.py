@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.models.neural import NeuralRecommender
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.registry import MODELS, make_model
 from recfusion.models.settings import search_space, settings_of
 from recfusion.testing import Check, Subject, check_recommender, checks

@@ -11,9 +11,9 @@ from torch import Tensor
 from conftest import random_csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion.schedule import make_schedule
-from recfusion.models.codigem import CODIGEM, ReverseSteps
-from recfusion.models.diffrec import DiffRec, StepSampler, linear_variance, step_weights
-from recfusion.models.neural import NeuralRecommender
+from recfusion.models.neural.codigem import CODIGEM, ReverseSteps
+from recfusion.models.neural.diffrec import DiffRec, StepSampler, linear_variance, step_weights
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.registry import make_model
 from recfusion.training.batches import dense
 from recfusion.training.epoch import Checkpoint

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from conftest import csr, random_csr
 from recfusion.data.signals import Extra
-from recfusion.models.dislikes import MultVAEDislikes, RecFusionDislikes
-from recfusion.models.neural import NeuralRecommender
+from recfusion.models.neural.dislikes import MultVAEDislikes, RecFusionDislikes
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.registry import make_model
 
 TRAIN = random_csr(40, 12, 0.3, 0)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from conftest import random_csr
-from recfusion.models.elsa import ELSA, LowRank
+from recfusion.models.linear.elsa import ELSA, LowRank
 from recfusion.nets.sparse import SparseRows
 
 X = random_csr(120, 15, 0.3, 0)

@@ -11,8 +11,8 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.models.base import Forecast, Recommender, Shape, fitting
-from recfusion.models.baselines import Popularity
-from recfusion.models.gram import gram, gram_bytes
+from recfusion.models.baselines.popularity import Popularity
+from recfusion.models.linear.gram import gram, gram_bytes
 from recfusion.models.registry import MODELS, make_model
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -88,16 +88,16 @@ def test_a_refusal_names_the_model_that_would_work(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_sparse_gram_matrix_is_filled_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recfusion.models.gram._SPARSE_PENALTY", 0.0)
-    monkeypatch.setattr("recfusion.models.gram._PRODUCTS_PER_BLOCK", 50)
+    monkeypatch.setattr("recfusion.models.linear.gram._SPARSE_PENALTY", 0.0)
+    monkeypatch.setattr("recfusion.models.linear.gram._PRODUCTS_PER_BLOCK", 50)
     train = random_csr(50, 20, 0.2, seed=3)
     dense = train.toarray()
     assert np.array_equal(gram(train), dense.T @ dense)
 
 
 def test_the_compiled_gram_matrix_is_the_dense_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recfusion.models.gram.COMPILING", -1.0)  # so that it is always worth it
-    monkeypatch.setattr("recfusion.models.gram.ssyrk", None)  # and no other way is gone
+    monkeypatch.setattr("recfusion.models.linear.gram.COMPILING", -1.0)  # so that it is always worth it
+    monkeypatch.setattr("recfusion.models.linear.gram.ssyrk", None)  # and no other way is gone
     train = random_csr(300, 40, 0.2, seed=3)
     train.data[:] = np.random.default_rng(0).random(train.nnz)
     train = train[:, ::-1]  # columns in no order

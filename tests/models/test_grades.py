@@ -11,7 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra
 from recfusion.diffusion import ancestral, elbo
 from recfusion.evaluation.topk import top_k
-from recfusion.models.grades import RecFusionGrades
+from recfusion.models.recfusion.star_ratings import RecFusionGrades
 from recfusion.models.registry import make_model
 
 LIKES = csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0]], np.float32))

@@ -14,7 +14,7 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.diffusion import ancestral, elbo
-from recfusion.models.guided import GuidedRecFusion
+from recfusion.models.recfusion.guided import GuidedRecFusion
 from recfusion.models.registry import make_model
 
 SMALL: dict[str, Any] = {"width": 16, "max_epochs": 1, "weight_decay": 0.0}

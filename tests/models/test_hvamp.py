@@ -5,8 +5,8 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily
 from torch.distributions import Normal as TorchNormal
 
 from conftest import csr, random_csr
-from recfusion.models.hvamp import Gated, HVamp, TwoCodes
-from recfusion.models.vae import Annealed
+from recfusion.models.neural.hvamp import Gated, HVamp, TwoCodes
+from recfusion.models.neural.vae import Annealed
 from recfusion.nets.sparse import SparseLinear, SparseRows
 from recfusion.training.batches import dense
 

@@ -13,15 +13,15 @@ from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
-from recfusion.models import index
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.filters import Rules
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.reranking import Knobs
+from recfusion.inference.single import Ask, answer
+from recfusion.models import inverted_index as index
 from recfusion.models.base import Shape
-from recfusion.models.index import Index, usual_cells
+from recfusion.models.inverted_index import Index, usual_cells
 from recfusion.models.thinning.local import ThinningLocal
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.knobs import Knobs
-from recfusion.serving.lists import ListMaker
-from recfusion.serving.one import Ask, answer
-from recfusion.serving.rules import Rules
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
 NOTHING = csr([[]], 300)

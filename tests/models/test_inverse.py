@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from recfusion.core.arrays import FloatArray
-from recfusion.models import gram
-from recfusion.models.inverse import invert_by_blocks
+from recfusion.models.linear import gram
+from recfusion.models.linear.block_inverse import invert_by_blocks
 
 
 def positive(n: int) -> FloatArray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import csr
-from recfusion.models.knn import NearestUsers, UserKNN
+from recfusion.models.baselines.user_knn import NearestUsers, UserKNN
 
 TRAIN = csr([[0, 1], [0, 1], [1, 2, 3], [4]], 5)
 

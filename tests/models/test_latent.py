@@ -12,8 +12,8 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.split import Fold
 from recfusion.diffusion import ancestral, elbo
-from recfusion.models.ials import IALS
-from recfusion.models.latent import LatentDiffusion
+from recfusion.models.factors.ials import IALS
+from recfusion.models.recfusion.latent import LatentDiffusion
 from recfusion.models.registry import make_model
 
 SMALL: dict[str, Any] = {"factors": 4, "iterations": 3, "tune_trials": 0, "width": 16, "max_epochs": 2, "T": 20}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import csr, random_csr
-from recfusion.models.layout import item_features, place_items
+from recfusion.models.recfusion.item_layout import item_features, place_items
 
 
 def test_features_tell_items_of_different_users_apart_and_have_length_1() -> None:

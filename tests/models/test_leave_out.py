@@ -9,9 +9,9 @@ from scipy.sparse import csr_array
 
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
-from recfusion.models.infinite_ae import KernelRidge, ntk, predict
-from recfusion.models.leave_out import LeftOut, left_out, linear_scores, nobody, share_shown
-from recfusion.models.thinning.leave_out import PairsLeftOut
+from recfusion.models.leave_one_out import LeftOut, left_out, linear_scores, nobody, share_shown
+from recfusion.models.neural.infinite_ae import KernelRidge, ntk, predict
+from recfusion.models.thinning.leave_one_out import PairsLeftOut
 from recfusion.models.thinning.pairs import with_pairs
 
 Dense: TypeAlias = Any  # double precision, where models have single

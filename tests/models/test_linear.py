@@ -5,11 +5,11 @@ import pytest
 
 from conftest import csr, random_csr
 from recfusion.core.errors import InputError
-from recfusion.models import gram as gram_module
-from recfusion.models.baselines import Popularity, Random
-from recfusion.models.ease import EASE
-from recfusion.models.gram import gram, invert_in_place, mirror_lower, require_gram_memory
-from recfusion.models.slim import SLIM
+from recfusion.models.baselines.popularity import Popularity, Random
+from recfusion.models.linear import gram as gram_module
+from recfusion.models.linear.ease import EASE
+from recfusion.models.linear.gram import gram, invert_in_place, mirror_lower, require_gram_memory
+from recfusion.models.linear.slim import SLIM
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1e9], ids=["sparse", "dense"])
@@ -67,8 +67,8 @@ def test_slim_satisfies_the_optimality_conditions() -> None:
 def test_slim_finds_the_solution_however_few_candidates_it_starts_with(monkeypatch: pytest.MonkeyPatch) -> None:
     x = random_csr(200, 30, 0.3, 2)
     whole = SLIM(l1=1.0, l2=5.0, tolerance=1e-6).fit(x).weights_.toarray()
-    monkeypatch.setattr("recfusion.models.slim._FIRST_CANDIDATES", 2)
-    monkeypatch.setattr("recfusion.models.slim._CELLS_PER_CHUNK", 500)
+    monkeypatch.setattr("recfusion.models.linear.slim._FIRST_CANDIDATES", 2)
+    monkeypatch.setattr("recfusion.models.linear.slim._CELLS_PER_CHUNK", 500)
     pieces = SLIM(l1=1.0, l2=5.0, tolerance=1e-6).fit(x).weights_.toarray()
     assert pieces == pytest.approx(whole, abs=1e-4)
 

@@ -10,11 +10,11 @@ from scipy.optimize import lsq_linear
 from conftest import csr, random_csr
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
-from recfusion.models.ease import EASE, LinearAutoencoder, penalties, solve
-from recfusion.models.gram import gram
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.models.linear.ease import EASE, LinearAutoencoder, penalties, solve
+from recfusion.models.linear.gram import gram
 from recfusion.models.registry import MODELS, make_model
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.tuning.space_file import tuning_space
 
 Dense = NDArray[np.float64]
 SMALL = csr([[0, 1, 2], [0, 1], [1, 3, 4], [0, 2, 3, 4], [2], [0, 1, 4]], 5)

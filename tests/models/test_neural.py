@@ -7,10 +7,10 @@ from torch import Tensor
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.data.interactions import Interactions
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.recfusion import RecFusion
+from recfusion.models.recfusion.recfusion import RecFusion
 
 
 def weights(train: Csr, **settings: float) -> Tensor:

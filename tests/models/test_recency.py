@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from recfusion.data.signals import Extra
-from recfusion.models.recency import DAY, RecentPopularity, fades, newer, recency, recent_counts
+from recfusion.models.sequence.recency import DAY, RecentPopularity, fades, newer, recency, recent_counts
 
 # Two users: one with an invoice of two items at time 30, one with nothing at the end.
 TIMES = csr_array((np.array([10, 30, 30, 5], np.int64), np.array([0, 1, 2, 1]), np.array([0, 3, 4])), shape=(2, 3))

@@ -17,9 +17,9 @@ from recfusion.data.split import split
 from recfusion.diffusion import Binomial, Gaussian, Normal, Process, Steps, make_schedule
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.experiments.train import train
-from recfusion.models.baselines import Random
-from recfusion.models.recfusion import RecFusion
-from recfusion.models.recfusion_unet import RecFusionUNet
+from recfusion.models.baselines.popularity import Random
+from recfusion.models.recfusion.recfusion import RecFusion
+from recfusion.models.recfusion.unet import RecFusionUNet
 from recfusion.models.registry import MODELS, make_model
 from recfusion.training.batches import dense
 

@@ -12,8 +12,8 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.models.baselines import Popularity
-from recfusion.models.recfusion_unet import RecFusionUNet
+from recfusion.models.baselines.popularity import Popularity
+from recfusion.models.recfusion.unet import RecFusionUNet
 from recfusion.models.registry import MODELS, make_model
 from recfusion.nets.item_unet import ItemUNet
 

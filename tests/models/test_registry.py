@@ -13,9 +13,9 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.models import registry
-from recfusion.models.baselines import Popularity
-from recfusion.models.ease import EASE
-from recfusion.models.places import home_file, is_importable, load_class, load_file, source_digest
+from recfusion.models.baselines.popularity import Popularity
+from recfusion.models.class_loading import home_file, is_importable, load_class, load_file, source_digest
+from recfusion.models.linear.ease import EASE
 from recfusion.models.registry import MODELS, find, known_models, make_model, trusted, typed_settings
 from recfusion.models.settings import setting_values
 from recfusion.models.thinning.linear import ThinningLinear
@@ -23,7 +23,7 @@ from recfusion.models.thinning.linear import ThinningLinear
 CODE = '''
 from dataclasses import dataclass
 import recfusion as rf
-from recfusion.models.baselines import Popularity
+from recfusion.models.baselines.popularity import Popularity
 
 @dataclass
 class Mine(Popularity):
@@ -91,7 +91,7 @@ def test_settings_as_text_become_values_and_values_of_the_wrong_type_are_refused
 def test_a_class_or_instance_of_ours_is_the_row_of_its_class() -> None:
     assert find(EASE) == MODELS["ease"]
     assert find(EASE(l2=3.0)) == replace(MODELS["ease"], settings={"l2": 3.0, "tune_trials": 20})
-    assert find("recfusion.models.ease:EASE") == MODELS["ease"]
+    assert find("recfusion.models.linear.ease:EASE") == MODELS["ease"]
     assert find(ThinningLinear(pairs=9)).make() == ThinningLinear(pairs=9)
 
 
@@ -191,7 +191,7 @@ def test_models_of_installed_packages_are_known_and_never_take_a_name_of_ours(
 
 
 def test_a_folder_s_model_is_ours_an_installed_one_or_a_trusted_class(installed: None) -> None:
-    assert trusted("ease", "recfusion.models.ease:EASE", ()) is MODELS["ease"]
+    assert trusted("ease", "recfusion.models.linear.ease:EASE", ()) is MODELS["ease"]
     assert trusted("ease", "recfusion.models.older_home:EASE", ()) is MODELS["ease"]
     assert trusted("ease", "", ()) is MODELS["ease"]  # of format 1
     assert trusted("mine", "own:Mine", ()).origin == "own-package"

@@ -13,10 +13,10 @@ from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.ease import EASE, LinearAutoencoder, penalties, solve
-from recfusion.models.gram import gram
-from recfusion.models.leave_out import left_out, nobody
-from recfusion.models.selftune import (
+from recfusion.models.leave_one_out import left_out, nobody
+from recfusion.models.linear.ease import EASE, LinearAutoencoder, penalties, solve
+from recfusion.models.linear.gram import gram
+from recfusion.models.self_tuning import (
     LEAST_USERS,
     Judged,
     Jury,
@@ -34,7 +34,7 @@ from recfusion.models.selftune import (
 from recfusion.models.settings import search_space, setting_values
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.search.space import Interval
+from recfusion.training.search_space import Interval
 
 N_ITEMS = 40
 
@@ -361,7 +361,7 @@ def test_a_search_over_many_items_looks_at_the_most_popular_ones(monkeypatch: py
     train = csr([[0, 1, 3], [1, 3], [3, 2]], 4)  # popularity 1, 2, 1, 3
     judged = Fold(np.arange(3), csr([[1], [3], [0]], 4), csr([[3], [0], [1]], 4))
     assert searched_items(train, judged)[0] is train
-    monkeypatch.setattr("recfusion.models.selftune.MOST_ITEMS", 2)
+    monkeypatch.setattr("recfusion.models.self_tuning.MOST_ITEMS", 2)
     small, seen = searched_items(train, judged)
     assert seen is not None
     assert small.toarray().tolist() == [[1, 1], [1, 1], [0, 1]]  # items 1 and 3

@@ -8,7 +8,7 @@ from orders import SMALL, model, rows_of
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.models.registry import make_model
-from recfusion.models.sequential import Sequential, in_order, padded, thinned
+from recfusion.models.sequence.sequential import Sequential, in_order, padded, thinned
 
 
 def test_entries_stand_from_the_oldest_to_the_newest_and_equal_times_in_the_order_of_columns() -> None:

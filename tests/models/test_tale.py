@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from recfusion.data.signals import Extra
-from recfusion.models.recency import DAY
-from recfusion.models.tale import TALE, source_steps, sources
+from recfusion.models.sequence.recency import DAY
+from recfusion.models.sequence.tale import TALE, source_steps, sources
 
 # One user with items 0, 1, 2 on days 0, 1 and 3; another with items 0 and 2 at one time.
 TIMES = csr_array(

@@ -12,9 +12,9 @@ from conftest import csr, random_csr
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.diffusion.process import Normal, kl
-from recfusion.models.neural import NeuralRecommender
+from recfusion.models.neural.network import NeuralRecommender
+from recfusion.models.neural.vae import MultVAE, RecVAE, WithOldEncoder
 from recfusion.models.registry import make_model
-from recfusion.models.vae import MultVAE, RecVAE, WithOldEncoder
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import (
     DenseEncoder,

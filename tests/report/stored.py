@@ -11,14 +11,14 @@ import numpy as np
 from conftest import raw
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions, PreparationStep, ReadReport
+from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.prepare import prepare
 from recfusion.data.protocol import Protocol
-from recfusion.data.settings import Preparation, Source, SplitPlan
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.judge import fit_and_judge
+from recfusion.experiments.fit import fit_and_judge
 from recfusion.experiments.result import Example, Place, Result
 from recfusion.training.epoch import Curve
 

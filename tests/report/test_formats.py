@@ -6,7 +6,7 @@ import io
 import pytest
 
 from recfusion.evaluation.significance import DRAWS
-from recfusion.experiments.paired import Test as Paired
+from recfusion.experiments.paired_tests import Test as Paired
 from recfusion.report.formats import AtMost, Cell, Column, Table, csv_text, latex, markdown, p_cell, p_text
 
 TABLE = Table(

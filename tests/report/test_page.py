@@ -15,7 +15,7 @@ from stored import EVIL, MADE, compared, example, ordinary, protocol, result
 
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.paper import METRICS as PAPER_METRICS
+from recfusion.paper.tables import METRICS as PAPER_METRICS
 from recfusion.report.page import render, write_page
 from recfusion.report.tables import results_csv
 

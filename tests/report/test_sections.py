@@ -9,7 +9,7 @@ from stored import compared, example, ordinary, protocol, real, result
 
 from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.paper import METRICS
+from recfusion.paper.tables import METRICS
 from recfusion.report.figures import draw_boxes
 from recfusion.report.sections import (
     DEEPEST,

@@ -9,8 +9,8 @@ import pytest
 from stored import compared, ordinary, protocol, result, single
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.paper import METRICS, TABLES
 from recfusion.experiments.result import read_results
+from recfusion.paper.tables import METRICS, TABLES
 from recfusion.report.tables import (
     chosen_text,
     cost_table,

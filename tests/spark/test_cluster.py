@@ -117,10 +117,10 @@ def test_lists_of_a_cluster_equal_the_local_ones(master: str, groups: Interactio
         *("spark", "recommend", model, "--users", tmp_path / "users.parquet", "--out", tmp_path / "lists", "-k", 3),
         *("--chunks", 1, "--master", master),
     )
-    from recfusion.serving.bundle import Bundle
-    from recfusion.serving.histories import read_histories
-    from recfusion.serving.lists import ListMaker
-    from recfusion.serving.recommend import recommend_batches
+    from recfusion.inference.bundle import Bundle
+    from recfusion.inference.histories import read_histories
+    from recfusion.inference.lists import ListMaker
+    from recfusion.inference.recommending import recommend_batches
 
     bundle = Bundle.load(model)
     local = pl.concat(list(recommend_batches(ListMaker.of(bundle), read_histories(bundle, table), 3)))

@@ -11,13 +11,13 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
-from recfusion.data.readers import read_table
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.options import Preparation, Source
+from recfusion.data.reading.reader import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from recfusion.spark.pieces import Pieces
+    from recfusion.spark.file_parts import Pieces
 
 
 def shop(path: Path, *, odd: str = "") -> Path:
@@ -30,7 +30,7 @@ def shop(path: Path, *, odd: str = "") -> Path:
 
 
 def read(session: "SparkSession", folder: Path, file: Path, piece_bytes: int, buckets: int = 3) -> "Pieces":
-    from recfusion.spark.pieces import open_pieces, read_pieces
+    from recfusion.spark.file_parts import open_pieces, read_pieces
 
     source = Source(data=str(file))
     return read_pieces(session, folder, open_pieces(source, piece_bytes), source, buckets)
@@ -82,7 +82,7 @@ def test_a_piece_that_is_whole_is_kept_and_a_torn_one_is_read_again(session: "Sp
 def test_packed_text_and_a_folder_of_texts_are_prepared_as_one_table(
     session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recfusion.spark.pieces import open_pieces
+    from recfusion.spark.file_parts import open_pieces
     from recfusion.spark.prepare import spark_prepare
 
     whole = shop(tmp_path / "shop.csv")
@@ -117,7 +117,7 @@ def test_what_is_wrong_with_a_later_file_is_one_sentence(session: "SparkSession"
 
 @pytest.mark.skipif(os.name == "nt", reason="ends a process at once")
 def test_a_task_that_dies_leaves_what_is_done(session: "SparkSession", tmp_path: Path) -> None:
-    from recfusion.spark.tasks import run_tasks, stages_of
+    from recfusion.spark.task_runner import run_tasks, stages_of
 
     def job() -> None:
         with stages_of(tmp_path, {}) as stages:

@@ -13,9 +13,9 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.lines import line_blocks
 from recfusion.data.load import load
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.options import Preparation, Source
+from recfusion.data.reading.text_lines import line_blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def test_prepared_text_loads_to_the_very_same_interactions(
     text_ids: bool,
     options: dict[str, object],
 ) -> None:
-    from recfusion.spark.pieces import open_pieces
+    from recfusion.spark.file_parts import open_pieces
     from recfusion.spark.prepare import spark_prepare
 
     file = messy(tmp_path / "shop.csv", separator=separator, text_ids=text_ids)
@@ -122,7 +122,8 @@ def test_a_folder_of_parquet_is_one_table(session: "SparkSession", tmp_path: Pat
 def test_a_job_goes_on_after_its_last_finished_stage(
     session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recfusion.spark import prepare, tasks
+    from recfusion.spark import prepare
+    from recfusion.spark import task_runner as tasks
 
     source = Source(data=str(messy(tmp_path / "shop.csv")))
 
@@ -183,7 +184,9 @@ def test_random_tables_in_random_pieces_and_buckets_are_prepared_as_on_one_machi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
-    from recfusion.spark import pieces, prepare, tasks
+    from recfusion.spark import file_parts as pieces
+    from recfusion.spark import prepare
+    from recfusion.spark import task_runner as tasks
 
     rng = np.random.default_rng(seed)
     stops = set(rng.integers(0, 30, 3).tolist())  # tasks before which the job is killed
@@ -223,7 +226,7 @@ def test_random_tables_in_random_pieces_and_buckets_are_prepared_as_on_one_machi
     monkeypatch.setattr(prepare, "count_buckets", lambda *_: int(rng.integers(1, 7)))
     monkeypatch.setattr(pieces.open_pieces, "__defaults__", (int(rng.integers(1, 2000)),))
     monkeypatch.setattr(line_blocks, "__defaults__", (0, int(rng.integers(20, 1000))))
-    monkeypatch.setattr("recfusion.data.tables.BATCH_ROWS", 64)
+    monkeypatch.setattr("recfusion.data.reading.formats.BATCH_ROWS", 64)
     wrong, local = said(lambda: load(source, choices))
     parts = None if seed % 2 else 2
     for _ in range(3):

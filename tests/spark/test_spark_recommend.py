@@ -9,13 +9,13 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.readers import read_table
-from recfusion.data.settings import Preparation, Source
+from recfusion.data.options import Preparation, Source
+from recfusion.data.reading.reader import read_table
 from recfusion.experiments.train import train
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import added_up, liked_rows, read_histories
-from recfusion.serving.lists import ListMaker
-from recfusion.serving.recommend import recommend_batches
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.histories import added_up, liked_rows, read_histories
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.recommending import recommend_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,8 @@ def local(model: Path, users: Path, k: int) -> pl.DataFrame:
 def test_lists_equal_those_of_the_local_path_and_finished_chunks_are_kept(
     session: "SparkSession", groups: Interactions, users: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recfusion.spark import recommend, tasks
+    from recfusion.spark import recommend
+    from recfusion.spark import task_runner as tasks
 
     model = train("ease", groups, {"l2": 5}).save(tmp_path / "model")
     source, out = Source(data=str(users), time="none"), tmp_path / "lists"

@@ -14,9 +14,9 @@ import pytest
 
 from conftest import random_csr, require_spark
 from recfusion.core.errors import InputError
+from recfusion.inference.bundle import Bundle
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.neighbours import WHOLE_ITEMS
-from recfusion.serving.bundle import Bundle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

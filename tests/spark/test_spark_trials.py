@@ -13,11 +13,11 @@ import foreign
 from foreign import Mine
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.experiments.tuning.engine import local_engine
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.experiments.tuning.tune import Request, refit_best, run_trials
 from recfusion.models.registry import entry, find
-from recfusion.search.space import Choice, Interval, Space
-from recfusion.tuning.local import local_engine
-from recfusion.tuning.space_file import tuning_space
-from recfusion.tuning.tune import Request, refit_best, run_trials
+from recfusion.training.search_space import Choice, Interval, Space
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def request(trials: int) -> Request:
 def test_a_search_begun_here_goes_on_on_spark_and_is_the_same_search(
     session: "SparkSession", groups: Interactions, tmp_path: Path
 ) -> None:
-    from recfusion.spark.engine import spark_engine
+    from recfusion.spark.trials import spark_engine
 
     here = run_trials(groups, request(4), local_engine(0, threads=1), tmp_path / "here")
     run_trials(groups, request(2), local_engine(0, threads=1), tmp_path / "both")
@@ -47,7 +47,7 @@ def test_a_search_begun_here_goes_on_on_spark_and_is_the_same_search(
 def test_a_failed_trial_on_spark_has_its_reason_and_the_others_count(
     session: "SparkSession", groups: Interactions, tmp_path: Path
 ) -> None:
-    from recfusion.spark.engine import spark_engine
+    from recfusion.spark.trials import spark_engine
 
     # Half of the space cannot be: a predicted variance needs a Gaussian process.
     space: Space = {"variance": Choice(("predicted",)), "lr": Interval(1e-3, 1e-2)}
@@ -65,7 +65,7 @@ def test_a_failed_trial_on_spark_has_its_reason_and_the_others_count(
 def test_somebody_s_class_is_tried_by_spark_s_workers(
     session: "SparkSession", groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    from recfusion.spark.engine import spark_engine
+    from recfusion.spark.trials import spark_engine
 
     if place == "foreign:Mine":
         session.sparkContext.addPyFile(foreign.__file__)  # as a package that every machine has
@@ -83,7 +83,7 @@ def test_somebody_s_class_is_tried_by_spark_s_workers(
 
 
 def test_a_class_that_no_worker_can_import_is_refused(session: "SparkSession", groups: Interactions) -> None:
-    from recfusion.spark.engine import spark_engine
+    from recfusion.spark.trials import spark_engine
 
     @dataclass
     class Local(Mine):

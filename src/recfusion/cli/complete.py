@@ -5,12 +5,12 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from recfusion.cli.control import control_options, print_items
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import print_json
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.complete import complete as find
-from recfusion.serving.rules import Rules
+from recfusion.cli.request_options import control_options, print_items
+from recfusion.inference.baskets import complete as find
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.filters import Rules
 
 
 @control_options

@@ -14,13 +14,13 @@ from recfusion.cli.output import download, if_stopped, note, out, print_json, pr
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
-from recfusion.data.fetch import fetch
-from recfusion.data.generated import PRESETS, Form, generate
-from recfusion.data.prepared import prepare_folder
+from recfusion.data.options import SignalChoice, SplitPlan
+from recfusion.data.prepared_folder import prepare_folder
 from recfusion.data.protocol import Protocol, split_counts
-from recfusion.data.settings import SignalChoice, SplitPlan
+from recfusion.data.published.fetch import fetch
 from recfusion.data.signals import used_signals
 from recfusion.data.split import split
+from recfusion.data.synthetic_files import PRESETS, Form, generate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 
 

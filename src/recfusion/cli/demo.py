@@ -9,7 +9,7 @@ from recfusion.cli.output import literal, note, print_protocol, print_results
 from recfusion.cli.run import leave_on_failures, shown
 from recfusion.core.files import check_writable_file
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison

@@ -10,7 +10,7 @@ from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import note, print_json, print_protocol, working
 from recfusion.core.errors import InputError
 from recfusion.experiments.train import evaluate_bundle
-from recfusion.serving.bundle import Bundle
+from recfusion.inference.bundle import Bundle
 
 
 def evaluate(

@@ -10,9 +10,9 @@ from typer import Argument, Option
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import counted, literal, note, out, print_json
 from recfusion.core.errors import InputError
-from recfusion.data.writers import table_writer
-from recfusion.serve.learned import click_through, every_row, rows_for_training
-from recfusion.serve.store import Store
+from recfusion.data.table_writer import table_writer
+from recfusion.server.event_reports import click_through, every_row, rows_for_training
+from recfusion.server.event_store import Store
 
 FileArgument = Annotated[Path, Argument(metavar="FILE", help="The file of events that serve wrote.")]
 

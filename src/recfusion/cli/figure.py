@@ -9,8 +9,8 @@ from recfusion.cli.options import DataChoice, SeedOption, data_options
 from recfusion.cli.output import note, progress
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.settings import SignalChoice, SplitPlan
-from recfusion.report.figure_architecture import draw_architecture, recfusion_family
+from recfusion.data.options import SignalChoice, SplitPlan
+from recfusion.paper.architecture_figure import draw_architecture, recfusion_family
 from recfusion.report.figures import check_figure_path, save_figure
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def figure_diffusion(
 def train_and_draw(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int) -> "Figure":
     """Return the figure of the processes on `data`, its networks trained as a bar tells."""
     # They load torch, which the other figure can do without.
-    from recfusion.experiments.diffusion_figure import OPTIONS, diffusion_figure
-    from recfusion.report.figures import draw_diffusion
+    from recfusion.paper.diffusion_figure import OPTIONS, diffusion_figure
+    from recfusion.paper.drawing import draw_diffusion
 
     with progress("Training", epochs * len(OPTIONS)) as advance:
 
@@ -62,8 +62,8 @@ def figure_schedule(
 
 def train_schedules(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int) -> "Figure":
     """Return the figure of learned schedules on `data`, its networks trained as a bar tells."""
-    from recfusion.experiments.schedule_figure import PROCESSES, schedule_figure
-    from recfusion.report.figures import draw_schedules
+    from recfusion.paper.drawing import draw_schedules
+    from recfusion.paper.schedule_figure import PROCESSES, schedule_figure
 
     with progress("Training", 2 * epochs * len(PROCESSES)) as advance:
 

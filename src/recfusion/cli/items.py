@@ -7,9 +7,9 @@ from typer import Argument, Option
 
 from recfusion.cli.output import counted, note
 from recfusion.core.files import check_replaceable
-from recfusion.data.readers import read_items
-from recfusion.serving.additions import add_items
-from recfusion.serving.config import CONFIG
+from recfusion.data.reading.reader import read_items
+from recfusion.inference.bundle_files import CONFIG
+from recfusion.inference.new_items import add_items
 
 
 def items_add(

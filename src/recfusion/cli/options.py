@@ -15,7 +15,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
-from recfusion.data.settings import Preparation, SignalChoice, Source, SplitPlan
+from recfusion.data.options import Preparation, SignalChoice, Source, SplitPlan
 from recfusion.data.signals import parse_signals
 from recfusion.models.base import Recommender
 from recfusion.models.registry import find

@@ -9,22 +9,22 @@ from typing import Annotated, Any
 import polars as pl
 from typer import Argument, Option
 
-from recfusion.cli.control import because_texts, control_options, note_unknown_rules, print_items
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import counted, note, print_json, progress, working
+from recfusion.cli.request_options import because_texts, control_options, note_unknown_rules, print_items
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
 from recfusion.data.load import read_users
+from recfusion.data.options import Source
 from recfusion.data.protocol import Protocol
-from recfusion.data.readers import read_table
-from recfusion.data.settings import Source
-from recfusion.data.writers import table_writer
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import Histories, added_up, histories_of, liked_rows, read_histories, with_users
-from recfusion.serving.knobs import Knobs
-from recfusion.serving.lists import ListMaker
-from recfusion.serving.recommend import recommend_batches
-from recfusion.serving.rules import Rules
+from recfusion.data.reading.reader import read_table
+from recfusion.data.table_writer import table_writer
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.filters import Rules
+from recfusion.inference.histories import Histories, added_up, histories_of, liked_rows, read_histories, with_users
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.recommending import recommend_batches
+from recfusion.inference.reranking import Knobs
 
 
 @control_options

@@ -9,10 +9,10 @@ from recfusion.cli.output import note
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable_file, replacing
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.paper import TABLES
+from recfusion.experiments.experiment_file import read_experiment
 from recfusion.experiments.result import is_store, read_results
 from recfusion.experiments.run import stored_results
-from recfusion.experiments.spec import read_experiment
+from recfusion.paper.tables import TABLES
 from recfusion.report.figures import draw_boxes, save_figure
 from recfusion.report.page import render
 from recfusion.report.tables import results_csv, results_latex, results_markdown

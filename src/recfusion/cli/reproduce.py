@@ -17,12 +17,12 @@ from recfusion.cli.run import leave_on_failures, shown
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable
 from recfusion.data.load import load
-from recfusion.data.settings import SplitPlan
-from recfusion.experiments import paper
+from recfusion.data.options import SplitPlan
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.result import is_store
 from recfusion.experiments.run import run_experiment
-from recfusion.report.figure_architecture import draw_architecture, recfusion_family
+from recfusion.paper import experiments, tables
+from recfusion.paper.architecture_figure import draw_architecture, recfusion_family
 from recfusion.report.figures import SUFFIXES as FIGURE_SUFFIXES
 from recfusion.report.formats import Column, Table, csv_text, latex, markdown
 from recfusion.report.tables import result_tables
@@ -71,7 +71,7 @@ def _makers(quick: bool, workers: int | None) -> Mapping[str, Callable[[Path], N
         "figure-architecture": _architecture,
         "figure-diffusion": partial(_diffusion, quick=quick),
         "figure-schedule": partial(_schedule, quick=quick),
-        **{name: partial(_experiment, name, quick=quick, workers=workers) for name in paper.TABLES},
+        **{name: partial(_experiment, name, quick=quick, workers=workers) for name in tables.TABLES},
     }
 
 
@@ -94,18 +94,18 @@ def _reproduce_all(makers: Mapping[str, Callable[[Path], None]], folder: Path, e
 
 def _missing(name: str) -> str | None:
     """Return what a reproduction lacks; the counts are made of whatever data is here."""
-    needed = {"figure-diffusion": [_FIGURE_DATA], "figure-schedule": [_FIGURE_DATA], "counts": list(paper.COUNTS)}
-    sets = [paper.TABLES[name].data] if name in paper.TABLES else needed.get(name, [])
-    sentences = [sentence for data in sets if (sentence := paper.missing_data(data)) is not None]
+    needed = {"figure-diffusion": [_FIGURE_DATA], "figure-schedule": [_FIGURE_DATA], "counts": list(tables.COUNTS)}
+    sets = [tables.TABLES[name].data] if name in tables.TABLES else needed.get(name, [])
+    sentences = [sentence for data in sets if (sentence := experiments.missing_data(data)) is not None]
     return " ".join(sentences) if sets and len(sentences) == len(sets) else None
 
 
 def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> None:
-    experiment = paper.packaged_experiment(name, quick=quick)
+    experiment = experiments.packaged_experiment(name, quick=quick)
     store = folder / STORE
     beside = sorted(folder.absolute().parent.glob(f"*/{STORE}"))
     others = [other for other in beside if other != store.absolute() and is_store(other)]
-    if adopted := paper.adopt_results(experiment, store, others):
+    if adopted := experiments.adopt_results(experiment, store, others):
         note(f"{adopted} fits were taken over from other reproductions in {folder.parent}")
     with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
         ran = run_experiment(experiment, store, workers=workers, on_event=on_event)
@@ -114,15 +114,15 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
             ran.results,
             table=name,
             title=experiment.title,
-            note=" ".join(filter(None, [paper.QUICK_NOTE if quick else "", paper.other_rows(ran.protocol)])),
+            note=" ".join(filter(None, [experiments.QUICK_NOTE if quick else "", tables.other_rows(ran.protocol)])),
             command=f"recfusion reproduce {name}{' --quick' if quick else ''}",
         )
         print_protocol(ran.protocol)
         for table in result_tables(comparison):
             _print_table(table)
         if quick:
-            note(paper.QUICK_NOTE)
-        if (other := paper.other_rows(ran.protocol)) is not None:
+            note(experiments.QUICK_NOTE)
+        if (other := tables.other_rows(ran.protocol)) is not None:
             note(other)
         for suffix in SUFFIXES:
             write_as(comparison, folder / f"{name}{suffix}")
@@ -131,12 +131,12 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> No
 
 
 def _counts(folder: Path, quick: bool) -> None:
-    splits = paper.QUICK_SPLITS if quick else paper.COUNTED_SPLITS
-    missing = {name: sentence for name in paper.COUNTS if (sentence := paper.missing_data(name)) is not None}
+    splits = experiments.QUICK_SPLITS if quick else experiments.COUNTED_SPLITS
+    missing = {name: sentence for name in tables.COUNTS if (sentence := experiments.missing_data(name)) is not None}
     found = []
-    for name in (name for name in paper.COUNTS if name not in missing):
+    for name in (name for name in tables.COUNTS if name not in missing):
         with working(f"Counting {name} on {splits} splits"):
-            found += paper.count_rows(name, splits=splits)
+            found += experiments.count_rows(name, splits=splits)
     columns = (
         *(Column("count"), Column("paper"), Column("ours"), Column("difference", signed=True)),
         *(Column(f"lowest of {splits} splits"), Column("highest")),
@@ -152,11 +152,11 @@ def _counts(folder: Path, quick: bool) -> None:
 
 
 def _parameters(folder: Path) -> None:
-    n_items, found = paper.parameter_counts()
+    n_items, found = experiments.parameter_counts()
     columns = (Column("model"), Column("paper"), Column("ours"), Column("difference", signed=True))
     rows = tuple(
-        (name, paper.PARAMETERS.get(name), ours, ours - paper.PARAMETERS[name] if name in paper.PARAMETERS else None)
-        for name, ours in sorted(found.items(), key=lambda of: (of[0] not in paper.PARAMETERS, of[1]))
+        (name, tables.PARAMETERS.get(name), ours, ours - tables.PARAMETERS[name] if name in tables.PARAMETERS else None)
+        for name, ours in sorted(found.items(), key=lambda of: (of[0] not in tables.PARAMETERS, of[1]))
     )
     told = (
         f"Counted on the networks built for the {n_items:,} items of ML-1M with every rating, "

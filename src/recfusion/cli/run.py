@@ -10,8 +10,8 @@ from typer import Argument, Exit, Option
 from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
 from recfusion.cli.output import clock, counted, live, note, print_json, print_protocol, print_results
 from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.experiment_file import read_experiment
 from recfusion.experiments.run import Event, OnEvent, Ran, Status, run_experiment
-from recfusion.experiments.spec import read_experiment
 
 _FAILED = 1
 

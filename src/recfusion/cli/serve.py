@@ -14,7 +14,7 @@ from recfusion.cli.output import note, working
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.experiments.train import train
-from recfusion.serving.config import CONFIG
+from recfusion.inference.bundle_files import CONFIG
 
 
 def serve(
@@ -71,9 +71,9 @@ def serve(
 
 
 def _serve(given: dict[str, object]) -> None:
-    from recfusion.serve.keys import Keys
-    from recfusion.serve.run import free_port, run
-    from recfusion.serve.settings import Settings
+    from recfusion.server.config import Settings
+    from recfusion.server.keys import Keys
+    from recfusion.server.start import free_port, run
 
     try:
         settings = Settings.model_validate(given)

@@ -21,14 +21,14 @@ from recfusion.cli.recommend import note_left_out, read_times
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable
-from recfusion.core.jobs import JOB
+from recfusion.core.job_folder import JOB
 from recfusion.data.catalog import CATALOG
-from recfusion.data.settings import SignalChoice, Source, SplitPlan
+from recfusion.data.options import SignalChoice, Source, SplitPlan
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.thinning.local import ThinningLocal
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.config import CONFIG
 from recfusion.spark import check_path
 
 SOLVED = "thinning-local"

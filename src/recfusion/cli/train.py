@@ -21,9 +21,9 @@ from recfusion.core.files import check_replaceable
 from recfusion.data.signals import parse_signals
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.base import Forecast
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.config import CONFIG
 
 
 @data_options

@@ -12,14 +12,14 @@ from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption,
 from recfusion.cli.output import clock, counted, if_stopped, live, note, print_json, print_protocol, training, working
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable_file
+from recfusion.experiments.tuning import tune as job
+from recfusion.experiments.tuning.engine import local_engine
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.registry import find, typed_settings
-from recfusion.search.trial import Trial
-from recfusion.serving.config import CONFIG
-from recfusion.spark.engine import spark_engine
 from recfusion.spark.session import spark_session
-from recfusion.tuning import tune as job
-from recfusion.tuning.local import local_engine
-from recfusion.tuning.space_file import tuning_space
+from recfusion.spark.trials import spark_engine
+from recfusion.training.trial import Trial
 
 MasterOption = Annotated[
     str | None, Option(help="Spark master, such as spark://host:7077; else Spark's own configuration, else local[*].")

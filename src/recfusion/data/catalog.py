@@ -10,11 +10,12 @@ import polars as pl
 import polars.selectors as cs
 
 from recfusion.core.errors import InputError, choices
-from recfusion.data.archive import Archive, md5_of, reading
 from recfusion.data.interactions import RawData, ReadReport
-from recfusion.data.lastfm import PLAYS, read_lastfm
-from recfusion.data.published import MovieLensLayout, is_netflix_folder, read_movielens, read_netflix, read_people
-from recfusion.data.settings import PUBLISHED
+from recfusion.data.options import PUBLISHED
+from recfusion.data.published.archive import Archive, md5_of, reading
+from recfusion.data.published.lastfm import PLAYS, read_lastfm
+from recfusion.data.published.movielens import MovieLensLayout, read_movielens, read_people
+from recfusion.data.published.netflix import is_netflix_folder, read_netflix
 
 Layout = MovieLensLayout | Literal["embedded", "netflix", "user_artists.dat"]
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import polars as pl
 
+from recfusion.data.feature_recipe import Recipe, Recipes
 from recfusion.data.interactions import Features, Interactions
 from recfusion.data.protocol import Protocol
-from recfusion.data.recipe import Recipe, Recipes
 from recfusion.data.signals import parse_signals
 
 

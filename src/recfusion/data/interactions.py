@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
-from recfusion.data.parsing import parse_ids
-from recfusion.data.recipe import Recipe
-from recfusion.data.settings import Preparation, Source
-from recfusion.data.sniff import words_of
+from recfusion.data.feature_recipe import Recipe
+from recfusion.data.options import Preparation, Source
+from recfusion.data.reading.columns import words_of
+from recfusion.data.reading.values import parse_ids
 
 _NAMES = ("title", "name")
 _NAMED = {"item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full"}

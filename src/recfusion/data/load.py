@@ -14,11 +14,11 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
 from recfusion.data.catalog import CATALOG, read_named, read_named_people
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
-from recfusion.data.kept import Kept
+from recfusion.data.options import PUBLISHED, Preparation, Source
 from recfusion.data.prepare import FUTURE, prepare
-from recfusion.data.readers import OnRows, read_items, read_table
-from recfusion.data.settings import PUBLISHED, Preparation, Source
-from recfusion.data.tables import ArrowStream, as_frame
+from recfusion.data.reading.batch_cache import Kept
+from recfusion.data.reading.formats import ArrowStream, as_frame
+from recfusion.data.reading.reader import OnRows, read_items, read_table
 
 PREPARED = "_prepared.json"  # written last: a folder that has it is complete
 ITEMS = "_items.parquet"

@@ -17,7 +17,9 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
-from recfusion.data.parsing import parse_ids
+from recfusion.data.options import Preparation
+from recfusion.data.rating_scale import Scale, adds_up
+from recfusion.data.reading.values import parse_ids
 from recfusion.data.rows import (
     Codes,
     Rows,
@@ -27,8 +29,6 @@ from recfusion.data.rows import (
     known_codes,
     places_among,
 )
-from recfusion.data.scale import Scale, adds_up
-from recfusion.data.settings import Preparation
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"

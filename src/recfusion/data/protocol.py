@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, ReadReport, Signal
-from recfusion.data.settings import Preparation, Source, SplitPlan
+from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
 
 

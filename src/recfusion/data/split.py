@@ -10,7 +10,7 @@ from recfusion.core.arrays import Csr, IntArray, keep_entries, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions, Signal
-from recfusion.data.settings import SplitPlan
+from recfusion.data.options import SplitPlan
 from recfusion.data.signals import Extra, Rows, kept, whole_extra
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from recfusion.core.errors import InputError, choices
 from recfusion.core.pool import Job, Work
 from recfusion.models.base import Recommender
-from recfusion.models.places import home_file, load_file
+from recfusion.models.class_loading import home_file, load_file
 from recfusion.models.registry import Entry, find
 from recfusion.models.settings import setting_values, settings_of
 

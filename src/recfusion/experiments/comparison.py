@@ -13,16 +13,16 @@ import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Interactions
+from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol, check_same_protocol
-from recfusion.data.settings import SplitPlan
 from recfusion.data.signals import BINARY
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
-from recfusion.experiments.details import Activity, ItemGroups, Model, SideBySide, side_by_side
-from recfusion.experiments.paired import Seeds, Test, from_best, make_draws, paired_tests
-from recfusion.experiments.paper import PaperValues, paper_values
+from recfusion.experiments.comparison_parts import Activity, ItemGroups, Model, SideBySide, side_by_side
+from recfusion.experiments.paired_tests import Seeds, Test, from_best, make_draws, paired_tests
 from recfusion.experiments.result import Result
 from recfusion.experiments.run import OnEvent, run_candidates
+from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)

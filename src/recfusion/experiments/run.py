@@ -14,15 +14,15 @@ from recfusion.core.pool import Failure, Kind, Pool, Tell, Work, available_cores
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
+from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.settings import SplitPlan
 from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, Packed, unique
-from recfusion.experiments.judge import check_grades, fit_and_judge
+from recfusion.experiments.experiment_file import Experiment
+from recfusion.experiments.fit import check_grades, fit_and_judge
 from recfusion.experiments.result import Result, append_result, read_results, result_key
-from recfusion.experiments.spec import Experiment
-from recfusion.models.places import is_importable
+from recfusion.models.class_loading import is_importable
 from recfusion.training.epoch import Epoch
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from recfusion.core.errors import InputError, choices
 from recfusion.data.features import features_of, with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
+from recfusion.data.options import Source, SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.settings import Source, SplitPlan
 from recfusion.data.signals import BINARY, check_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
@@ -23,9 +23,9 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.judge import Fitted, check_grades, fit, fit_and_judge
+from recfusion.experiments.fit import Fitted, check_grades, fit, fit_and_judge
+from recfusion.inference.bundle import Bundle, name_among
 from recfusion.models.base import Forecast, Recommender, Shape
-from recfusion.serving.bundle import Bundle, name_among
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Any
 
 from recfusion.core.errors import InputError, choices
 from recfusion.models.base import Recommender, build
-from recfusion.models.places import load_class, require_recommender, source_digest
+from recfusion.models.class_loading import load_class, require_recommender, source_digest
 from recfusion.models.settings import setting_values
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
-from recfusion.search.space import Choice, Interval
+from recfusion.training.search_space import Choice, Interval
 
 if typing.TYPE_CHECKING:
     from _typeshed import DataclassInstance

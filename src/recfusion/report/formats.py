@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from recfusion.evaluation.significance import DRAWS
-from recfusion.experiments.paired import Test
+from recfusion.experiments.paired_tests import Test
 
 NONE = "–"
 _LEAST_P = 1.000001 / (DRAWS + 1)  # what a bootstrap without any draw that far out gives

@@ -6,8 +6,8 @@ from typing import Literal
 
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.details import SideBySide
-from recfusion.experiments.paired import Test
+from recfusion.experiments.comparison_parts import SideBySide
+from recfusion.experiments.paired_tests import Test
 from recfusion.report.formats import NONE
 
 Mark = Literal["best", "same", "above", "below", ""]  # the best, not told apart from it; told apart from the reference

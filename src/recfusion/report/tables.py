@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.details import Model
-from recfusion.experiments.paired import Test
+from recfusion.experiments.comparison_parts import Model
+from recfusion.experiments.paired_tests import Test
 from recfusion.report.formats import Cell, Column, Table, csv_text, latex, markdown, p_cell
 
 

@@ -9,9 +9,10 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
-from recfusion.core.jobs import described
+from recfusion.core.job_folder import described
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, write_prepared
+from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import (
     ADDED,
     LATEST,
@@ -21,12 +22,11 @@ from recfusion.data.prepare import (
     return_notes,
     time_notes,
 )
-from recfusion.data.readers import read_items
-from recfusion.data.scale import Scale, adds_up
-from recfusion.data.settings import Preparation, Source
-from recfusion.spark.buckets import Count, Filters, Listed, Unique, Write
-from recfusion.spark.pieces import Pieces, count_buckets, input_files, open_pieces, read_pieces
-from recfusion.spark.tasks import make_files, run_tasks, stages_of
+from recfusion.data.rating_scale import Scale, adds_up
+from recfusion.data.reading.reader import read_items
+from recfusion.spark.file_parts import Pieces, count_buckets, input_files, open_pieces, read_pieces
+from recfusion.spark.task_runner import make_files, run_tasks, stages_of
+from recfusion.spark.user_buckets import Count, Filters, Listed, Unique, Write
 
 
 def spark_prepare(

@@ -13,19 +13,19 @@ from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.jobs import described
+from recfusion.core.job_folder import described
 from recfusion.data.load import PARTS
+from recfusion.data.options import Source
 from recfusion.data.rows import id_codes
-from recfusion.data.settings import Source
-from recfusion.data.writers import table_writer
+from recfusion.data.table_writer import table_writer
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.histories import Histories, added_up, liked_rows, read_histories
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
-from recfusion.serving.bundle import Bundle
-from recfusion.serving.histories import Histories, added_up, liked_rows, read_histories
-from recfusion.serving.lists import ListMaker
-from recfusion.serving.recommend import recommend_batches
-from recfusion.spark.pieces import Pieces, count_buckets, input_files, open_pieces, read_pieces
+from recfusion.spark.file_parts import Pieces, count_buckets, input_files, open_pieces, read_pieces
 from recfusion.spark.session import task_cores, use_cores
-from recfusion.spark.tasks import run_tasks, stages_of
+from recfusion.spark.task_runner import run_tasks, stages_of
 
 CHUNKS = 8
 DONE = "_recommended.json"  # written last: a folder that has it is complete

@@ -20,7 +20,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.files import replacing
 from recfusion.models.thinning.local import NearField, Solved, joined, target_blocks
 from recfusion.spark.session import task_cores, use_cores
-from recfusion.spark.tasks import run_tasks
+from recfusion.spark.task_runner import run_tasks
 
 _BLOCK_BYTES = 1 << 28  # small Gram matrices that a task holds at once
 _PARTS = ("data", "indices", "indptr")

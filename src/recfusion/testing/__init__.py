@@ -4,6 +4,6 @@
 """
 
 from recfusion.testing.contract import Check, ContractError, check_recommender, checks
-from recfusion.testing.subject import Subject, tastes
+from recfusion.testing.sample_data import Subject, tastes
 
 __all__ = ["Check", "ContractError", "Subject", "check_recommender", "checks", "tastes"]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from recfusion.core.errors import InputError, choices
 from recfusion.models.base import Recommender
-from recfusion.testing import declared, fits
-from recfusion.testing.subject import Subject
+from recfusion.testing import declaration_checks as declared
+from recfusion.testing import fit_checks as fits
+from recfusion.testing.sample_data import Subject
 
 
 class ContractError(AssertionError):

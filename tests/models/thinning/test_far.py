@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import random_csr
-from recfusion.models.thinning import far
+from recfusion.models.thinning import low_rank as far
 
 
 def test_compiled_products_equal_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:

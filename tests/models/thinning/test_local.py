@@ -9,15 +9,15 @@ from conftest import csr, random_csr, raw
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
-from recfusion.data.settings import Preparation, SplitPlan
 from recfusion.data.split import split
-from recfusion.models.ease import EASE
-from recfusion.models.gram import gram, user_weighted
+from recfusion.models.linear.ease import EASE
+from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning import local
-from recfusion.models.thinning.far import far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
+from recfusion.models.thinning.low_rank import far_field, leading
 from recfusion.models.thinning.neighbours import nearest, nearest_of_whole
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
@@ -32,7 +32,7 @@ def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let both loops over blocks have many of them."""
-    monkeypatch.setattr("recfusion.models.gram._PRODUCTS_PER_BLOCK", 200)
+    monkeypatch.setattr("recfusion.models.linear.gram._PRODUCTS_PER_BLOCK", 200)
     monkeypatch.setattr(local, "GRAM_BYTES", 4 * 7**2 * 5)
 
 

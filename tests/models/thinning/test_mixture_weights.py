@@ -13,7 +13,7 @@ from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender
-from recfusion.models.thinning.weights import Ballot, find_weights, search_weights, standardised
+from recfusion.models.thinning.mixture_weights import Ballot, find_weights, search_weights, standardised
 
 SEEN = random_csr(6, 20, 0.3, 1)
 

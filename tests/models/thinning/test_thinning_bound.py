@@ -13,7 +13,7 @@ from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.process import Denoiser
-from recfusion.models import lengths as users_lengths
+from recfusion.models import history_lengths as users_lengths
 from recfusion.models.thinning import deep
 from recfusion.models.thinning.deep import ThinningDeep, removed_rate, thinning_bound
 

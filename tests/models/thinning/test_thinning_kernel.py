@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
-from recfusion.models.infinite_ae import InfiniteAE
+from recfusion.models.neural.infinite_ae import InfiniteAE
 from recfusion.models.thinning.kernel import ThinningKernel
 
 Dense = NDArray[np.float64]

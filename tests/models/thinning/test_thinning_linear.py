@@ -13,8 +13,8 @@ from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.split import Fold
-from recfusion.models.ease import EASE
-from recfusion.models.gram import user_weighted
+from recfusion.models.linear.ease import EASE
+from recfusion.models.linear.gram import user_weighted
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 
 Dense = NDArray[np.float64]
@@ -215,7 +215,7 @@ def test_settings_that_are_all_given_need_no_trial(monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> None:
         raise AssertionError("there is nothing to search for")
 
-    monkeypatch.setattr("recfusion.models.selftune.by_scaling", refuse)
+    monkeypatch.setattr("recfusion.models.self_tuning.by_scaling", refuse)
     model = ThinningLinear(**GIVEN).fit(SMALL, fold(30), rng=0)
     assert model.pair_l2 is None  # it has no pairs
 

@@ -15,18 +15,18 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import train
+from recfusion.inference.bundle import Bundle
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.baselines import Popularity
-from recfusion.models.ease import EASE
-from recfusion.models.ials import IALS
+from recfusion.models.baselines.popularity import Popularity
+from recfusion.models.factors.ials import IALS
+from recfusion.models.linear.ease import EASE
 from recfusion.models.registry import make_model
 from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.mixture import Thinning, usual_weights
-from recfusion.models.thinning.weights import Ballot, standardised
-from recfusion.serving.bundle import Bundle
+from recfusion.models.thinning.mixture_weights import Ballot, standardised
 from recfusion.training.epoch import Checkpoint
 
 TRAIN = random_csr(40, 20, 0.3, 0)

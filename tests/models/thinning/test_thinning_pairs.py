@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
-from recfusion.models.gram import gram, user_weighted
+from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning import pairs as pairs_module
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs

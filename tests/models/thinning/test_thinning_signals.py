@@ -10,9 +10,9 @@ from conftest import random_csr
 from recfusion.core.arrays import Csr
 from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
-from recfusion.models.recency import recency
-from recfusion.models.thinning.grades import graded
+from recfusion.models.sequence.recency import recency
 from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.rating_values import graded
 from recfusion.models.thinning.signals import ThinningSignals
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "tune_trials": 0}

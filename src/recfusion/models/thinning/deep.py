@@ -14,11 +14,11 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.base import Shape
-from recfusion.models.lengths import length_shares
-from recfusion.models.neural import NeuralRecommender
-from recfusion.models.selftune import relative
+from recfusion.models.history_lengths import length_shares
+from recfusion.models.neural.network import NeuralRecommender
+from recfusion.models.self_tuning import relative
 from recfusion.models.settings import learned, setting
-from recfusion.models.thinning.far import SPARE, leading
+from recfusion.models.thinning.low_rank import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll

@@ -13,15 +13,15 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.interactions import Features, Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
-from recfusion.models import selftune
+from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import FLOPS, Grams, gram_bytes, require_gram_memory
-from recfusion.models.leave_out import nobody
+from recfusion.models.leave_one_out import nobody
+from recfusion.models.linear.gram import FLOPS, Grams, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.columns import Solved, solve_with_features
 from recfusion.models.thinning.linear import ThinningLinear, penalty
-from recfusion.models.thinning.newcomers import Hidden, as_new, fair_lift, judged_settings
+from recfusion.models.thinning.new_item_columns import Solved, solve_with_features
+from recfusion.models.thinning.new_item_settings import Hidden, as_new, fair_lift, judged_settings
 
 _OPEN = ("l2", "nu", "kappa", "b", "c")
 _TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries beside where it starts

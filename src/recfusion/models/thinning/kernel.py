@@ -8,7 +8,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.infinite_ae import (
+from recfusion.models.neural.infinite_ae import (
     KernelRidge,
     fit_kernel_ridge,
     folded,
@@ -17,7 +17,7 @@ from recfusion.models.infinite_ae import (
     predict,
     weighted,
 )
-from recfusion.models.selftune import (
+from recfusion.models.self_tuning import (
     MOST_USERS,
     Judged,
     Jury,

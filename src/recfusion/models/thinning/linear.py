@@ -10,9 +10,10 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models import selftune
+from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import (
+from recfusion.models.leave_one_out import LeftOut
+from recfusion.models.linear.gram import (
     Grams,
     gram,
     gram_bytes,
@@ -22,10 +23,9 @@ from recfusion.models.gram import (
     user_weighted,
     user_weights,
 )
-from recfusion.models.leave_out import LeftOut
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.leave_out import PairsLeftOut
+from recfusion.models.thinning.leave_one_out import PairsLeftOut
 from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
 
 log = logging.getLogger(__name__)

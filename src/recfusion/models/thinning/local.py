@@ -15,14 +15,14 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models import selftune
+from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import gram, gram_bytes, user_weighted
-from recfusion.models.index import Index, usual_cells
+from recfusion.models.inverted_index import Index, usual_cells
+from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.far import SPARE, far_field, leading
 from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
+from recfusion.models.thinning.low_rank import SPARE, far_field, leading
 from recfusion.models.thinning.neighbours import (
     GRAM_BYTES,
     WHOLE_ITEMS,

@@ -15,7 +15,7 @@ from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
-from recfusion.models.selftune import (
+from recfusion.models.self_tuning import (
     LEAST_USERS,
     cannot_choose,
     fewer_trials,
@@ -24,8 +24,8 @@ from recfusion.models.selftune import (
     trials_setting,
 )
 from recfusion.models.settings import learned, setting, setting_values
+from recfusion.models.thinning.mixture_weights import Ballot, find_weights, standardised, weighted_sum
 from recfusion.models.thinning.plan import LARGE, LOCAL, plan
-from recfusion.models.thinning.weights import Ballot, find_weights, standardised, weighted_sum
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.compiled import share
 from recfusion.evaluation.topk import batch_rows, top_k
-from recfusion.models.gram import blas_threads, gram, parts, products
-from recfusion.models.thinning.loops import fill_nearest, fill_triangles, solve_packed
+from recfusion.models.linear.gram import blas_threads, gram, parts, products
+from recfusion.models.thinning.compiled_loops import fill_nearest, fill_triangles, solve_packed
 
 WHOLE_ITEMS = 6000  # up to which the whole Gram matrix is held
 GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
-from recfusion.models.gram import blas_threads
+from recfusion.models.linear.gram import blas_threads
 
 _CELLS_PER_BLOCK = 1 << 22  # users x items or pairs looked at once
 

@@ -11,16 +11,16 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
-from recfusion.models import selftune
+from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.gram import FLOPS, gram, gram_bytes, invert_in_place, require_gram_memory
-from recfusion.models.leave_out import nobody
+from recfusion.models.leave_one_out import nobody
+from recfusion.models.linear.gram import FLOPS, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.reasons import Reasons, exact
-from recfusion.models.recency import fades, recency, recent_counts
+from recfusion.models.sequence.recency import fades, recency, recent_counts
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.blocks import own_excluded, side_by_side
-from recfusion.models.thinning.grades import Transform, graded
+from recfusion.models.thinning.feature_blocks import own_excluded, side_by_side
 from recfusion.models.thinning.linear import ThinningLinear, penalty
+from recfusion.models.thinning.rating_values import Transform, graded
 
 _CHOSEN = ("l2", "nu", "kappa", "b")  # on likes alone: an inverse of one block takes an eighth of that of two
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: they need no fit of their own

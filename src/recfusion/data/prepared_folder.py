@@ -1,0 +1,73 @@
+"""Preparing a table into a folder that is read at once from then on; a preparation that is killed goes on when begun
+again.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+import polars as pl
+
+from recfusion.core.arrays import row_numbers
+from recfusion.core.errors import InputError
+from recfusion.core.files import replacing
+from recfusion.core.job_folder import JOB, STAGES, claim, described
+from recfusion.data.catalog import CATALOG
+from recfusion.data.interactions import Interactions
+from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, read, write_prepared
+from recfusion.data.options import Preparation, Source
+from recfusion.data.prepare import prepare
+from recfusion.data.reading.batch_cache import Kept
+
+_PART_ROWS = 1 << 22
+
+
+def prepare_folder(
+    source: Source, preparation: Preparation, folder: Path, *, on_rows: Callable[[int], None] | None = None
+) -> bool:
+    """Prepare a table into a folder that `load` reads; return False where it was there already.
+
+    Batches are kept as they are read, until all is done: that is what takes long.
+    """
+    if source.data in CATALOG:
+        raise InputError(f"'{source.data}' is prepared as it is read: name a file of your own with --data.")
+    if source.users_file is not None:
+        raise InputError("A prepared folder holds no table of users: leave out --users-file here.")
+    files = [Path(name) for name in (source.data, source.items) if name is not None and Path(name).is_file()]
+    job = {"prepare": source.absolute().model_dump(mode="json"), "preparation": preparation.model_dump(mode="json")}
+    claim(folder, {**job, "files": described(files)})
+    if is_prepared(folder):
+        return False
+    try:
+        raw = read(source, kept=Kept(folder / STAGES), on_rows=on_rows)
+        items = raw.items
+        data = prepare(replace(raw, items=None), preparation)  # what is said of the items is said when they are read
+    except InputError:  # the corrected job may have the folder
+        rmtree(folder / STAGES, ignore_errors=True)
+        (folder / JOB).unlink(missing_ok=True)
+        raise
+    for left in folder.glob(PARTS):  # of a run that was stopped right here
+        left.unlink()
+    _write_rows(data, folder)
+    if items is not None:
+        with replacing(folder / ITEMS) as beside:
+            items.write_parquet(beside)
+    about = Prepared(name=data.name, preparation=data.preparation, steps=data.steps, report=data.report)
+    write_prepared(folder, about)
+    rmtree(folder / STAGES, ignore_errors=True)
+    return True
+
+
+def _write_rows(data: Interactions, folder: Path) -> None:
+    """Write the ones with their ids, and ratings and times where there are any."""
+    rows = row_numbers(data.matrix)
+    for number, start in enumerate(range(0, data.n_interactions, _PART_ROWS)):
+        part = slice(start, start + _PART_ROWS)
+        columns = {"user": data.users.gather(rows[part].astype(np.uint32))}
+        columns["item"] = data.items.gather(data.matrix.indices[part].astype(np.uint32))
+        columns |= {} if data.grades is None else {"rating": pl.Series(data.grades[part])}
+        columns |= {} if data.times is None else {"time": pl.Series(data.times[part])}
+        with replacing(folder / f"part-{number:05d}.parquet") as beside:
+            pl.DataFrame(columns).write_parquet(beside)

@@ -1,0 +1,1 @@
+"""Published data sets: archives, downloads and their readers."""

@@ -1,0 +1,102 @@
+"""Downloads of data sets: resumed where they stopped, checked against the publisher's checksum, then put in place."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from recfusion.core.errors import InputError
+from recfusion.data.catalog import cache_folder, data_set, how_to_get, locate
+from recfusion.data.published.archive import check_archive, md5_of
+
+TIMEOUT_SECONDS = 30.0
+PIECE_BYTES = 1 << 18
+
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server tells
+
+
+def fetch(
+    name: str, *, on_progress: Progress | None = None, folder: Path | None = None, url: str | None = None
+) -> Path:
+    """Return the local copy of a data set, and download it first if there is none.
+
+    The archive goes to `folder`, by default the cache; `url` names a mirror. An interrupted download leaves a file
+    `.part` from which the next call goes on.
+    """
+    entry = data_set(name)
+    target = (cache_folder() if folder is None else Path(folder)) / entry.archive
+    present = locate(name) if folder is None or entry.layout == "embedded" else target
+    if present is not None and present.exists():
+        return present
+    address = url or entry.url
+    if address is None:
+        raise InputError(f"The data set '{name}' cannot be fetched: {how_to_get(entry)}")
+    if not address.startswith(("http://", "https://")):
+        raise InputError(f"Expected an address that begins with http:// or https://, got '{address}'.")
+    with suppress(OSError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(
+            f"Cannot write to the folder '{target.parent}': set RECFUSION_CACHE to one that can be written to."
+        )
+    part = target.with_name(target.name + ".part")
+    if not (part.exists() and md5_of(part) == entry.md5):
+        try:
+            _download(address, part, on_progress)
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed address
+            code = f"HTTP {error.code} " if isinstance(error, HTTPError) else ""
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            raise InputError(
+                f"Downloading '{address}' failed ({code}{reason}): try again later, to go on where this stopped, "
+                f"or put {entry.archive} into '{target.parent}' by hand."
+            ) from None
+    try:
+        if entry.md5 is not None and (got := md5_of(part)) != entry.md5:
+            raise InputError(
+                f"The checksum of '{address}' is wrong: expected MD5 {entry.md5}, got {got}; the download was removed, "
+                f"so try again or put {entry.archive} into '{target.parent}' by hand."
+            )
+        check_archive(part)
+    except InputError:  # what is wrong cannot be resumed
+        part.unlink(missing_ok=True)
+        raise
+    part.replace(target)
+    return target
+
+
+def _download(address: str, part: Path, on_progress: Progress | None) -> None:
+    response, start = _open(address, part.stat().st_size if part.exists() else 0)
+    with response, part.open("ab" if start else "wb") as file:
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdigit() else None
+        done = start
+        while piece := response.read(PIECE_BYTES):
+            file.write(piece)
+            done += len(piece)
+            if on_progress is not None:
+                on_progress(done, total)
+    if total is not None and done < total:
+        raise ConnectionError(f"the connection ended after {done:,} of {total:,} bytes")
+
+
+def _open(address: str, start: int) -> tuple[HTTPResponse, int]:
+    """Ask for the bytes from `start` on; return the answer and the byte at which it does begin."""
+    headers = {"User-Agent": "recfusion", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    try:
+        response: HTTPResponse = urlopen(Request(address, headers=headers), timeout=TIMEOUT_SECONDS)
+    except HTTPError as error:
+        error.close()
+        if error.code == 416 and start:  # nothing from there on, so what we have is not the beginning of this file
+            return _open(address, 0)
+        raise
+    if response.status != 206 or response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+        return response, start if response.status == 206 else 0
+    response.close()
+    if not start:
+        raise ConnectionError("the server sent a part of the file where the whole was asked for")
+    return _open(address, 0)

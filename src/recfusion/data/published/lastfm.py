@@ -1,0 +1,41 @@
+"""Reader for the play counts of Last.fm listeners (HetRec 2011)."""
+
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+
+from recfusion.data.interactions import RawData, ReadReport
+from recfusion.data.published.archive import Archive, changed_copy
+from recfusion.data.published.checked_tables import Schema
+
+PLAYS: Literal["user_artists.dat"] = "user_artists.dat"
+ARTISTS = "artists.dat"
+_PLAYS = {"userID": pl.Int64, "artistID": pl.Int64, "weight": pl.Float32}
+_ARTISTS = {"id": pl.Int64, "name": pl.String, "url": pl.String, "pictureURL": pl.String}
+
+
+def read_lastfm(path: Path, name: str) -> RawData:
+    """Read who played which artist how often, and the artists' names, from a folder or zip archive at `path`."""
+    source = Archive(path)
+    rows = _table(source.read(PLAYS), _PLAYS, f"{PLAYS} of '{path}'")
+    artists = _table(source.read(ARTISTS), _ARTISTS, f"{ARTISTS} of '{path}'")
+    columns = {"user": "userID", "item": "artistID", "rating": "weight"}
+    rows = rows.rename({column: role for role, column in columns.items()})
+    if (gaps := rows.null_count().sum_horizontal().item()) or rows.is_empty():
+        raise changed_copy(
+            f"Expected a user, an artist and a count in each line of {PLAYS} of '{path}', {gaps} lack one"
+        )
+    items = artists.select(item="id", title="name").drop_nulls("item").unique("item", keep="first", maintain_order=True)
+    return RawData(name, rows, items, ReadReport(rows.height, columns))
+
+
+def _table(data: bytes, schema: Schema, where: str) -> pl.DataFrame:
+    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").encode()
+    try:
+        found = pl.read_csv(text, separator="\t", quote_char=None, schema_overrides=dict(schema))
+    except pl.exceptions.PolarsError as error:
+        raise changed_copy(f"Expected {', '.join(schema)} in {where}, {str(error).partition(chr(10))[0]}") from None
+    if found.columns != list(schema):
+        raise changed_copy(f"Expected the columns {', '.join(schema)} in {where}, got {', '.join(found.columns)[:80]}")
+    return found

@@ -1,0 +1,1 @@
+"""Reading tables: file formats, text lines, column detection and cell values."""

@@ -1,0 +1,163 @@
+"""An experiment as a TOML file: the data, the splits, the metrics, and a table for each model."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+
+from recfusion.core.errors import InputError, choices
+from recfusion.core.files import check_regular
+from recfusion.data.catalog import CATALOG
+from recfusion.data.options import PUBLISHED, Preparation, Source, SplitPlan
+from recfusion.data.signals import BINARY, parse_signals
+from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.experiments.candidate import Candidate
+from recfusion.models.registry import find
+
+_MOST_SEEDS = 10_000
+_NAME = r"^\w[\w.-]{0,59}$"  # it becomes a file's name
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is to be run: all that a file says, checked."""
+
+    name: str
+    title: str
+    data: Source
+    preparation: Preparation
+    split: SplitPlan
+    seeds: tuple[int, ...]
+    metrics: tuple[str, ...]
+    models: tuple[tuple[Candidate, tuple[int, ...]], ...]  # with the seeds of each
+    signals: str = BINARY  # what is used beside the ones
+
+
+class _Runs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    seeds: StrictInt | list[StrictInt]
+    metrics: list[str] = list(DEFAULT_METRICS)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=_NAME)
+    title: str = ""
+    data: Source
+    signals: str = BINARY
+    preparation: Preparation = Preparation()
+    split: SplitPlan = SplitPlan()
+    run: _Runs
+    models: dict[str, dict[str, Any]] = Field(min_length=1)
+
+
+_TABLES: Mapping[str, type[BaseModel]] = {
+    "": _Document,
+    "data": Source,
+    "preparation": Preparation,
+    "split": SplitPlan,
+    "run": _Runs,
+}
+
+
+def read_experiment(path: str | Path) -> Experiment:
+    """Return the experiment that a TOML file describes; relative paths of data are relative to the file's folder."""
+    path = Path(path)
+    check_regular(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"Cannot read the experiment '{path}': {error.strerror or error}; check the name.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"Expected a text file with an experiment at '{path}', got binary data.") from None
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"Expected TOML in '{path}', got something else: {error}.") from None
+    return parse_experiment(document, str(path), path.absolute().parent)
+
+
+def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> Experiment:
+    """Return the experiment of a document; `where` names it in errors, `folder` is where its relative paths begin."""
+    preparation = document.get("preparation")
+    if isinstance(preparation, dict) and preparation.get("min_rating") == "none":  # TOML has no null
+        document = {**document, "preparation": {**preparation, "min_rating": None}}
+    try:
+        found = _Document.model_validate(document, strict=True)
+    except ValidationError as error:
+        raise _refusal(where, error) from None
+    try:
+        seeds = _seeds(found.run.seeds, "[run] seeds", None)
+        models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
+        metrics = check_metrics(found.run.metrics)
+        parse_signals(found.signals)
+    except InputError as error:
+        raise InputError(f"In '{where}': {error}") from None
+    data = _located(found.data, folder)
+    planned = (found.split, seeds, metrics, models, found.signals)
+    return Experiment(found.name, found.title, data, found.preparation, *planned)
+
+
+def _planned(
+    label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...], folder: Path
+) -> tuple[Candidate, tuple[int, ...]]:
+    """Return the candidate of a table, and its seeds; a model's file is looked for from the experiment's folder."""
+    settings = dict(table)
+    model = settings.pop("model", label)
+    seeds = settings.pop("seeds", None)
+    try:
+        if not isinstance(model, str):
+            raise InputError(f"Expected the name or place of a model, got {model!r}.")
+        entry = find(model, folder)
+        candidate = Candidate(label, entry, entry.make(settings, text=False))
+    except InputError as error:
+        raise InputError(f"[models.{label}]: {error}") from None
+    return candidate, all_seeds if seeds is None else _seeds(seeds, f"[models.{label}] seeds", all_seeds)
+
+
+def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the seeds of a list or a number: n stands for the first n of `among`, or for 0 to n - 1."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        limit = _MOST_SEEDS if among is None else len(among)
+        if not 1 <= given <= limit:
+            raise InputError(f"Expected at least one split and {limit:,} at most in {place}, got {given}.")
+        return tuple(range(given)) if among is None else among[:given]
+    listed = given if isinstance(given, list) else []
+    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in listed)
+    if not listed or not whole or len(set(listed)) < len(listed):
+        raise InputError(
+            f"Expected a number of splits, or a list of different seeds from 0, in {place}, got {given!r}."
+        )
+    if among is not None and not set(listed) <= set(among):
+        allowed = ", ".join(map(str, among))
+        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}.")
+    return tuple(listed)
+
+
+def _located(source: Source, folder: Path) -> Source:
+    """Return the source with paths that can be read from any folder; a name of the catalog stays as it is."""
+    data = source.data
+    is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
+    paths = {"items": source.items, "users_file": None if source.users_file == PUBLISHED else source.users_file}
+    beside = {name: str(folder / path) for name, path in paths.items() if path is not None}
+    return source.model_copy(update={"data": str(folder / data) if is_file else data} | beside)
+
+
+def _refusal(where: str, error: ValidationError) -> InputError:
+    """Return one sentence for the first thing that is wrong: the file, the key, and what may stand there."""
+    # A misspelt key comes first: it explains the one that is missing.
+    first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
+    *tables, key = (str(part) for part in first["loc"] if part not in ("int", "list[int]", "float", "literal['auto']"))
+    place = f"[{tables[0]}] {'.'.join([*tables[1:], key])}" if tables else key
+    if first["type"] == "extra_forbidden":
+        known = _TABLES[tables[0] if tables else ""].model_fields
+        return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, known)}")
+    if first["type"] == "missing":
+        return InputError(f"In '{where}': expected {place}, got nothing: add it.")
+    allowed = f" (keys: {', '.join(_TABLES[key].model_fields)})" if not tables and key in _TABLES else ""
+    return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.")

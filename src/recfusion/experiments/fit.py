@@ -1,0 +1,180 @@
+"""The one path from a candidate to a result: fitted on the training users of a split, judged on the others."""
+
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from recfusion.core.arrays import Csr, IntArray, column_counts
+from recfusion.core.pool import available_cores
+from recfusion.core.rng import stream
+from recfusion.data.interactions import Interactions, Signal, name_column
+from recfusion.data.protocol import Protocol
+from recfusion.data.signals import Extra, all_grades
+from recfusion.data.split import Fold, Split
+from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.scoring import read_by
+from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.result import Example, Place, Result, package_versions
+from recfusion.models.base import Recommender, fitting
+from recfusion.models.registry import OURS
+from recfusion.models.self_tuning import judged_users
+from recfusion.training.epoch import Checkpoint, Curve, Epoch, OnEpoch
+
+Stop = Callable[[Epoch], bool]
+# Examples: lists of a few test users, kept with each result.
+USERS = 3
+HISTORY = 12  # titles that are kept of a user's history
+LENGTH = 10  # places of a list
+_CELLS, _FEWEST = 1 << 31, 1000  # scores of validation users, about a minute of them, and users at the least
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model, its result, and how it did on the users that were kept from it."""
+
+    model: Recommender
+    result: Result
+    validation: Evaluation
+    test: Evaluation | None
+    stopped: int | None  # the epoch after which `stop` ended the fit
+
+
+def fit(
+    candidate: Candidate,
+    train: Csr,
+    valid: Fold | None,
+    *,
+    seed: int,
+    extra: Extra | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_epoch: OnEpoch | None = None,
+    stop: Stop | None = None,
+) -> tuple[Recommender, Curve, float, int | None]:
+    """Return a fresh copy of the candidate's model fitted on `train`, its curve, its seconds, and where it stopped.
+
+    `extra` are the signals of the training users; the model gets those that it reads. The seed's stream is that of the
+    model's name, so that a label or another candidate shifts no draws.
+    """
+    model = replace(candidate.model)
+    rng = stream(seed, f"fit {candidate.entry.name}")
+    epochs: list[Epoch] = []
+    stopped = None
+    began = time.perf_counter()
+    for epoch in fitting(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
+        epochs.append(epoch)
+        if on_epoch is not None:
+            on_epoch(epoch)
+        if stop is not None and stop(epoch):
+            stopped = epoch.number
+            break
+    return model, Curve.of(epochs), time.perf_counter() - began, stopped
+
+
+def check_grades(candidate: Candidate, data: Interactions, used: Collection[Signal]) -> None:
+    """Raise where a candidate reads grades and some of the data, in whichever part of a split, are none of its own."""
+    if "grades" in used and "grades" in candidate.model.reads:
+        candidate.model.check_grades(all_grades(data.grades, data.disliked), "the data")
+
+
+def fit_and_judge(
+    candidate: Candidate,
+    data: Interactions | None,
+    protocol: Protocol,
+    parts: Split,
+    *,
+    threads: int | None = None,
+    user_ids: bool = False,
+    checkpoint: Checkpoint | None = None,
+    on_epoch: OnEpoch | None = None,
+    stop: Stop | None = None,
+) -> Fitted:
+    """Fit a candidate on one split of `data` and judge it; without `data`, on the validation users alone.
+
+    Of very many validation users for very many items some are judged, the same ones for every candidate.
+    """
+    model, curve, seconds, stopped = fit(
+        *(candidate, parts.train, parts.valid),
+        seed=parts.seed,
+        extra=parts.extra,
+        checkpoint=checkpoint,
+        on_epoch=on_epoch,
+        stop=stop,
+    )
+    most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
+    valid = evaluate(model, judged_users(parts.valid, most), parts.train, protocol.metrics, threads=threads)
+    entry, found = candidate.entry, None
+    tested: dict[str, Any] = {}
+    if data is not None:
+        rows = example_rows(parts.test)
+        found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
+        tested = {
+            "score_seconds": found.seconds,
+            "overall": found.overall,
+            "slices": found.slices,
+            "users": found.users,
+            "history_size": np.diff(parts.test.history.indptr),
+            "test": found.per_user,
+            "examples": examples(found.lists, rows, data, parts.test, user_ids=user_ids),
+        }
+    result = Result(
+        label=candidate.label,
+        model=entry.name,
+        title=entry.title,
+        place="" if entry.origin == OURS else entry.place,
+        source=entry.source,
+        seed=parts.seed,
+        settings=candidate.values,
+        chosen=json.loads(json.dumps(model.chosen())),
+        parameters=model.n_parameters,
+        trials=model.trials_,
+        curve=curve,
+        fit_seconds=seconds,
+        threads=threads or available_cores(),
+        validation=valid.mean(),
+        **tested,
+        versions=package_versions(),
+        finished=datetime.now(UTC),
+        protocol=protocol,
+    )
+    return Fitted(model, result, valid, found, stopped)
+
+
+def example_rows(fold: Fold) -> list[int]:
+    """Return rows at equal distances through a fold, so that the choice does not favour any model."""
+    n_users = len(fold.users)
+    return [int(row) for row in np.unique(np.linspace(0, n_users - 1, min(USERS, n_users)).astype(np.int64))]
+
+
+def examples(
+    lists: IntArray, rows: Sequence[int], data: Interactions, fold: Fold, *, user_ids: bool = False
+) -> tuple[Example, ...]:
+    """Return the examples of recommended `lists`, one for each of `rows`."""
+    names, counts, found = item_names(data), column_counts(data.matrix), []
+    for place, row in enumerate(rows):
+        items = fold.history[[row]].indices
+        known = items[np.argsort(counts[items], kind="stable")]  # the rarest first: they say most about a user
+        wanted = set(fold.held_out[[row]].indices.tolist())
+        found.append(
+            Example(
+                number=place + 1,
+                history=tuple(names[item] for item in known[:HISTORY]),
+                more=max(0, len(known) - HISTORY),
+                places=tuple(Place(names[item], int(item) in wanted) for item in lists[place] if item >= 0),
+                user=str(data.users[int(fold.users[row])]) if user_ids else None,
+            )
+        )
+    return tuple(found)
+
+
+def item_names(data: Interactions) -> list[str]:
+    """Return what each item is called: its title or name where there is one, else its id."""
+    ids = [str(item) for item in data.items]
+    column = name_column(data.item_table)
+    if column is None:
+        return ids
+    return [str(title or name) for title, name in zip(data.item_table[column].to_list(), ids, strict=True)]

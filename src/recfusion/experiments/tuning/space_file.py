@@ -1,0 +1,102 @@
+"""The space of a search: what the model's own fields declare, or what a TOML file says in its place."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recfusion.core.errors import InputError, choices
+from recfusion.core.files import check_regular
+from recfusion.models.base import Recommender
+from recfusion.models.registry import Entry
+from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
+from recfusion.training.search_space import Choice, Interval, Space
+
+_KEYS = ("low", "high", "log", "choices")
+
+
+def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = None) -> Space:
+    """Return what is searched for a model: its declared ranges, or exactly what `file` names.
+
+    Settings that are `given` are not searched, nor those that the model would choose itself were they not fixed.
+    """
+    kind, model = entry.load(), entry.make(given)
+    own = {name for name, each in settings_of(kind).items() if each.start is not None}
+    fixed = {*given, *(name for name in own if getattr(model, name) is not None)}
+    declared = {name: each for name, each in search_space(kind).items() if name not in model.idle}
+    if file is None:
+        space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in fixed}
+        if not space:
+            left = " but those that are set" if declared else ""
+            alone = not declared and "tune_trials" in settings_of(kind)
+            itself = " (it searches on its own whenever it is fitted)" if alone else ""
+            raise InputError(
+                f"The search space of {entry.name} is empty: it declares no range{left}{itself}; name one in a file "
+                "with --space."
+            )
+        return space
+    space = {}
+    for name, wanted in _table(file).items():
+        if name not in settings_of(kind):
+            raise choices(f"setting of {entry.name} in '{file}'", name, settings_of(kind) or ["(it has none)"])
+        if name in given:
+            raise InputError(f"The setting {name} is both set and to be searched ('{file}'): leave out one of them.")
+        try:
+            space[name] = _dimension(kind, entry.name, name, wanted, declared.get(name))
+        except InputError as error:
+            raise InputError(f"In '{file}', {name}: {error}") from None
+    if not space:
+        raise InputError(f"The search space in '{file}' is empty: name at least one setting below [space].")
+    return space
+
+
+def _table(file: Path) -> Mapping[str, Any]:
+    check_regular(file)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Cannot read the space '{file}': {error.strerror or error}; check the name.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"Expected TOML in '{file}', got something else: {error}.") from None
+    unknown = next((key for key in document if key != "space"), None)
+    if unknown is not None:
+        raise choices(f"key in '{file}'", unknown, ["[space]"])
+    table = document.get("space", {})
+    if not isinstance(table, dict):
+        raise InputError(f"Expected a table [space] in '{file}', got {table!r}.")
+    return table
+
+
+def _dimension(
+    kind: type[Recommender], model: str, name: str, wanted: object, declared: Interval | Choice | None
+) -> Interval | Choice:
+    """Return one dimension; what is not said of it is as the model declares it."""
+    if not isinstance(wanted, dict):
+        raise InputError(f"expected {{low = ..., high = ...}} or {{choices = [...]}}, got {wanted!r}.")
+    unknown = next((key for key in wanted if key not in _KEYS), None)
+    if unknown is not None:
+        raise choices("key", unknown, _KEYS)
+    every = closed_values(hints(kind)[name])
+    if "choices" in wanted or every:
+        options = wanted.get("choices", list(every))
+        if len(wanted) > ("choices" in wanted):
+            raise InputError(f"expected either choices or low and high, got {dict(wanted)!r}.")
+        if not isinstance(options, list) or not options:
+            raise InputError(f"expected a list of at least one value, got {options!r}.")
+        return Choice(tuple(checked(kind, name, option, called=model) for option in options))
+    usual = declared if isinstance(declared, Interval) else None
+    low, high = (_end(wanted.get(end, getattr(usual, end, None))) for end in ("low", "high"))
+    for end in (low, high):
+        checked(kind, name, end, called=model)
+    log = wanted.get("log", usual.log if usual else False)
+    if not isinstance(log, bool) or low >= high or (log and low <= 0):
+        raise InputError(
+            f"expected low < high (with log = true, 0 < low), got low = {low}, high = {high}, log = {log}."
+        )
+    return Interval(low, high, log=log, integer=hints(kind)[name] is int)
+
+
+def _end(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"expected numbers for low and high, got {value!r}.")
+    return value

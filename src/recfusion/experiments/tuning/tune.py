@@ -1,0 +1,292 @@
+"""The search as a whole: what was tried is read, what is missing is run, and the best is refitted and tested once."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Literal, TypeAlias
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import read_json, write_json
+from recfusion.core.pool import Failure, Kind
+from recfusion.core.rng import stream
+from recfusion.data.interactions import Interactions
+from recfusion.data.options import SplitPlan
+from recfusion.data.protocol import Protocol
+from recfusion.data.signals import BINARY, check_read, used_signals
+from recfusion.data.split import split, without_test
+from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
+from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.fit import check_grades, fit_and_judge
+from recfusion.experiments.train import with_intervals
+from recfusion.experiments.tuning.engine import Asked, Engine, TrialJob, local_engine
+from recfusion.experiments.tuning.space_file import tuning_space
+from recfusion.experiments.tuning.trials_file import Search, append_trial, read_trials
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import CONFIG
+from recfusion.models.base import Recommender
+from recfusion.models.registry import MODELS, Entry, find
+from recfusion.training.epoch import Epoch, OnEpoch
+from recfusion.training.search_space import STARTUP, Space, ask, holds, space_document
+from recfusion.training.trial import Trial, best_trial, curve_medians
+
+Algorithm: TypeAlias = Literal["tpe", "random"]
+METRIC = "ndcg@100"
+TRIALS, BEST, MODEL = "trials.jsonl", "best.json", "model"  # what the folder of a search holds
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be searched, on what, and for how long."""
+
+    entry: Entry
+    space: Space
+    given: Mapping[str, Any] = field(default_factory=dict)  # settings that are not searched
+    trials: int = 50
+    metric: str = METRIC
+    algorithm: Algorithm = "tpe"
+    plan: SplitPlan = field(default_factory=SplitPlan)
+    seed: int = 0
+    seconds: float = float("inf")  # for the trials of this run
+    stop_early: bool = True
+    signals: str = BINARY
+
+    def __post_init__(self) -> None:
+        parse_metric(self.metric)
+        Candidate("the model", self.entry, self.entry.make(self.given))
+        if self.trials < 1:
+            raise InputError(f"Expected at least one trial, got {self.trials}.")
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What is not searched: the given settings, and those of an instance, which its model's name does not tell."""
+        known = MODELS.get(self.entry.name)
+        own = {} if known is not None and known.settings == self.entry.settings else self.entry.settings
+        return {**own, **self.given}
+
+    def protocol(self, data: Interactions) -> Protocol:
+        """Return the protocol: its metrics are the usual ones and the one that is searched for."""
+        used = used_signals(self.signals, data)
+        check_read(used, [(self.entry.name, self.entry.load().reads)])
+        check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
+        return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search has come."""
+
+    event: Trial | tuple[int, Epoch] | None  # an ended trial, an epoch of one, or None: the search begins
+    done: int  # trials that have ended, those of earlier runs too
+    total: int
+    best: Trial | None
+    seconds_left: float | None  # None until a trial of this run has ended
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search came to."""
+
+    trials: Mapping[int, Trial]
+    best: Trial
+    document: dict[str, Any]  # of best.json
+    bundle: Bundle  # the best settings, fitted again
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The best settings."""
+        return dict(self.document["settings"])
+
+
+def tune(
+    model: str | type[Recommender] | Recommender,
+    data: Interactions,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    trials: int = 50,
+    space: Path | None = None,
+    metric: str = METRIC,
+    plan: SplitPlan | None = None,
+    seed: int = 0,
+    signals: str = BINARY,
+    folder: Path | str | None = None,
+    workers: int = 0,
+    on_progress: OnProgress | None = None,
+) -> Tuned:
+    """Search a model's settings on the validation users, then refit the best and judge it once on the test users.
+
+    `model` is a class, a name, a place or an instance, whose own settings are where the search starts; `settings` are
+    not searched. Trials are kept in `folder`, where there is one, and are not run again. `workers` processes run side
+    by side; 0 runs trials in this one.
+    """
+    entry, given = find(model), dict(settings or {})
+    request = Request(
+        *(entry, tuning_space(entry, given, space), given, trials, metric, "tpe", plan or SplitPlan(), seed),
+        signals=signals,
+    )
+    place = None if folder is None else Path(folder)
+    ended = run_trials(data, request, local_engine(workers), place, on_progress=on_progress)
+    return known_best(data, request, ended, place) or refit_best(data, request, ended, place)
+
+
+def run_trials(
+    data: Interactions, request: Request, engine: Engine, folder: Path | None, *, on_progress: OnProgress | None = None
+) -> dict[int, Trial]:
+    """Run the trials that `folder` lacks, keep each as it ends, and return all by number.
+
+    The first trial has the model's defaults, so that what is found is never worse than they are on the validation
+    users.
+    """
+    entry, protocol = request.entry, request.protocol(data)
+    search = Search(
+        protocol=protocol.hash,
+        seed=request.seed,
+        model=entry.name,
+        source=entry.source,
+        metric=request.metric,
+        fixed=json.loads(json.dumps(request.fixed)),
+        space=json.loads(json.dumps(space_document(request.space))),
+    )
+    ledger = _Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
+    tell = on_progress or (lambda _: None)
+    tell(ledger.progress(None))
+
+    def hear(_: Kind, asked: Asked, message: object) -> None:
+        if isinstance(message, Failure):
+            message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
+        if isinstance(message, Trial):
+            if folder is not None:
+                append_trial(folder / TRIALS, search, message)
+            ledger.take(message)
+            tell(ledger.progress(message))
+        elif isinstance(message, Epoch):
+            tell(ledger.progress((asked.number, message)))
+
+    if ledger.pending:
+        parts = without_test(split(data, request.plan, seed=request.seed, used=protocol.signals.used))
+        job = TrialJob(entry, request.given, request.metric, protocol, parts)
+        engine(job, ledger.next_trial, hear, request.seconds)
+    return ledger.ended
+
+
+def settings_to_try(request: Request, ended: Mapping[int, Trial], number: int) -> dict[str, Any]:
+    """Return the settings of trial `number`; the first has the defaults, those after it the space's.
+
+    Early trials depend on their number alone, so that they are the same however many run side by side; later ones
+    depend on the trials that have ended. Trials outside the space are not learned from.
+    """
+    if number == 0:
+        return {}
+    seed = int(stream(request.seed, f"trial {number}").integers(2**31))
+    if request.algorithm == "random" or number < STARTUP:
+        return ask(request.space, (), seed=seed)
+    tried = [Trial({**one.settings, **one.chosen}, one.score) for _, one in sorted(ended.items())]
+    if 0 in ended:
+        usual = request.entry.make(request.given)
+        defaults = {name: getattr(usual, name) for name in request.space}
+        tried[0] = Trial({**defaults, **tried[0].settings}, tried[0].score)
+    return ask(request.space, [trial for trial in tried if holds(request.space, trial.settings)], seed=seed)
+
+
+@dataclass
+class _Ledger:
+    """What has been tried and what is to come; engines may ask from threads of their own."""
+
+    request: Request
+    ended: dict[int, Trial]
+    ended_here: int = 0  # in this run, the last of them so many seconds after its beginning
+    seconds: float = 0.0
+    _began: float = field(default_factory=monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.pending = [number for number in range(self.request.trials) if number not in self.ended]
+
+    def next_trial(self) -> Asked | None:
+        with self._lock:
+            if not self.pending:
+                return None
+            number = self.pending.pop(0)
+            stops = self.request.stop_early and number > 0  # what the defaults come to must be known
+            medians = curve_medians(self.ended.values()) if stops else ()
+            return Asked(number, settings_to_try(self.request, self.ended, number), medians)
+
+    def take(self, trial: Trial) -> None:
+        with self._lock:
+            self.ended[trial.number] = trial
+            self.ended_here += 1
+            self.seconds = monotonic() - self._began
+
+    def progress(self, event: Trial | tuple[int, Epoch] | None) -> Progress:
+        done, total = len(self.ended), len(self.ended.keys() | range(self.request.trials))
+        left = (total - done) * self.seconds / self.ended_here if self.ended_here else None
+        return Progress(event, done, total, best_trial(self.ended.values()), left)
+
+
+def known_best(data: Interactions, request: Request, trials: Mapping[int, Trial], folder: Path | None) -> Tuned | None:
+    """Return what an earlier run made of the same trials; None where that is not there."""
+    best, document = _best_document(data, request, trials)
+    if folder is None or not (folder / BEST).is_file() or not (folder / MODEL / CONFIG).is_file():
+        return None
+    found = read_json(folder / BEST)
+    if not isinstance(found, dict) or found | document != found or "test" not in found:
+        return None
+    return Tuned(trials, best, found, Bundle.load(folder / MODEL, trust=[request.entry.load()]))
+
+
+def refit_best(
+    data: Interactions,
+    request: Request,
+    trials: Mapping[int, Trial],
+    folder: Path | None,
+    *,
+    on_epoch: OnEpoch | None = None,
+) -> Tuned:
+    """Refit the best settings, judge them on the test users, and write both down."""
+    best, document = _best_document(data, request, trials)
+    entry, protocol = request.entry, request.protocol(data)
+    parts = split(data, request.plan, seed=request.seed, used=protocol.signals.used)
+    candidate = Candidate("best", entry, entry.make(document["settings"]))
+    judged = fit_and_judge(candidate, data, protocol, parts, on_epoch=on_epoch)
+    assert judged.test is not None
+    document["test"] = json.loads(json.dumps(with_intervals(judged.test)))
+    bundle = Bundle.of(
+        *(entry, judged.model, data, parts.train, protocol),
+        seed=request.seed,
+        fit_seconds=judged.result.fit_seconds,
+        metrics={"validation": with_intervals(judged.validation), "test": document["test"]},
+        searched={**best.settings, **best.chosen},
+    )
+    if folder is not None:
+        bundle.save(folder / MODEL)
+        write_json(folder / BEST, document)
+    return Tuned(trials, best, document, bundle)
+
+
+def _best_document(data: Interactions, request: Request, trials: Mapping[int, Trial]) -> tuple[Trial, dict[str, Any]]:
+    """Return the best trial, and what is written down of the search but for the test."""
+    best = best_trial(trials.values())
+    if best is None:
+        failed = [one for one in trials.values() if one.status == "failed"]
+        if not failed:
+            raise InputError("No trial ended in the time that was given: raise --timeout.")
+        raise InputError(f"All {len(failed)} trials failed; trial {failed[0].number}: {failed[0].reason}")
+    statuses = [one.status for one in trials.values()]
+    document = {
+        "model": request.entry.name,
+        "settings": {**request.fixed, **best.settings, **best.chosen},
+        "metric": request.metric,
+        "trial": best.number,
+        "validation": best.score,
+        "default": trials[0].score if 0 in trials else None,  # of the model's defaults, on the validation users
+        "trials": {status: statuses.count(status) for status in ("ok", "stopped", "failed")},
+        "seed": request.seed,
+        "space": space_document(request.space),
+        "protocol": request.protocol(data).document(),
+    }
+    return best, json.loads(json.dumps(document))

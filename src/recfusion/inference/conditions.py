@@ -1,0 +1,210 @@
+"""Conditions on the item table, such as `stock > 0 and category == 'Tea'`: a small language that only compares.
+
+    condition   = part { "or" part } ;  part = unit { "and" unit } ;  unit = "not" unit | "(" condition ")" | test
+    test        = column ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) value
+                | column [ "not" ] "in" "(" value { "," value } ")"
+                | column [ "not" ] ( "contains" | "has" ) text
+                | column "is" [ "not" ] "missing"
+    column      = a name, or any text between backquotes
+    value       = a number | a text in single or double quotes (a doubled quote stands for itself) | true | false
+
+A test of a missing value is false, whatever it asks; `not` turns it into true. `contains` looks for a text within a
+text and ignores case; `has` asks whether it is one of the values that the column names, whole, with `|` between them.
+Nothing here calls a function, opens a file or takes time that grows with more than its length.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from recfusion.core.errors import InputError, choices
+from recfusion.inference.categories import SEPARATOR
+
+LONGEST = 2000  # characters of a condition
+_DEEPEST = 30  # brackets and `not`s within each other
+_COMPARED: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
+    "==": lambda column, value: column == value,
+    "!=": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
+    |(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<name>[^\W\d]\w*|`[^`]+`)|(?P<sign>==|!=|<=|>=|<>|[=<>(),]))""",
+    re.VERBOSE,
+)
+_WORDS = ("and", "or", "not", "in", "contains", "has", "is", "missing", "true", "false")
+
+
+def matching(items: pl.DataFrame, condition: str) -> NDArray[np.bool_]:
+    """Return which rows of the item table meet the condition, (items,)."""
+    found = items.select(_Parser(condition, items.schema).parse().alias("met"))["met"]
+    return found.to_numpy()
+
+
+class _Parser:
+    """Reads a condition from left to right and builds what polars evaluates."""
+
+    def __init__(self, text: str, schema: pl.Schema) -> None:
+        if len(text) > LONGEST:
+            raise InputError(f"Expected a condition of at most {LONGEST:,} characters, got {len(text):,}.")
+        self._text, self._schema = text, schema
+        self._tokens = self._split()
+        self._next = 0
+
+    def parse(self) -> pl.Expr:
+        whole = self._any(0)
+        if self._next < len(self._tokens):
+            self._fail("'and', 'or' or the end")
+        return whole
+
+    def _split(self) -> list[tuple[str, str, int]]:
+        """Return (kind, text, place) of each token; words of the language are signs, in lower case."""
+        tokens, place = [], 0
+        while self._text[place:].strip():
+            found = _TOKEN.match(self._text, place)
+            if found is None:
+                start = len(self._text) - len(self._text[place:].lstrip())
+                raise InputError(
+                    f"Expected a column, a value or a comparison at place {start + 1} of the condition, "
+                    f"got {self._text[start : start + 20]!r}."
+                )
+            kind, text = str(found.lastgroup), found[str(found.lastgroup)]
+            if kind == "name" and text.lower() in _WORDS:
+                kind, text = "sign", text.lower()
+            tokens.append((kind, text, found.start(str(found.lastgroup))))
+            place = found.end()
+        return tokens
+
+    def _any(self, depth: int) -> pl.Expr:
+        parts = [self._all(depth)]
+        while self._take("or"):
+            parts.append(self._all(depth))
+        return parts[0] if len(parts) == 1 else pl.any_horizontal(parts)
+
+    def _all(self, depth: int) -> pl.Expr:
+        parts = [self._unit(depth)]
+        while self._take("and"):
+            parts.append(self._unit(depth))
+        return parts[0] if len(parts) == 1 else pl.all_horizontal(parts)
+
+    def _unit(self, depth: int) -> pl.Expr:
+        if depth > _DEEPEST:
+            raise InputError(f"Expected at most {_DEEPEST} brackets within each other in the condition, got more.")
+        if self._take("not"):
+            return ~self._unit(depth + 1)
+        if self._take("("):
+            inner = self._any(depth + 1)
+            self._need(")")
+            return inner
+        return self._test()
+
+    def _test(self) -> pl.Expr:
+        name = self._column()
+        column, dtype = pl.col(name), self._schema[name]
+        if dtype.is_float():
+            column = column.fill_nan(None)
+        if self._take("is"):
+            negated = self._take("not")
+            self._need("missing")
+            return column.is_not_null() if negated else column.is_null()
+        negated = self._take("not")
+        if self._take("in"):
+            # Not is_in, which has no answer where whole numbers meet others.
+            test = pl.any_horizontal([column == value for value in self._list(name)])
+        elif self._take("contains"):
+            lowered = self._texts(name, "contains").str.to_lowercase()
+            test = lowered.str.contains(str(self._value(name)).lower(), literal=True)
+        elif self._take("has"):
+            values = self._texts(name, "has").str.split(SEPARATOR).list.eval(pl.element().str.strip_chars())
+            test = values.list.contains(str(self._value(name)).strip())
+        elif negated:
+            self._fail("'in', 'contains' or 'has'")
+        else:
+            sign = {"=": "==", "<>": "!="}.get(found := self._peek()[1], found)
+            if sign not in _COMPARED:
+                self._fail("a comparison (==, !=, <, <=, >, >=, in, contains, has, is missing)")
+            self._next += 1
+            value = self._value(name)
+            if isinstance(value, bool) and sign not in ("==", "!="):
+                raise InputError(f"Expected == or != for the column {name!r}, which is true or false, got {sign}.")
+            test = _COMPARED[sign](column, value)
+        return (~test if negated else test).fill_null(value=False)
+
+    def _texts(self, name: str, before: str) -> pl.Expr:
+        """Return a column that must hold texts."""
+        if self._schema[name] != pl.String:
+            kind = _kind(self._schema[name])
+            raise InputError(f"Expected a column of texts before '{before}', {name!r} holds {kind}.")
+        return pl.col(name)
+
+    def _list(self, name: str) -> list[Any]:
+        self._need("(")
+        values = [self._value(name)]
+        while self._take(","):
+            values.append(self._value(name))
+        self._need(")")
+        return values
+
+    def _column(self) -> str:
+        kind, text, _ = self._peek()
+        if kind != "name":
+            self._fail("a column")
+        self._next += 1
+        name = text.strip("`")
+        if name not in self._schema:
+            raise choices("column of the item table", name, list(self._schema))
+        if _kind(self._schema[name]) == "other things":
+            raise InputError(f"The column {name!r} holds {self._schema[name]}, which a condition cannot compare.")
+        return name
+
+    def _value(self, name: str) -> str | int | float | bool:
+        """Return the next value, which must be of the kind that the column `name` holds."""
+        kind, text, _ = self._peek()
+        value: str | int | float | bool
+        if kind == "number":
+            value = float(text) if re.search(r"[.eE]", text) else int(text)
+            if abs(value) >= 2**63:
+                raise InputError(f"Expected numbers below 2^63 in the condition, got {text[:40]}.")
+        elif kind == "text":
+            value = text[1:-1].replace(text[0] * 2, text[0])
+        elif text in ("true", "false"):
+            value = text == "true"
+        else:
+            self._fail("a number, a text in quotes, true or false")
+        self._next += 1
+        wanted = _kind(self._schema[name])
+        got = {bool: "true or false", str: "texts"}.get(type(value), "numbers")
+        if wanted != got:
+            raise InputError(f"The column {name!r} holds {wanted} and cannot be compared with {text[:40]}.")
+        return value
+
+    def _peek(self) -> tuple[str, str, int]:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ("end", "", len(self._text))
+
+    def _take(self, sign: str) -> bool:
+        kind, text, _ = self._peek()
+        taken = kind == "sign" and text == sign
+        self._next += taken
+        return taken
+
+    def _need(self, sign: str) -> None:
+        if not self._take(sign):
+            self._fail(f"'{sign}'")
+
+    def _fail(self, expected: str) -> NoReturn:
+        kind, text, place = self._peek()
+        got = "its end" if kind == "end" else f"{text[:40]!r}"
+        raise InputError(f"Expected {expected} at place {place + 1} of the condition, got {got}.")
+
+
+def _kind(dtype: pl.DataType) -> str:
+    if dtype.is_numeric():
+        return "numbers"
+    return {pl.String: "texts", pl.Boolean: "true or false"}.get(dtype.base_type(), "other things")

@@ -1,0 +1,190 @@
+"""New items for a model that is there: their columns come from their features, and nothing is fitted again."""
+
+import logging
+import os
+import shutil
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError
+from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
+from recfusion.data.feature_recipe import Recipe, Recipes
+from recfusion.data.interactions import to_columns
+from recfusion.data.reading.values import parse_ids
+from recfusion.inference.bundle import COUNT, Bundle, name_among
+from recfusion.inference.bundle_files import ADDED, CONFIG, FEATURES, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config
+from recfusion.models.registry import trusted
+from recfusion.models.settings import PARTS, saved_sparse
+
+CARD = "README.md"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of a table of new items."""
+
+    added: int
+    existing: int  # rows whose id the model has already: they are left as they were
+    known: int  # values of their columns that are features of the model
+    given: int  # all values of those columns
+    without: int  # added items of which no feature is known: they are never recommended on merit
+    absent: tuple[str, ...]  # columns that the model's features are made of and the table lacks
+    items: int  # of the model now
+
+
+def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added:
+    """Write the model of `folder` with the items of a table added to it, as the folder `out`.
+
+    The weights are linked and not read, but for the map from features to columns; whoever loads the folder checks them.
+    """
+    folder, out = Path(folder), Path(out)
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"Expected a model folder at '{folder}', found no {CONFIG} there: train one with --out.")
+    config = read_config(folder)
+    for name, digest in config.digests.items():
+        if name != WEIGHTS and file_digest(folder / name) != digest:
+            raise InputError(
+                f"The file {name} in the model folder '{folder}' is not the one that was saved: copy it again."
+            )
+    recipe, kind = _recipe(folder, config.digests), trusted(config.model, config.place, ()).load()
+    join = getattr(kind, "with_added", None)
+    if recipe is None or join is None:
+        raise InputError(
+            f"The model {config.model} in '{folder}' knows no features of items: train thinning-features with "
+            "--signals features."
+        )
+    items = pl.read_parquet(folder / ITEMS, glob=False)
+    fresh, existing = _fresh(items, table)
+    if fresh.is_empty():
+        raise InputError(
+            f"Expected new items, got {existing:,} that the model in '{folder}' has already: nothing to add."
+        )
+    encoded = recipe.encode(fresh)
+    for sentence in recipe.unseen(fresh):
+        log.warning(sentence)
+    if not encoded.known:
+        columns = ", ".join(column.name for column in recipe.columns)
+        raise InputError(
+            f"Of the new items no feature is known to the model (its features are made of {columns}): describe them in "
+            "the same columns."
+        )
+    with safe_open(folder / WEIGHTS, framework="np") as saved:
+        later = _later(folder) if ADDED in config.digests else {}
+        kept = _sparse(later or {f"features_.{part}": saved.get_tensor(f"features_.{part}") for part in PARTS})
+        arrays = join(saved.get_tensor, encoded.matrix, kept)
+    _write(folder, out, _joined(items, fresh), _plain(arrays), len(fresh))
+    counts = (encoded.known, encoded.given, encoded.without, encoded.absent)
+    return Added(len(fresh), existing, *counts, len(items) + len(fresh))
+
+
+def can_add(bundle: Bundle) -> bool:
+    """Return whether a model gives items that are new their place by their features."""
+    return bundle.recipes.items is not None and hasattr(bundle.model, "with_added")
+
+
+def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
+    """Return a model with those items of a table that it does not have and of which it knows a feature.
+
+    What `add_items` does to a folder, in memory; the table has columns of the bundle's own.
+    """
+    recipe, join = bundle.recipes.items, getattr(bundle.model, "with_added", None)
+    if recipe is None or join is None or table.is_empty():
+        return bundle
+    ids = parse_ids(table["item"], bundle.items["item"].dtype)
+    fresh = _fresh(bundle.items, table.with_columns(ids.alias("item")).drop_nulls("item"))[0]
+    own = {name_among(bundle.items.columns, column.name): column.name for column in recipe.columns}
+    encoded = recipe.encode(fresh.rename(own, strict=False)).matrix
+    known = np.diff(encoded.indptr) > 0
+    if not known.any():
+        return bundle
+    model = copy(bundle.model)
+    for name, array in join(partial(getattr, model), encoded[known], getattr(model, "features_")).items():  # noqa: B009
+        setattr(model, name, array)
+    return replace(bundle, model=model, items=_joined(bundle.items, fresh.filter(pl.Series(known))))
+
+
+def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:
+    document = read_json(folder / CONFIG)
+    with replacing_folder(out, CONFIG) as fresh:
+        _link(folder / WEIGHTS, fresh / WEIGHTS)
+        for name in (PROTOCOL, METRICS, FEATURES):
+            shutil.copyfile(folder / name, fresh / name)
+        items.write_parquet(fresh / ITEMS)
+        save_file(arrays, fresh / ADDED)
+        shutil.copymode(fresh / ITEMS, fresh / ADDED)
+        if (folder / CARD).is_file():
+            card = (folder / CARD).read_text(encoding="utf-8")
+            told = f"\n## Items added later\n\n{count:,} items joined after the training, by their features alone.\n"
+            (fresh / CARD).write_text(card + told, encoding="utf-8")
+        digests = {name: file_digest(fresh / name) for name in (ITEMS, PROTOCOL, METRICS, FEATURES, ADDED)}
+        assert isinstance(document, dict)
+        document["digests"] = document["digests"] | digests
+        (fresh / CONFIG).write_text(json_text(document), encoding="utf-8")
+
+
+def _link(old: Path, new: Path) -> None:
+    """Give the weights a second name, or copy them where the file system has no such names."""
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copyfile(old, new)
+
+
+def _recipe(folder: Path, digests: dict[str, str]) -> Recipe | None:
+    if FEATURES not in digests:
+        return None
+    return Recipes.parse(read_json(folder / FEATURES), str(folder / FEATURES)).items
+
+
+def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Return the rows of items that the model does not have, in its own ids, and how many it has."""
+    ids = items["item"]
+    new = to_columns(ids, table["item"]) < 0
+    fresh = table.filter(pl.Series(new))
+    if ids.dtype.is_integer():
+        numbers = parse_ids(fresh["item"], ids.dtype)
+        if numbers.null_count():
+            wrong = fresh["item"].filter(numbers.is_null())[0]
+            raise InputError(f"Expected whole numbers as ids, as the model's items have, got '{wrong}': name them so.")
+        fresh = fresh.with_columns(numbers.alias("item"))
+    return fresh.unique("item", keep="first", maintain_order=True), int((~new).sum())
+
+
+def _joined(items: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
+    """Return the item table with the new rows below, in its own columns and types; what cannot be is missing."""
+    names = {name: name_among(items.columns, name) for name in fresh.columns}
+    rows = fresh.rename(names).with_columns(pl.lit(0).alias(COUNT))
+    cells = [
+        (pl.col(name).cast(kind, strict=False) if name in rows.columns else pl.lit(None, kind).alias(name))
+        for name, kind in items.schema.items()
+    ]
+    return pl.concat([items, rows.select(cells)])
+
+
+def _later(folder: Path) -> dict[str, NDArray[Any]]:
+    with safe_open(folder / ADDED, framework="np") as saved:
+        return {f"features_.{part}": saved.get_tensor(f"features_.{part}") for part in PARTS}
+
+
+def _sparse(arrays: dict[str, NDArray[Any]]) -> Csr:
+    return saved_sparse({part: arrays[f"features_.{part}"] for part in PARTS}, "features_")
+
+
+def _plain(arrays: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return arrays as they are saved: a sparse matrix by its parts."""
+    sparse = arrays.pop("features_")
+    shape = np.asarray(sparse.shape, np.int64)
+    parts = {"data": sparse.data, "indices": sparse.indices, "indptr": sparse.indptr, "shape": shape}
+    found = {f"features_.{part}": array for part, array in parts.items()} | arrays
+    return {name: np.ascontiguousarray(array) for name, array in found.items()}

@@ -1,0 +1,1 @@
+"""Simple recommenders that every comparison needs."""

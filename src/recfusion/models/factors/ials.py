@@ -1,0 +1,223 @@
+"""iALS: matrix factorisation of all entries by alternating least squares (Hu et al., 2008; Rendle et al., 2022)."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import ssyrk
+from scipy.linalg.lapack import sposv
+
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
+from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.split import Fold
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.linear.gram import blas_threads
+from recfusion.models.self_tuning import Judged, Jury, jury, searches, settle, trials_setting
+from recfusion.models.settings import learned, self_tuned, setting
+
+log = logging.getLogger(__name__)
+_ALPHA0, _STRENGTH = 0.2, 5.0  # as one of several models
+_USUAL = 4.0  # a mean user's penalty, l2 (n_u + alpha0 * items)
+_TRIED_FACTORS, _TRIED_PASSES = 64, 6  # of a trial
+_SHORT = 4  # a row is short with at most 1 / 4 as many ones as factors
+_CELLS = 1 << 20  # rows x ones x factors at once
+_PRODUCTS_PER_SECOND = 1.2e10  # multiply-adds in small matrices on one core, about (measured)
+
+
+class Singular(InputError):  # noqa: N818
+    """The penalty is too small for the equations that it should make solvable."""
+
+
+@dataclass
+class IALS(Recommender):
+    """Factors W of users and V of items that minimise, by turns,
+
+        sum over ones of (1 - w_u.v_i)^2 + alpha0 * sum over all entries of (w_u.v_i)^2
+        + sum_u l2_u |w_u|^2 + sum_i l2_i |v_i|^2,
+
+    with l2_u = c * l2 * (n_u + alpha0 * items)^nu and l2_i = c * l2 * (n_i + alpha0 * users)^nu. The constant c gives
+    these weights the sum that they have at nu = 1, so that one l2 serves all nu. Only V is kept: any user, seen or
+    unseen, is folded in by solving for the row w_u.
+    """
+
+    factors: int = setting(128, "length of a factor", at_least=1, at_most=10_000, search=(32, 512), log=True)
+    iterations: int = setting(16, "passes over users and items", at_least=1, at_most=10_000)
+    alpha0: float | None = self_tuned(
+        0.1, "weight of an entry whatever its value", at_least=1e-6, search=(0.01, 1.0), log=True
+    )
+    l2: float | None = self_tuned(
+        *(0.01, "weight of the squared penalty"),
+        at_least=1e-9,
+        search=(1e-7, 0.1),
+        log=True,
+        rule="4 / (mean items of a user + alpha0 * items)",
+    )
+    nu: float | None = self_tuned(
+        1.0, "how the penalty grows with how often a user or item occurs", at_least=0, search=(0.0, 1.0)
+    )
+    init: float = setting(0.1, "standard deviation of the first factors, times sqrt(factors)", at_least=0)
+    tune_trials: int = trials_setting(6)
+    alpha0_: float = learned()
+    l2_: float = learned()
+    nu_: float = learned()
+    items_: FloatArray = learned()  # (items, factors)
+    penalty_: FloatArray = learned()  # (1,): c * l2
+    _fixed: "Fixed | None" = field(init=False, default=None, repr=False, compare=False)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        n_users, n_items = train.shape
+        require_memory(
+            self.fit_bytes(Shape.of(train)),
+            f"iALS on {n_users:,} users and {n_items:,} items",
+            "set fewer factors.",
+        )
+        generator = make_rng(rng)
+        self._settle(train, valid, generator)
+        by_item = train.T.tocsr()
+        self.penalty_ = np.array([self.l2_ * _comparable(train, by_item, self.alpha0_, self.nu_)], np.float32)
+        draws = generator.standard_normal((n_items, self.factors), np.float32)
+        self.items_ = draws * np.float32(self.init / np.sqrt(self.factors))
+        for iteration in range(1, self.iterations + 1):
+            users = self.fold_in(train)
+            self.items_ = half_step(by_item, Fixed(users, self.alpha0_), self._penalties(by_item))
+            log.debug("iALS: iteration %d of %d", iteration, self.iterations)
+        return self
+
+    def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
+        """Choose what is open on the validation users, by fits of shorter factors and fewer passes.
+
+        The penalty begins where a mean user's is `_USUAL`, as on ML-1M with l2 = 0.01. A fixed l2 would grow with the
+        number of items: on 200,000 items the factors would be 0 and the lists those of popularity.
+        """
+
+        def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
+            factors, passes = min(self.factors, _TRIED_FACTORS), min(self.iterations, _TRIED_PASSES)
+            tried = replace(self, **values, factors=factors, iterations=passes, tune_trials=0)
+            try:
+                tried.fit(train, rng=make_rng(seed))
+            except Singular:
+                return [Judged({}, np.zeros(jury.n_users))]
+            values_of_users = jury.judge(lambda rows: [tried.score(jury.valid.history[rows])], lambda _: [])
+            return [Judged({}, values_of_users[0])]
+
+        self.trials_ = 0
+        judging = jury(train, valid, rng, 0) if searches(self) and valid is not None else None
+        seed = int(rng.integers(2**31)) if judging is not None else 0  # the same first factors in every trial
+        alpha0 = 0.1 if self.alpha0 is None else self.alpha0
+        per_user = train.nnz / max(1, train.shape[0]) + alpha0 * train.shape[1]
+        starts = {"l2": _USUAL / per_user}
+        searched = ("alpha0", "l2", "nu")
+        settle(*(self, objective, judging, rng), searched=searched, trials=self.tune_trials, starts=starts)
+
+    def economical(self, shape: Shape) -> Self:
+        """Return short factors and few passes, which a mixture needs, with a penalty that depends on the data's size.
+
+        A mean user's l2 (n_u + alpha0 * items) is `_STRENGTH` then, which is good on data sets of every size that
+        was tried; the defaults, chosen on ML-1M, leave small data with too little of it.
+        """
+        per_user = shape.interactions / max(1, shape.users) + _ALPHA0 * shape.items
+        return replace(self, factors=64, iterations=6, alpha0=_ALPHA0, l2=_STRENGTH / per_user, nu=1.0)
+
+    def fit_bytes(self, shape: Shape) -> int:
+        rows = shape.users + 2 * shape.items + 2 * max(shape.users, shape.items)  # factors, old and new, and turned
+        return 4 * rows * self.factors + 12 * shape.interactions + 16 * _CELLS
+
+    def seconds(self, shape: Shape) -> float:
+        products = 2 * shape.interactions * self.factors**2 + (shape.users + shape.items) * self.factors**3 / 3
+        return self.iterations * products / _PRODUCTS_PER_SECOND
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.asarray(self.fold_in(history) @ self.items_.T)
+
+    def fold_in(self, history: Csr) -> FloatArray:
+        """Return the factors (users, factors) that are best for these histories, given the items' factors."""
+        if self._fixed is None or self._fixed.factors is not self.items_:
+            self._fixed = Fixed(self.items_, self.alpha0_)
+        return half_step(history, self._fixed, self._penalties(history))
+
+    def _penalties(self, rows: Csr) -> FloatArray:
+        return (float(self.penalty_[0]) * frequencies(rows, self.alpha0_) ** self.nu_).astype(np.float32)
+
+
+def frequencies(rows: Csr, alpha0: float) -> NDArray[np.float64]:
+    """Return n + alpha0 * columns for each row: the weight of the row's entries in the loss."""
+    return np.diff(rows.indptr) + alpha0 * rows.shape[1]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The factors that stand still while the others are solved for, and what does not depend on whose turn it is."""
+
+    factors: FloatArray  # V, (columns, d)
+    alpha0: float
+
+    @cached_property
+    def base(self) -> FloatArray:
+        """alpha0 V'V, (d, d), of which the lower triangle is all that is read."""
+        with blas_threads(self.factors.shape[1]):
+            return np.asarray(ssyrk(np.float32(self.alpha0), self.factors.T, lower=True))
+
+    @cached_property
+    def turned(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The eigenvalues s of base = Q diag(s) Q', Q, and V Q."""
+        s, q = np.linalg.eigh(self.base.astype(np.float64), UPLO="L")
+        axes = q.astype(np.float32)
+        return np.maximum(s, 0).astype(np.float32), axes, self.factors @ axes
+
+
+def half_step(rows: Csr, fixed: Fixed, l2: FloatArray) -> FloatArray:
+    """Return the factors (rows, d) that minimise the loss while the columns' factors (columns, d) are fixed.
+
+    Row r solves (alpha0 V'V + sum over its ones of v v' + l2_r I) w = sum over its ones of v. Rows with few ones are
+    solved together in the space of their ones; for the others a plain loop serves: their products and their Cholesky
+    solution cost more than the calls around them.
+    """
+    d = fixed.factors.shape[1]
+    solved = np.zeros((rows.shape[0], d), np.float32)  # the best factor of a row without ones is zero
+    lengths = np.diff(rows.indptr)
+    with blas_threads(d):
+        if ((lengths > 0) & (lengths <= d // _SHORT)).any():
+            _solve_short(rows, fixed, l2, solved)
+        diagonal = np.diag_indices(d)
+        for row in np.flatnonzero(lengths > d // _SHORT):
+            own = fixed.factors[rows.indices[rows.indptr[row] : rows.indptr[row + 1]]]  # (n, d)
+            a = ssyrk(1.0, own.T, beta=1.0, c=fixed.base, lower=True)
+            a[diagonal] += l2[row]
+            _, solved[row], failed = sposv(a, own.sum(axis=0), lower=True, overwrite_a=True, overwrite_b=True)
+            if failed:
+                raise Singular("A user's or item's normal equations have no unique solution: raise l2.")
+    return solved
+
+
+def _solve_short(rows: Csr, fixed: Fixed, l2: FloatArray, solved: FloatArray) -> None:
+    """Fill the rows of `solved` that have at most d / 4 ones, rows of one length at a time.
+
+    In the axes of alpha0 V'V = Q diag(s) Q', with t = s + l2_r, Z the row's ones and K = Z diag(1 / t) Z', the solution
+    is diag(1 / t) Z' (I + K)^-1 1: a system of as many equations as the row has ones.
+    """
+    s, axes, turned = fixed.turned
+    d = len(s)
+    lengths = np.diff(rows.indptr)
+    for n in range(1, d // _SHORT + 1):
+        places = np.flatnonzero(lengths == n)
+        step = max(1, _CELLS // (n * d))
+        for start in range(0, len(places), step):
+            some = places[start : start + step]
+            z = turned[rows.indices[rows.indptr[some][:, None] + np.arange(n)]]  # (rows, n, d)
+            inverse = 1 / (s + l2[some][:, None])  # (rows, d)
+            system = (z * inverse[:, None]) @ z.swapaxes(1, 2)  # (rows, n, n)
+            system[:, np.arange(n), np.arange(n)] += 1
+            shares = np.linalg.solve(system, np.ones((len(some), n, 1), np.float32))
+            solved[some] = (inverse * (z * shares).sum(1)) @ axes.T
+
+
+def _comparable(by_user: Csr, by_item: Csr, alpha0: float, nu: float) -> float:
+    """Return the constant c: sum of frequencies / sum of frequencies^nu, over users and items."""
+    both = np.concatenate([frequencies(by_user, alpha0), frequencies(by_item, alpha0)])
+    return float(both.sum() / (both**nu).sum())

@@ -1,0 +1,223 @@
+"""Dense work on the items-by-items Gram matrix, shared by the linear models: float32, in place."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import ssyrk
+from scipy.linalg.lapack import spotrf, spotri
+from scipy.sparse import csr_array
+from threadpoolctl import ThreadpoolController
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.compiled import COMPILING, share
+from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
+from recfusion.models.linear.block_inverse import invert_by_blocks
+
+FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
+_CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
+_PRODUCTS_PER_BLOCK = 1 << 23  # multiply-adds of a block of sparse Gram rows, and so the most entries that it can have
+_SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted in a dense one's (measured)
+_DENSE_SECONDS = 2e-11  # of a dense product's multiply-add, about
+_COMPILED = 0.2  # what a compiled loop takes of a sparse product's, as it makes one triangle (measured)
+_SMALL = 6000  # items up to which one thread is enough
+_LAPACK = 16_000  # rows up to which LAPACK may invert: see `inverse`
+
+
+def gram_bytes(n_features: int, n_matrices: float, interactions: int) -> int:
+    """Return the bytes of a fit with matrices over all features, and of the data's copies that make them."""
+    return int(n_matrices * 4 * n_features**2) + 24 * interactions + 16 * _PRODUCTS_PER_BLOCK
+
+
+def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: int = 0) -> None:
+    """Raise before a fit whose matrices over items, and pairs of them, would not fit into memory."""
+    features = f"{n_items:,} items and {n_pairs:,} pairs" if n_pairs else f"{n_items:,} items"
+    fewer_pairs = "ask for fewer pairs, " if n_pairs else ""
+    require_memory(
+        int(n_matrices * 4 * (n_items + n_pairs) ** 2),
+        f"{model} on {features}",
+        f"{fewer_pairs}train thinning-local, which holds no matrix of items by items, raise --min-users-per-item so "
+        "that fewer items remain, or use a machine with more memory.",
+    )
+
+
+def blas_threads(n_items: int) -> AbstractContextManager[object]:
+    """Return the context in which BLAS takes one thread for small matrices.
+
+    OpenBLAS threads wait for each other in busy loops. Where another process has a core, they turn the third of a
+    second that these factorisations take into several; large matrices gain more from threads than that costs.
+    """
+    limits: AbstractContextManager[object] = _libraries().limit(
+        limits=1 if n_items <= _SMALL else None, user_api="blas"
+    )
+    return limits
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the BLAS of numpy and scipy; finding them takes longer than a user's scores."""
+    return ThreadpoolController()
+
+
+def gram(train: Csr) -> FloatArray:
+    """Return G = X'X (items, items), both triangles, in Fortran order as LAPACK wants it.
+
+    By dense products of users in blocks, by sparse products of items in blocks, or, where either would take long, by a
+    compiled loop over the lower triangle alone.
+    """
+    n_users, n_items = train.shape
+    sparse = _SPARSE_PENALTY * float(np.square(np.diff(train.indptr).astype(np.float64)).sum())
+    dense = n_users * float(n_items) ** 2
+    if _COMPILED * sparse + COMPILING / _DENSE_SECONDS < min(sparse, dense):
+        return _compiled_gram(train)
+    if sparse < dense:
+        g = np.empty((n_items, n_items), np.float32, order="F")
+        for start, block in gram_rows(train, train.T.tocsr()):
+            g[:, start : start + block.shape[0]] = block.toarray().T
+        return g
+    g = np.zeros((n_items, n_items), np.float32, order="F")
+    rows = max(1, _CELLS_PER_BLOCK // n_items)
+    with blas_threads(n_items):
+        for start in range(0, n_users, rows):
+            block = train[start : start + rows].toarray()  # (rows, items)
+            g = ssyrk(1.0, block.T, beta=1.0, c=g, overwrite_c=True, lower=True)
+    return mirror_lower(g)
+
+
+def _compiled_gram(train: Csr) -> FloatArray:
+    rows = train.sorted_indices()
+    by_item = rows.T.tocsr()
+    g = np.zeros((rows.shape[1], rows.shape[1]), np.float32, order="F")
+    share(fill_gram, np.arange(rows.shape[1]), products(rows, by_item), parts(rows), parts(by_item), g.T)
+    return mirror_lower(g)
+
+
+def fill_gram(
+    items: IntArray,
+    rows: tuple[IntArray, IntArray, FloatArray],
+    by_item: tuple[IntArray, IntArray, FloatArray],
+    g: FloatArray,
+) -> None:
+    """Add X'X to these rows of `g`, from the diagonal on; `rows` and `by_item` are the `parts` of X and X'."""
+    indptr, indices, data = rows
+    starts, users, values = by_item
+    for j in items:
+        own = g[j]
+        for place in range(starts[j], starts[j + 1]):
+            user, value = users[place], values[place]
+            for at in range(indptr[user + 1] - 1, indptr[user] - 1, -1):
+                k = indices[at]
+                if k < j:  # they ascend
+                    break
+                own[np.uint32(k)] += value * data[at]  # unsigned: a loop would look for a place counted from the end
+
+
+def parts(matrix: Csr) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return indptr, indices and data, as a compiled loop takes them."""
+    return matrix.indptr, matrix.indices, matrix.data
+
+
+def products(rows: Csr, by_item: Csr) -> NDArray[np.float64]:
+    """Return how many products make up each row of G, (items,)."""
+    lengths = np.diff(rows.indptr).astype(np.float64)
+    made = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
+    return made.astype(np.float64)
+
+
+def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
+    """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first one.
+
+    `by_item` is the transpose of `rows`. Blocks are of about equal work, however popular their items are.
+    """
+    done = np.cumsum(products(rows, by_item))
+    start, n_items = 0, by_item.shape[0]
+    while start < n_items:
+        upto = (done[start - 1] if start else 0) + _PRODUCTS_PER_BLOCK
+        stop = max(start + 1, int(np.searchsorted(done, upto, side="right")))
+        yield start, csr_array(by_item[start:stop] @ rows)
+        start = stop
+
+
+class Grams:
+    """The Gram matrix for the user weights asked for last, as a copy to work in."""
+
+    def __init__(self, train: Csr) -> None:
+        self._train = train
+        self._b = 0.0
+        self._g: FloatArray | None = None
+
+    def copy(self, b: float) -> FloatArray:
+        return self._matrix(b).copy(order="F")
+
+    def last(self, b: float) -> FloatArray:
+        """Return the matrix itself, and keep none: there will be no other call."""
+        g, self._g = self._matrix(b), None
+        return g
+
+    def _matrix(self, b: float) -> FloatArray:
+        if self._g is None or b != self._b:
+            self._g = None  # makes room for the other one
+            self._g, self._b = gram(user_weighted(self._train, b)), b
+        return self._g
+
+
+def user_weights(train: Csr, b: float) -> FloatArray:
+    """Return weights |u|^-b, rescaled so that the sum over all entries is kept, (users,)."""
+    lengths = np.diff(train.indptr).astype(np.float64)
+    weights = np.maximum(lengths, 1) ** -b
+    weights *= lengths.sum() / max((weights * lengths).sum(), 1e-12)
+    return weights.astype(np.float32)
+
+
+def user_weighted(train: Csr, b: float) -> Csr:
+    """Return the rows times the roots of the users' weights."""
+    if b == 0:
+        return train
+    data = np.repeat(np.sqrt(user_weights(train, b)), np.diff(train.indptr))
+    return csr_array((data, train.indices, train.indptr), shape=train.shape)
+
+
+def invert_in_place(a: FloatArray) -> FloatArray:
+    """Return the inverse of a symmetric positive definite matrix; `a` (Fortran order) is overwritten."""
+    with blas_threads(len(a)):
+        if len(a) > _LAPACK:
+            failed = not invert_by_blocks(a.T)
+        else:
+            factor, failed = spotrf(a, lower=True, overwrite_a=True, clean=False)
+            if not failed:
+                a, failed = spotri(factor, lower=True, overwrite_c=True)
+    if failed:
+        raise InputError("The regularised Gram matrix is not positive definite: raise the regularisation (l2).")
+    return mirror_lower(a)
+
+
+def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
+    """Return B (items, items), B_ij = -P_ij / P_jj and B_jj = 0, for P = (g + diag ridge)^-1; `g` is overwritten.
+
+    Column j holds the ridge regression of item j on all others.
+    """
+    return solve_items(g, ridge)[0]
+
+
+def solve_items(g: FloatArray, ridge: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return B as `item_weights` does, and the diagonal of P, (items,); `g` is overwritten."""
+    g[np.diag_indices(len(g))] += np.asarray(ridge, np.float32)
+    weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
+    diagonal = np.diag(weights).copy()
+    weights /= -diagonal
+    np.fill_diagonal(weights, 0)
+    return weights, diagonal
+
+
+def mirror_lower(a: FloatArray, block: int = 1024) -> FloatArray:
+    """Copy the lower triangle onto the upper one, in place, block by block."""
+    n = len(a)
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        corner = a[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        a[start:stop, stop:] = a[stop:, start:stop].T
+    return a

@@ -1,0 +1,1 @@
+"""Networks: the shared training code, autoencoders and Gaussian diffusion."""

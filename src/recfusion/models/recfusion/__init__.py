@@ -1,0 +1,1 @@
+"""The paper's models and their extensions."""

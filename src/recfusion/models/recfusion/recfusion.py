@@ -1,0 +1,222 @@
+"""The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import recfusion.diffusion as diffusion
+from recfusion.core.arrays import Csr
+from recfusion.core.errors import InputError
+from recfusion.core.memory import require_memory
+from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
+from recfusion.models.base import Shape
+from recfusion.models.neural.network import NeuralRecommender
+from recfusion.models.settings import learned, setting
+from recfusion.nets.mlp import MLP
+from recfusion.nets.unet import UNet
+from recfusion.training.batches import dense
+
+Process = Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"]
+Net = Literal["mlp", "unet1d", "unet2d"]
+Objective = Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published"]
+_MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
+
+
+@dataclass
+class RecFusion(NeuralRecommender):
+    """Diffusion on a user's row of the interaction matrix; a history is taken for x^1 and one reverse step ranks.
+
+    The paper's three formulations: users one by one (`mlp`, `unet1d`); batches of users as rows of a picture
+    (`unet2d`, `picture_users` rows); the full matrix as one example (`unet2d`, `picture_users` 0). In a picture the
+    asked user stands in the middle of fixed training users, so that scores never depend on who else is asked for.
+    """
+
+    maps: ClassVar[float] = 20.0
+    process: Process = setting("gaussian", "forward process")
+    net: Net = setting("mlp", "network")
+    objective: Objective = setting("simple", "what is minimised; ranking: removed without its weights")
+    variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
+    time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
+    T: int = setting(3, "diffusion steps", at_least=1, at_most=10_000, search=(1, 20))
+    schedule: diffusion.ScheduleName = setting("quadratic", "course of the noise rates", search="all")
+    decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
+    learned_schedule: bool = setting(False, "whether the noise rates are trained, from that schedule on (elbo only)")
+    beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
+    beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
+    width: int = setting(
+        200, "width of the mlp's hidden layers", at_least=1, at_most=100_000, search=(100, 800), log=True
+    )
+    depth: int = setting(1, "hidden layers of the mlp", at_least=0, at_most=1000, search=(0, 4))
+    shared: bool = setting(True, "whether all hidden layers are one")
+    channels: int = setting(4, "channels of the U-Net's first level", at_least=1, at_most=1000)
+    levels: int = setting(5, "levels of the U-Net", at_least=1, at_most=16)
+    picture_users: int = setting(
+        16, "rows of a picture for unet2d; 0: all users as one example", at_least=0, at_most=100_000
+    )
+    companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if found := list(self.misfits()):
+            raise InputError(" ".join(found))
+
+    def misfits(self) -> Iterator[str]:
+        """Yield a sentence for each of the settings that do not go together: what they need, and what to change."""
+        gaussian = self.process == "gaussian"
+        if self.objective in ("bce-elbo", "removed", "ranking") and gaussian:
+            yield (
+                f"Objective '{self.objective}' is for binary noise: choose a process other than gaussian, or objective "
+                "simple or elbo."
+            )
+        elif self.objective in ("removed", "ranking") and self.process != "thinning":
+            yield (
+                f"Objective '{self.objective}' needs process 'thinning', since only there is every missing item "
+                f"removed: with process '{self.process}' set objective to simple, elbo or bce-elbo."
+            )
+        if self.learned_schedule and self.objective != "elbo":
+            yield "A learned schedule needs objective 'elbo': the others are best without any noise."
+        if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
+            yield (
+                "A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it, and binary "
+                "noise has none to predict: set variance to posterior."
+            )
+
+    @property
+    def keeps_histories(self) -> bool:
+        return self.net == "unet2d"  # the companions of a picture
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        return () if self.net == "mlp" else ("width", "depth")
+
+    def prepare(self, train: Csr) -> None:
+        n_users, n_items = train.shape
+        rows = self.batch_rows(n_users) if self._whole_matrix else self.batch_size
+        if self.net != "mlp":
+            require_memory(
+                self.batch_bytes(Shape.of(train)),
+                f"A U-Net on {rows:,} users and {n_items:,} items at once",
+                "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
+            )
+        self.learn_means(train)
+        # What fills a picture beside the asked user is evenly spread over the training users.
+        others = min(self.picture_users or n_users, n_users) - 1 if self.net == "unet2d" else 0
+        self.companions_ = train[np.linspace(0, n_users - 1, others).astype(np.int64)]
+
+    def learn_means(self, train: Csr) -> None:
+        """Learn the share of users that each item has, smoothed so that none is 0 or 1."""
+        self.means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))
+
+    def batch_bytes(self, shape: Shape) -> int:
+        numbers = self.maps if self.net == "mlp" else self.channels * _MAPS
+        return int(4 * numbers * self.batch_rows(shape.users) * shape.items)
+
+    def batch_rows(self, n_users: int) -> int:
+        return n_users if self._whole_matrix else super().batch_rows(n_users)
+
+    def scores(self, history: Csr) -> Tensor:
+        x1 = dense(history, self.device)
+        if not len(x1):
+            return x1
+        if self.net != "unet2d":
+            return self._predict(x1)[:, : history.shape[1]]
+        others = dense(self.companions_, self.device)
+        middle = len(others) // 2
+        pictures = (torch.cat([others[:middle], row[None], others[middle:]]) for row in x1)
+        return torch.cat([self._predict(picture[None])[0, middle][None] for picture in pictures])
+
+    @property
+    def _whole_matrix(self) -> bool:
+        return self.net == "unet2d" and self.picture_users == 0
+
+    def make_net(self, n_items: int) -> nn.Module:
+        if self.net == "mlp":
+            net: nn.Module = MLP(
+                n_items,
+                n_conditions=self.n_conditions,
+                width=self.width,
+                depth=self.depth,
+                shared=self.shared,
+                time=self.time,
+                head="tanh" if self.process == "gaussian" else "linear",
+                n_heads=2 if self.variance == "predicted" else 1,
+            )
+        else:
+            net = UNet(1 if self.net == "unet1d" else 2, channels=self.channels, levels=self.levels)
+        return self.with_schedule(net)
+
+    def with_schedule(self, net: nn.Module) -> nn.Module:
+        """Make a learned schedule a part of the net, so that it is trained and saved with it."""
+        if self.learned_schedule:
+            net.noise = diffusion.LearnedSchedule(self.fixed_schedule())
+        return net
+
+    @property
+    def n_conditions(self) -> int:
+        """How many numbers beside x^t and t an mlp gets: none."""
+        return 0
+
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
+        """Return what denoises the x^t of these users in training: the net."""
+        return self.net_
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        # Decay would pull every rate to .5, whatever the bound says.
+        return self.net_.get_submodule("noise").parameters() if self.learned_schedule else ()
+
+    def fixed_schedule(self) -> diffusion.Schedule:
+        return diffusion.make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
+
+    def make_process(self, means: Tensor) -> diffusion.Process:
+        """Return the forward process, given the items' smoothed means (items,): once for each step of training.
+
+        A subclass with a process of its own overrides this alone; its `process` then only says whether the noise is
+        real ("gaussian": the net ends in tanh) or binary (the others: in logits). What the net returns at t = 1 ranks.
+        """
+        return self.process_of(self.net_.noise if self.learned_schedule else self.fixed_schedule(), means)
+
+    def process_of(self, schedule: Any, means: Tensor) -> diffusion.Process:
+        """Return the chosen process with these noise rates."""
+        if self.process == "gaussian":
+            return diffusion.Gaussian(schedule, self.variance)
+        chain = diffusion.Binomial
+        kernels: dict[str, Callable[..., diffusion.Process]] = {
+            "paper-kernel": chain.paper_kernel,
+            "bit-flips": chain.bit_flips,
+            "drift": chain.drift,
+            "thinning": chain.thinning,
+        }
+        return kernels[self.process](schedule, means, predicts="previous" if self.objective == "bce-elbo" else "x0")
+
+    def _examples(self, rows: Csr) -> Tensor:
+        """Return a batch of users as examples: (users, items), or pictures (pictures, rows, items)."""
+        if self.net != "unet2d":
+            return dense(rows, self.device)
+        height = self.picture_users or rows.shape[0]
+        n_pictures = -(-rows.shape[0] // height)
+        filled = np.arange(n_pictures * height) % rows.shape[0]  # the last picture is filled up from the first
+        return dense(rows[filled], self.device).reshape(n_pictures, height, -1)
+
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
+        """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
+        process, net, x0 = self.make_process(self.means), self.denoiser(rows, rng), self._examples(rows)
+        if self.objective == "simple":
+            return diffusion.simple(process, net, x0, rng).mean()
+        if self.objective == "elbo":
+            estimate = diffusion.learned_elbo if self.learned_schedule else diffusion.elbo
+            return estimate(process, net, x0, rng, 1).total.mean()
+        if self.objective == "bce-elbo":
+            return diffusion.bce_elbo(process, net, x0, rng, 1).total.mean()
+        if self.objective in ("removed", "ranking"):
+            return diffusion.removed(process, net, x0, rng, weighted=self.objective == "removed").mean()
+        published = published_gaussian_loss if self.process == "gaussian" else published_binomial_loss
+        return published(process, net, x0, rng, schedule=self.fixed_schedule()).mean()
+
+    def _predict(self, x1: Tensor) -> Tensor:
+        """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""
+        out: Tensor = self.net_(x1, torch.ones(len(x1), dtype=torch.int64, device=x1.device))
+        return out

@@ -1,0 +1,194 @@
+"""RecFusion with U-Nets that know their items: places in a row or on a map, a bias for each, nearest users beside."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+
+import recfusion.diffusion as diffusion
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.evaluation.topk import batch_rows
+from recfusion.models.base import Shape
+from recfusion.models.baselines.user_knn import NearestUsers, input_weights
+from recfusion.models.neural.network import NeuralRecommender
+from recfusion.models.recfusion.item_layout import item_features, place_items
+from recfusion.models.recfusion.recfusion import Net, Objective, Process, RecFusion
+from recfusion.models.settings import learned, setting
+from recfusion.nets.item_unet import ItemUNet
+from recfusion.training.batches import dense
+from recfusion.training.epoch import risen_and_fallen
+
+Layout = Literal["none", "row", "map", "random-row", "random-map"]
+_WARM_UP = 2  # epochs until the learning rate has risen to its highest
+_PATCH_MAPS = 60  # maps of patches, in channels of the first level, that training or scoring holds at once (measured)
+
+
+@dataclass
+class RecFusionUNet(RecFusion):
+    """RecFusion with a U-Net on items that have places; with layout "none" it is the published form.
+
+    `row` and `map` put items that the same users have side by side, in a row or on a square; the random ones are
+    controls. A row enters with the weights count^-input_power, scaled to a mean square of 1, and every item's bias
+    starts at the logarithm of its popularity. With `neighbours`, the average of the training users nearest to x^t is a
+    second plane: retrieval, by what the noise has left and never by x^0, and without the user's own row. Thinning keeps
+    a share of the ones that falls evenly from `high` at t = 1 to `low` at t = T; with another process that is the share
+    alpha_bar_t of its noise rates.
+    """
+
+    process: Process = setting("thinning", "forward process")
+    net: Net = setting("unet2d", "network")
+    objective: Objective = setting("ranking", "what is minimised; ranking: removed without its weights")
+    layout: Layout = setting("map", "where a U-Net sees the items; none: in the data's own order, as published")
+    pixels: int = setting(
+        8,
+        "side of the map in patches, each of which the U-Net takes for a pixel; a row has its square",
+        at_least=1,
+        at_most=1000,
+    )
+    neighbours: int = setting(0, "nearest training users whose average stands beside a row", at_least=0)
+    low: float = setting(
+        0.4, "share of ones (drift: of entries) that survives to the last step of a layout's process", at_least=0
+    )
+    high: float = setting(0.9, "share of ones that survives its first step", at_least=0)
+    input_power: float = setting(0.25, "items enter a layout with their count to minus this power")
+    slots_: IntArray = learned()  # (items,): each item's place, counted row by row; empty without a layout
+    item_weights_: FloatArray = learned()  # (items,); empty without a layout
+
+    def misfits(self) -> Iterator[str]:
+        yield from super().misfits()
+        if self.layout == "none":
+            return
+        if self.net == "mlp" or self.process == "gaussian" or self.objective == "published":
+            yield (
+                f"A layout of items needs a U-Net, a process other than gaussian and an objective that is not "
+                f"'published', got net '{self.net}', process '{self.process}' and objective '{self.objective}': change "
+                "these, or set layout to none."
+            )
+        if self.pixels < 1 or not 0 < self.low < self.high < 1:
+            yield (
+                f"Expected at least 1 pixel and shares of survivors 0 < low < high < 1, got {self.pixels}, "
+                f"{self.low:g} and {self.high:g}."
+            )
+
+    @property
+    def keeps_histories(self) -> bool:
+        return super().keeps_histories if self.layout == "none" else self.neighbours > 0
+
+    def prepare(self, train: Csr) -> None:
+        self.slots_, self.item_weights_ = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        if self.layout == "none":
+            super().prepare(train)
+            return
+        self.learn_means(train)
+        self.item_weights_ = input_weights(train, self.input_power)
+        sides, _ = self._sides(train.shape[1])
+        if self.layout.startswith("random"):
+            self.slots_ = np.random.default_rng(0).permutation(math.prod(sides))[: train.shape[1]]
+        else:
+            self.slots_ = place_items(item_features(train), *sides if len(sides) == 2 else (1, *sides))
+        self.companions_ = train if self.neighbours else train[:0]
+        self._nearest = self._make_nearest()
+
+    def _make_nearest(self) -> NearestUsers | None:
+        return NearestUsers(self.companions_, self.item_weights_) if self.neighbours else None
+
+    def _sides(self, n_items: int) -> tuple[tuple[int, ...], int]:
+        """Return the sides of the row or square that has room for the items, and those of a patch of it."""
+        if self.layout.endswith("row"):
+            patch = max(1, -(-n_items // self.pixels**2))
+            return (self.pixels**2 * patch,), patch
+        patch = max(1, -(-math.ceil(math.sqrt(n_items)) // self.pixels))
+        return (self.pixels * patch,) * 2, patch
+
+    def batch_bytes(self, shape: Shape) -> int:
+        """Return what maps of patches take, of users that learn or are scored at once, and rows of items beside."""
+        if self.layout == "none":
+            return super().batch_bytes(shape)
+        learning = self.batch_rows(shape.users)
+        at_once = max(learning, min(shape.users, batch_rows(shape.items)))
+        return int(4 * (at_once * self.pixels**2 * self.channels * _PATCH_MAPS + learning * shape.items * self.maps))
+
+    def make_net(self, n_items: int) -> nn.Module:
+        if self.layout == "none":
+            return super().make_net(n_items)
+        planes = 2 if self.neighbours else 1
+        slots = torch.from_numpy(getattr(self, "slots_", np.arange(n_items)))  # its size is known before any fit
+        net = ItemUNet(slots, *self._sides(n_items), channels=self.channels, levels=self.levels, planes=planes)
+        return self.with_schedule(net)
+
+    def trainee(self) -> nn.Module:
+        if isinstance(self.net_, ItemUNet):
+            with torch.no_grad():
+                self.net_.bias.copy_(self.means.log() - self.means.log().mean())
+        return self.net_
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        yield from super().undecayed()
+        if isinstance(self.net_, ItemUNet):  # popularity is no weight to be kept small
+            yield self.net_.bias
+
+    def make_process(self, means: Tensor) -> diffusion.Process:
+        if self.layout == "none" or self.learned_schedule:
+            return super().make_process(means)
+        survival = torch.linspace(self.high, self.low, self.T, dtype=torch.float64)
+        if self.process != "thinning":
+            return self.process_of(diffusion.from_survival(survival), means)
+        predicts: Literal["x0", "previous"] = "previous" if self.objective == "bce-elbo" else "x0"
+        return diffusion.Binomial.thinning_from_survival(survival, means, predicts=predicts)
+
+    def _examples(self, rows: Csr) -> Tensor:
+        return super()._examples(rows) if self.layout == "none" else dense(rows, self.device)
+
+    def batch_rows(self, n_users: int) -> int:
+        return super().batch_rows(n_users) if self.layout == "none" else NeuralRecommender.batch_rows(self, n_users)
+
+    def rate(self, epoch: int) -> float:
+        fixed = self.layout == "none"
+        return self.lr if fixed else self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
+
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
+        """Return the net with what it sees besides x^t; `rows` are the x^0 of the batch, to leave those users out."""
+        if self.layout == "none":
+            return super().denoiser(rows, rng)
+
+        def denoised(xt: Tensor, t: Tensor) -> Tensor:
+            out: Tensor = self.net_(self._planes(xt, rows), t)
+            return out
+
+        return denoised
+
+    def scores(self, history: Csr) -> Tensor:
+        if self.layout == "none" or not history.shape[0]:
+            return super().scores(history)
+        x1 = dense(history, self.device)
+        out: Tensor = self.net_(self._planes(x1, None), torch.ones(len(x1), dtype=torch.int64, device=x1.device))
+        return out
+
+    def _planes(self, xt: Tensor, without: Csr | None) -> Tensor:
+        """Return what the net sees, each plane weighted and scaled: (batch, planes, items)."""
+        planes = [xt]
+        if self._nearest is not None:
+            history = csr_array(xt.cpu().numpy())
+            found = self._nearest.average(history, self.neighbours, without)
+            planes.append(torch.from_numpy(found).to(xt))
+        weighted = torch.stack(planes, 1) * torch.from_numpy(self.item_weights_).to(xt)
+        return weighted / weighted.square().mean(2, keepdim=True).sqrt().clamp(min=1e-12)
+
+    def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
+        slots = state["slots_"]
+        wanted = 0 if self.layout == "none" else n_items
+        n_slots = math.prod(self._sides(n_items)[0])
+        if (
+            slots.shape != (wanted,)
+            or len(np.unique(slots)) != wanted
+            or (wanted and not 0 <= slots.min() <= slots.max() < n_slots)
+        ):
+            raise ValueError(f"slots_ are no {wanted} different places among {n_slots}")
+        super().load_state(state, chosen, n_items)
+        self._nearest = self._make_nearest()

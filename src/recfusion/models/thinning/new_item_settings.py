@@ -1,0 +1,156 @@
+"""Columns of items that are new, from their features, and the settings of these: chosen on known items left out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.data.signals import kept
+from recfusion.data.split import Fold
+from recfusion.evaluation.metrics import Values
+from recfusion.models import self_tuning as selftune
+
+_SAMPLE = 500  # users by whom the scores of new and known items are made comparable
+_LIST = 100  # places of the lists in which they are
+_GROUPS = 10  # of the items: one of them is new to a user who judges
+_L2S = (0.03, 0.1, 0.3, 1.0, 3.0)
+_OWNS = (0.0, 0.2, 0.4, 0.8)
+
+
+@dataclass(frozen=True)
+class AsNew:
+    """The ridge regression of the known items' columns on their features, F (F'F + l2)^-1, and what to undo of it."""
+
+    map: FloatArray  # (items, features); 0 for items that nobody has
+    features: Csr
+    leverage: FloatArray  # (items,): how much of its own column an item's prediction has
+
+    def left_out(self, scores: FloatArray) -> FloatArray:
+        """Return the scores (users, items) that each item would have if it were new: predicted from the others.
+
+        The regression without item j, exactly: (y^_j - h_j y_j) / (1 - h_j).
+        """
+        predicted = np.asarray(self.features @ (scores @ self.map).T).T  # (users, items)
+        predicted -= scores * self.leverage
+        predicted /= 1 - self.leverage
+        return np.ascontiguousarray(predicted, np.float32)
+
+
+def as_new(features: Csr, known: NDArray[np.bool_], l2: float) -> AsNew:
+    """Return the map from columns of known items to columns of items by their features alone."""
+    own = csr_array(features.multiply(known[:, None])).astype(np.float64)  # (items, features)
+    inner = (own.T @ own).toarray() + l2 * np.eye(own.shape[1])
+    mapped = own @ np.linalg.inv(inner)  # the rows are sparse: this is cheap beside solving for each of them
+    leverage = np.asarray(own.multiply(mapped).sum(axis=1)).ravel()
+    return AsNew(mapped.astype(np.float32), features, np.minimum(leverage, 0.999).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """Scores of users whom the model has not learned from: of items as they are known, and as if each were new."""
+
+    plain: FloatArray  # (users, items)
+    by_columns: FloatArray  # (users, items): as if new, by what the columns of the known items say
+    by_likeness: FloatArray  # (users, items): as if new, for one unit of `own`
+
+    @classmethod
+    def of(cls, history: Csr, weights: FloatArray, scale: FloatArray, new: AsNew) -> "Guessed":
+        """Return the scores of some histories by the weights of the known items, (users, items) all of them."""
+        plain = (history @ weights) * scale
+        return cls(plain, new.left_out(plain), new.left_out(history.toarray() * scale))
+
+    def as_new(self, own: float) -> FloatArray:
+        """Return the scores as if each item were new, but for the lift."""
+        return self.by_columns + np.float32(own) * self.by_likeness
+
+
+def fair_lift(history: Csr, weights: FloatArray, scale: FloatArray, owns: Sequence[float], new: AsNew) -> list[float]:
+    """Return the factor at which items that are scored as new have as many places in lists as they have as known ones.
+
+    A regression shrinks what it predicts: without a factor new items stand below known ones for what is not known of
+    them, and hardly any is ever seen. `history` (users, items) are users that the model has not learned from. There
+    is a factor for each of `owns`.
+    """
+    known = np.flatnonzero(new.map.any(axis=1))
+    rows = np.unique(np.linspace(0, history.shape[0] - 1, min(_SAMPLE, history.shape[0])).astype(np.int64))
+    history, k = history[rows], min(_LIST, len(known) // 2)
+    if not k:
+        return [1.0] * len(owns)
+    found = Guessed.of(history, weights, scale, new)
+    unseen = history.toarray()[:, known] == 0
+    shown = np.where(unseen, found.plain[:, known], -np.inf)
+    last = np.partition(shown, -k, axis=1)[:, [-k]]  # (users, 1): ends of lists
+
+    def lift(own: float) -> float:
+        guessed = found.as_new(own)[:, known]
+        enters = (last / np.where(unseen & (guessed > 0) & (last > 0), guessed, np.nan)).ravel()
+        enters = enters[np.isfinite(enters)]  # the factors at which a new item reaches a list
+        places = k * len(rows)
+        return float(np.partition(enters, places - 1)[places - 1]) if len(enters) >= places else 1.0
+
+    return [lift(own) for own in owns]
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Users to each of whom a tenth of the items is new: gone from their histories, and wanted if they had it."""
+
+    fold: Fold
+    groups: NDArray[np.int64]  # (items,)
+    new_to: NDArray[np.int64]  # (users,): the group that is new to each
+
+    @classmethod
+    def of(cls, valid: Fold, known: NDArray[np.bool_], rng: np.random.Generator) -> "Hidden":
+        """Return validation users with all that they have, divided anew; who has nothing on one side drops out."""
+        valid = selftune.judged_users(valid, _SAMPLE)
+        whole = csr_array(((valid.history + valid.held_out) > 0).astype(np.float32))
+        groups = rng.permutation(len(known)) % _GROUPS
+        new_to = np.arange(whole.shape[0]) % _GROUPS
+        hidden = groups[whole.indices] == new_to[row_numbers(whole)]
+        shown, wanted = kept(whole, ~hidden), kept(whole, hidden & known[whole.indices])
+        assert shown is not None
+        assert wanted is not None
+        judges = np.flatnonzero((np.diff(shown.indptr) > 0) & (np.diff(wanted.indptr) > 0))
+        return cls(Fold(valid.users, shown, wanted).take(judges), groups, new_to[judges])
+
+    def judge(self, weights: FloatArray, scale: FloatArray, new: AsNew, tried: Sequence[tuple[float, float]]) -> Values:
+        """Return NDCG@100 (tried, users) of finding the hidden items among all, for pairs of `own` and lift."""
+
+        def scored(rows: slice) -> Iterable[FloatArray]:
+            found = Guessed.of(self.fold.history[rows], weights, scale, new)
+            theirs = self.groups == self.new_to[rows][:, None]  # (users, items)
+            return (np.where(theirs, np.float32(lift) * found.as_new(own), found.plain) for own, lift in tried)
+
+        return selftune.ndcg_of(scored, self.fold)
+
+
+def judged_settings(
+    hidden: Hidden,
+    valid: Fold,
+    features: Csr,
+    known: NDArray[np.bool_],
+    weights: FloatArray,
+    scale: FloatArray,
+    *,
+    new_l2: float | None,
+    own: float | None,
+    lift: float | None,
+) -> list[selftune.Judged]:
+    """Judge penalties of the map and weights of likeness by items that are hidden from validation users.
+
+    Each has the lift that gives new items their share of the lists, unless one is given: the metric counts new items
+    only, and would rise with any.
+    """
+    judged = []
+    owns = _OWNS if own is None else (own,)
+    for l2 in _L2S if new_l2 is None else (new_l2,):
+        new = as_new(features, known, l2)
+        lifts = fair_lift(valid.history, weights, scale, owns, new) if lift is None else [lift] * len(owns)
+        values = hidden.judge(weights, scale, new, list(zip(owns, lifts, strict=True)))
+        for mine, row in zip(owns, values, strict=True):
+            chosen = ({"new_l2": l2} if new_l2 is None else {}) | ({"own": mine} if own is None else {})
+            judged.append(selftune.Judged(chosen, row))
+    return judged

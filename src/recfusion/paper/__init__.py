@@ -1,0 +1,1 @@
+"""The paper: published values, experiments, figures and `reproduce`."""

@@ -1,0 +1,92 @@
+"""How to run a comparison again: turned back into the experiment file that would make it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from recfusion.core.errors import InputError
+from recfusion.data.options import Preparation, Source, SplitPlan
+from recfusion.data.signals import BINARY, asked_signals
+from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.comparison_parts import Model
+from recfusion.models.registry import make_model
+from recfusion.models.settings import setting_values
+
+FILE = "again.toml"
+
+
+def experiment_toml(comparison: Comparison) -> str | None:
+    """Return an experiment of the same data, protocol, splits and models as TOML.
+
+    What stands at its default is left out. None where a model has no name or place that a file could give: one of an
+    older registry, or of a notebook.
+    """
+    card, seeds = comparison.protocol, list(comparison.seeds)
+    metrics = {} if card.metrics == DEFAULT_METRICS else {"metrics": list(card.metrics)}
+    tables: list[tuple[str, dict[str, Any]]] = [
+        ("data", {"data": card.source.data, **_changed(card.source, Source())}),
+        ("preparation", _changed(card.preparation, Preparation())),
+        ("split", _changed(card.plan, SplitPlan())),
+        ("run", {"seeds": len(seeds) if seeds == list(range(len(seeds))) else seeds, **metrics}),
+    ]
+    for label, model in comparison.models.items():
+        values = _settings(model)
+        if values is None:
+            return None
+        name = model.place or model.model
+        named = {} if name == label else {"model": name}
+        fewer = {} if model.seeds == comparison.seeds else {"seeds": list(model.seeds)}
+        tables.append((f"models.{_key(label)}", {**named, **fewer, **_given(values)}))
+    asked = asked_signals(card.signals.used)
+    signals = [] if asked == BINARY else [f"signals = {_toml(asked)}"]
+    lines = [f"name = {_toml('again')}", *signals, *(line for name, values in tables for line in _table(name, values))]
+    return "\n".join(lines) + "\n"
+
+
+def _settings(model: Model) -> dict[str, Any] | None:
+    """Return the settings that a file has to give; all of a class that is not ours, since it is not imported here."""
+    if model.place:
+        where, _, name = model.place.rpartition(":")
+        return model.settings if name.isidentifier() and where != "__main__" else None
+    try:
+        defaults = setting_values(make_model(model.model))
+        make_model(model.model, _given(model.settings))
+    except InputError:
+        return None
+    return {key: value for key, value in model.settings.items() if value != defaults[key]}
+
+
+def _changed(record: BaseModel, default: BaseModel) -> dict[str, Any]:
+    """Return what differs from a record's defaults; TOML has no null, and the word for no threshold is none."""
+    usual = default.model_dump(mode="json")
+    changed = {key: value for key, value in record.model_dump(mode="json").items() if value != usual[key]}
+    if "min_rating" in changed and changed["min_rating"] is None:
+        changed["min_rating"] = "none"
+    return _given(changed)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _table(name: str, values: Mapping[str, Any]) -> list[str]:
+    if not values and not name.startswith("models."):
+        return []
+    return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
+
+
+def _key(name: str) -> str:
+    bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return name if bare else _toml(name)
+
+
+def _toml(value: object) -> str:
+    """Return a value as TOML: records in its own form, all else as in JSON."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(key))} = {_toml(each)}" for key, each in _given(value).items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False)

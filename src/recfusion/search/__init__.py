@@ -1,1 +1,0 @@
-"""A seeded TPE search over declared ranges."""

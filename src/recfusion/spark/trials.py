@@ -1,0 +1,87 @@
+"""Trials on a Spark cluster: the job is broadcast once, and each trial is a Spark job of one task."""
+
+import functools
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from recfusion.core.errors import InputError
+from recfusion.core.pool import Failure, Work, attempt
+from recfusion.experiments.candidate import Packed
+from recfusion.experiments.tuning.engine import Asked, Engine, NextTrial, OnTrial, TrialJob
+from recfusion.models.class_loading import is_importable
+from recfusion.spark.session import brief, task_cores, task_slots, use_cores
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What Spark runs; of the data it has the broadcast's handle alone, so that it is small to send."""
+
+    key: str
+    job: "Broadcast[Packed]" = field(compare=False)
+    threads: int = field(compare=False)
+
+    def __call__(self, asked: Asked) -> object:
+        work = _started(self)
+        use_cores(self.threads)  # after the model's libraries are there
+        return attempt(work, asked, lambda _: None)
+
+
+@functools.cache
+def _started(task: _Task) -> Work:
+    """Return the job's work, begun once in the life of a worker process."""
+    return task.job.value.start()
+
+
+def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine:
+    """Return the engine of up to `parallel` tasks side by side; by default as many as the cluster has room for."""
+
+    def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
+        context = session.sparkContext
+        threads = task_cores(session)
+        kind = job.entry.load()
+        if not is_importable(kind):
+            raise InputError(
+                f"Spark's workers cannot import the class {kind.__name__}: put it into a file (file.py:Class) or a "
+                "package."
+            )
+        shared = context.broadcast(Packed.of(replace(job, threads=threads), [kind]))
+        task = _Task(uuid4().hex, shared, threads)
+
+        def do(asked: Asked) -> object:
+            try:
+                return context.parallelize([asked], 1).map(task).collect()[0]
+            except Exception as error:  # of pyspark, or raised by the JVM: the task died with its process
+                return Failure(f"Its Spark task failed: {brief(error)}")
+
+        deadline = time.monotonic() + seconds
+        side_by_side = parallel or task_slots(session)
+        going: dict[Future[object], Asked] = {}
+        pool = ThreadPoolExecutor(side_by_side)
+        try:
+            while time.monotonic() < deadline:
+                while len(going) < side_by_side and (asked := next_trial()) is not None:
+                    on_event("started", asked, None)
+                    going[pool.submit(do, asked)] = asked
+                if not going:
+                    break
+                ended, _ = wait(going, _POLL_SECONDS, FIRST_COMPLETED)
+                if context._jsc.sc().isStopped():
+                    raise InputError("Spark ended while trials were running: start the same command again to go on.")
+                for future in ended:
+                    on_event("ended", going.pop(future), future.result())
+        finally:
+            if going:
+                context.cancelAllJobs()
+            pool.shutdown(wait=False, cancel_futures=True)
+            shared.unpersist()
+
+    return run

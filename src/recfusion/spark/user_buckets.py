@@ -1,0 +1,157 @@
+"""Buckets of users under preparation, each of which a task holds: one row per user and item, counted and filtered.
+
+A user is in one bucket, so that users are counted and left out there; items are counted over all of them by the driver.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from recfusion.core.files import replacing
+from recfusion.data.rows import Rows, drop_duplicates, id_codes
+from recfusion.data.table_writer import table_writer
+from recfusion.spark.file_parts import Pieces
+from recfusion.spark.record_batches import read_batches, write_batches
+
+
+@dataclass(frozen=True)
+class Unique:
+    """What makes the file of a bucket: its rows, one per user and item, and what is to be known of all."""
+
+    table: Pieces
+    folder: Path
+    added: bool
+
+    def file(self, number: int) -> Path:
+        return self.folder / f"{number:05d}.arrow"
+
+    def __call__(self, number: int) -> None:
+        frame = self.table.rows(number)
+        (user, users), (item, items) = (id_codes(frame[role]) for role in ("user", "item"))
+        rating, time = (frame[name].to_numpy() if name in frame.columns else None for name in ("rating", "time"))
+        rows = Rows(user, item, rating, time, len(users), len(items))
+        del frame
+        rows.order()
+        drop_duplicates(rows, added=self.added)
+        columns = {name: getattr(rows, name) for name in self.table.kinds}
+        for role, ids in (("user", users), ("item", items)):
+            columns[role] = pa.DictionaryArray.from_arrays(
+                columns[role], ids.to_arrow(compat_level=pl.CompatLevel.oldest())
+            )
+        about = {"rows": len(rows.user), "users": len(users), **_ratings(rows.rating)}
+        write_batches(self.file(number), [pa.record_batch(columns)], lambda: about)
+
+
+def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
+    """Return what the ratings of a bucket say of their scale."""
+    if rating is None:
+        return {}
+    positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
+    return {
+        "low": float(rating.min()),
+        "high": float(rating.max()),
+        "positive": positive,
+        "whole": bool((rating == np.floor(rating)).all()),
+        "ones": int((rating == 1).sum()),
+        "five": int((rating <= 5).sum()),
+    }
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Which items stay: those that a file lists, or all others."""
+
+    file: Path
+    stay: bool
+
+    @classmethod
+    def of(cls, file: Path, items: pl.DataFrame, least: int) -> "Listed":
+        """Return which items stay, of which `n` says how many users they have; tasks read the shorter list."""
+        enough = items["n"] >= least
+        few = 2 * int(enough.sum()) <= len(items)
+        with replacing(file) as beside:
+            items.filter(enough if few else ~enough).select("item").write_parquet(beside)
+        return cls(file, few)
+
+    def stays(self, items: pl.Series) -> NDArray[np.bool_]:
+        listed = items.is_in(pl.read_parquet(self.file, glob=False)["item"].implode()).to_numpy()
+        return listed if self.stay else ~listed
+
+
+@dataclass(frozen=True)
+class Filters:
+    """The filters of a preparation, as far as they are known, on the files of `Unique`."""
+
+    unique: Unique
+    threshold: float | None  # of ratings
+    least: int  # items of a user
+    rounds: tuple[Listed, ...] = ()  # items that stay, each time after users with few were left out
+
+    def rows(self, number: int) -> tuple[Rows, pl.Series, pl.Series]:
+        """Return what is left of a bucket as places among ids of users and items, and these."""
+        [found] = read_batches(self.unique.file(number))
+        user, item = found["user"], found["item"]
+        rating, time = (
+            found[name].to_numpy() if name in self.unique.table.kinds else None for name in ("rating", "time")
+        )
+        sizes = len(user.dictionary), len(item.dictionary)
+        rows = Rows(user.indices.to_numpy(), item.indices.to_numpy(), rating, time, *sizes)
+        items = pl.Series("item", item.dictionary)
+        if self.threshold is not None and rows.rating is not None:
+            rows.keep(rows.rating >= np.float32(self.threshold))
+        for listed in self.rounds:
+            self.keep_users(rows)
+            rows.keep_items(listed.stays(items))
+        return rows, pl.Series("user", user.dictionary), items
+
+    def keep_users(self, rows: Rows) -> None:
+        """Leave out users with few items."""
+        rows.keep_users(rows.per_user >= self.least)
+
+
+@dataclass(frozen=True)
+class Count:
+    """What counts a bucket before and after users with few items are left out: its users, and items in a file."""
+
+    filters: Filters
+    folder: Path
+
+    def file(self, number: int) -> Path:
+        return self.folder / f"{number:05d}.parquet"
+
+    def __call__(self, number: int) -> tuple[int, int]:
+        rows, _, items = self.filters.rows(number)
+        users, before = np.count_nonzero(rows.per_user), rows.per_item
+        self.filters.keep_users(rows)
+        with replacing(self.file(number)) as beside:
+            pl.DataFrame({"item": items, "before": before, "n": rows.per_item}).write_parquet(beside)
+        return int(users), int(np.count_nonzero(rows.per_user))
+
+
+@dataclass(frozen=True)
+class Write:
+    """What writes the rows of some buckets, but for one item; returns how many users they have with and without it."""
+
+    filters: Filters
+    rarest: int | str | None
+    folder: Path
+    parts: int
+
+    def __call__(self, part: int) -> tuple[int, int]:
+        table, users = self.filters.unique.table, np.zeros(2, int)
+        with table_writer(self.folder / f"part-{part:05d}.parquet") as write:
+            for number in table.buckets[part :: self.parts]:
+                rows, user_ids, item_ids = self.filters.rows(number)
+                before = np.count_nonzero(rows.per_user)
+                if self.rarest is not None:
+                    rows.keep_items((item_ids != self.rarest).to_numpy())
+                users += before, np.count_nonzero(rows.per_user)
+                columns = {name: pl.Series(getattr(rows, name)) for name in table.kinds}
+                columns |= {"user": user_ids.gather(columns["user"]), "item": item_ids.gather(columns["item"])}
+                write(pl.DataFrame(columns))
+        return int(users[0]), int(users[1])

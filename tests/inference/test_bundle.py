@@ -1,0 +1,251 @@
+"""Model folders: what they hold, what damaged ones say, whose code is run, and those of the first format."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from conftest import csr
+from recfusion.core.arrays import Csr, FloatArray, column_counts
+from recfusion.core.errors import InputError
+from recfusion.core.files import file_digest
+from recfusion.core.rng import RngLike
+from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
+from recfusion.data.options import Source
+from recfusion.data.split import Fold, split
+from recfusion.experiments.train import evaluate_bundle, train
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import FILES
+from recfusion.models.base import Recommender
+from recfusion.models.linear.ease import EASE
+from recfusion.models.settings import learned, setting
+
+Damage = Callable[[Path], object]
+
+
+@dataclass
+class Counting(Recommender):
+    """A model of somebody else's: what is popular, to a power."""
+
+    power: float = setting(1.0, "power of an item's count")
+    counts_: FloatArray = learned()  # (items,)
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        self.counts_ = column_counts(train).astype(np.float32) ** np.float32(self.power)
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.tile(self.counts_, (history.shape[0], 1))
+
+
+@pytest.fixture
+def folder(groups: Interactions, tmp_path: Path) -> Path:
+    return train("ease", groups).save(tmp_path / "model")
+
+
+def test_a_folder_holds_json_weights_items_and_a_card_and_no_pickle(folder: Path) -> None:
+    names = ["README.md", "config.json", "items.parquet", "metrics.json", "model.safetensors", "protocol.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    card = (folder / "README.md").read_text()
+    assert "library_name: recfusion" in card
+    assert "validation | ndcg@100" in card
+
+
+def test_a_disk_that_removes_nothing_leaves_nothing_of_the_writing_in_a_folder(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    folder = train("popularity", groups).save(tmp_path / "model")
+    assert sorted(path.name for path in folder.iterdir()) == sorted(("README.md", "config.json", *FILES))
+
+
+def test_the_configuration_tells_what_was_asked_for_from_what_the_fit_chose(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["format"], config["model"], config["place"]) == (2, "ease", "recfusion.models.linear.ease:EASE")
+    assert config["settings"] == {"l2": None, "tune_trials": 20}
+    assert config["chosen"].keys() == {"l2"}
+    assert config["trials"] == 20
+    assert config["digests"] == {name: file_digest(folder / name) for name in FILES}
+
+
+def test_a_folder_with_a_name_that_looks_like_a_pattern_is_read(groups: Interactions, tmp_path: Path) -> None:
+    bundle = train("popularity", groups)
+    loaded = Bundle.load(bundle.save(tmp_path / "model [1]*"))
+    assert loaded.items.equals(bundle.items)
+    assert (loaded.protocol, loaded.seed) == (bundle.protocol, bundle.seed)
+    assert loaded.metrics == json.loads(json.dumps(bundle.metrics))
+
+
+def _edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _reseal(folder: Path) -> None:
+    """Write the digests of the files as they are now: as if they had been saved so."""
+    _edit(folder / "config.json", digests={name: file_digest(folder / name) for name in FILES})
+
+
+def _items(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    change(pl.read_parquet(folder / "items.parquet")).write_parquet(folder / "items.parquet")
+
+
+def _weights(folder: Path, change: Callable[[Any], Any]) -> None:
+    state = load_file(folder / "model.safetensors")
+    save_file(
+        {name: np.ascontiguousarray(change(array)) for name, array in state.items()}, folder / "model.safetensors"
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [_truncate, Path.unlink], ids=["cut", "gone"])
+def test_a_file_that_is_not_the_one_that_was_saved_is_named(folder: Path, name: str, damage: Damage) -> None:
+    damage(folder / name)
+    with pytest.raises(InputError, match=f"The file {name} in the model folder .* is not the one that was saved"):
+        Bundle.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: _truncate(f / "model.safetensors"), "is damaged"),
+        (lambda f: _truncate(f / "items.parquet"), "is damaged"),
+        (lambda f: _weights(f, lambda w: w[:3]), "is damaged"),
+        (lambda f: _weights(f, lambda w: w * np.float32("nan")), "weights_ holds something else than finite numbers"),
+        (lambda f: _weights(f, lambda w: w.astype(np.float64)), "weights_ has numbers of type float64"),
+        (lambda f: _items(f, lambda t: t.head(3)), "is damaged"),
+        (lambda f: _items(f, lambda t: t.drop("item")), "is damaged"),
+        (lambda f: _items(f, lambda t: t.with_columns(item=pl.lit("i00"))), "ids of its items are not distinct"),
+        (lambda f: _items(f, lambda t: t.with_columns(train_count=-1)), "train_count of its items holds no counts"),
+        (lambda f: (f / "protocol.json").write_text("{}"), "Expected a protocol card"),
+        (lambda f: _edit(f / "protocol.json", metrics=["ndcg@5"]), "does not fit its hash"),
+        (lambda f: (f / "metrics.json").write_text("[]"), "Expected a JSON object"),
+    ],
+)
+def test_a_folder_that_was_damaged_before_it_was_sealed_says_what_is_wrong(
+    folder: Path, damage: Damage, message: str
+) -> None:
+    damage(folder)
+    _reseal(folder)
+    with pytest.raises(InputError, match=message):
+        Bundle.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda c: c.unlink(), "Expected a model folder"),
+        (lambda c: c.write_text("{"), "Expected JSON"),
+        (lambda c: c.write_text("[]"), "Expected a JSON object"),
+        (lambda c: _edit(c, format=99), "has format 99, this recfusion reads formats 1 and 2"),
+        (lambda c: _edit(c, format="2"), "Expected 'format'"),
+        (lambda c: _edit(c, model="nobody"), "neither recfusion's nor an installed package's"),
+        (lambda c: _edit(c, settings={"l2": "x"}), "Setting l2 of ease"),
+        (lambda c: _edit(c, settings={"l3": 1}), "Unknown setting of ease 'l3'"),
+        (lambda c: _edit(c, chosen={"l2": "much"}), "Setting l2 of EASE"),
+        (lambda c: _edit(c, seed=-3), "Expected 'seed'"),
+        (lambda c: _edit(c, digests={}), "Expected digests of model.safetensors"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_says_so(folder: Path, damage: Damage, message: str) -> None:
+    damage(folder / "config.json")
+    with pytest.raises(InputError, match=message):
+        Bundle.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "items.parquet", "protocol.json", "metrics.json"])
+def test_a_configuration_without_the_digest_of_a_file_is_refused(folder: Path, name: str) -> None:
+    digests = json.loads((folder / "config.json").read_text())["digests"]
+    del digests[name]
+    _edit(folder / "config.json", digests=digests)
+    with pytest.raises(InputError, match=r"Expected digests of model.safetensors, items.parquet"):
+        Bundle.load(folder)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"parts": {"ease": {"l2": 5.0}}}, {"parts": [], "weights": 3}, {"part": 1}])
+def test_a_mixture_that_does_not_say_what_it_consists_of_is_damaged(
+    groups: Interactions, tmp_path: Path, chosen: dict[str, Any]
+) -> None:
+    folder = train("mixture", groups, {"members": "ease,popularity"}).save(tmp_path / "model")
+    _edit(folder / "config.json", chosen=chosen)
+    with pytest.raises(InputError, match="is damaged"):
+        Bundle.load(folder)
+
+
+def test_a_folder_of_the_first_format_is_read_with_a_remark(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """There, what the fit chose stood among the settings, with a list of names, and searches had a time limit."""
+    now = Bundle.load(folder)
+    assert not caplog.records
+    config = json.loads((folder / "config.json").read_text())
+    old = {name: config[name] for name in ("recfusion", "model", "searched", "seed", "all_users", "fit_seconds")}
+    old |= {"format": 1, "settings": {"l2": 500.0, "tune_trials": 20, "tune_seconds": 60.0}, "chosen": ["l2"]}
+    (folder / "config.json").write_text(json.dumps(old))
+    with caplog.at_level(logging.WARNING):
+        before = Bundle.load(folder)
+    assert "has format 1, without digests" in caplog.text
+    assert before.model == now.model == EASE()
+    assert before.model.chosen() == {"l2": 500.0}
+    history = csr([[0, 1, 2]], 40)
+    assert (before.model.score(history) == now.model.score(history)).all()
+
+
+def test_a_model_of_somebody_else_s_is_read_where_its_class_is_trusted(groups: Interactions, tmp_path: Path) -> None:
+    bundle = train(Counting(power=0.5), groups)
+    folder = bundle.save(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["model"], config["place"]) == ("Counting", f"{__name__}:Counting")
+    loaded = Bundle.load(folder, trust=[EASE, Counting])
+    assert loaded.model == Counting(power=0.5)
+    history = split(groups).test.history
+    assert (loaded.model.score(history) == bundle.model.score(history)).all()
+    assert "Counting" in (folder / "README.md").read_text()
+
+
+def test_code_is_never_run_because_a_folder_names_it(groups: Interactions, tmp_path: Path) -> None:
+    folder = train(Counting(), groups).save(tmp_path / "model")
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    for place in (f"{__name__}:Counting", f"{tmp_path / 'evil.py'}:Counting"):
+        _edit(folder / "config.json", place=place)
+        for trust in ([], [EASE]):
+            with pytest.raises(InputError, match=r"hand it over if you trust it \(in Python trust=\[Counting\]"):
+                Bundle.load(folder, trust=trust)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_columns_of_items_that_lists_have_of_their_own_get_other_names(groups: Interactions) -> None:
+    table = groups.item_table.with_columns(score=pl.lit(1), item_score=pl.lit(2), train_count=pl.lit(3))
+    bundle = train("popularity", replace(groups, item_table=table))
+    assert bundle.items.columns == ["item", "title", "item_score_", "item_score", "item_train_count", "train_count"]
+    assert bundle.items["train_count"].sum() == split(groups).train.nnz
+
+
+def test_a_model_is_judged_on_its_own_test_users(tmp_path: Path) -> None:
+    bundle = Bundle.load(train("popularity", load(), seed=2).save(tmp_path / "model"))
+    metrics = evaluate_bundle(bundle)
+    assert metrics["ndcg@100"]["ci95"][0] < metrics["ndcg@100"]["mean"] < metrics["ndcg@100"]["ci95"][1]
+
+
+def test_other_data_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match="got other data"):
+        evaluate_bundle(Bundle.load(folder), Source(data="ml-latest-small"))
+
+
+def test_a_model_of_all_users_cannot_be_judged(groups: Interactions) -> None:
+    bundle = train("ease", groups, all_users=True)
+    assert bundle.items["train_count"].sum() == groups.n_interactions
+    assert bundle.model.chosen().keys() == {"l2"}  # by training users, each left out in turn
+    assert bundle.searched == ()
+    with pytest.raises(InputError, match="trained on all users"):
+        evaluate_bundle(bundle)

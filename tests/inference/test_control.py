@@ -1,0 +1,404 @@
+"""Rules, knobs, reasons, similar items and completions, against brute force on a small shop."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import csr
+from recfusion.core.arrays import FloatArray
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.inference.baskets import _TEMPERATURE, _best_set, _drawn_set, complete
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.categories import Categories
+from recfusion.inference.filters import Rules
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.recommending import recommend
+from recfusion.inference.reranking import Knobs, log_relevance
+from recfusion.inference.similar import similar
+from shop import shop
+
+HISTORY = ["i01", "i02", "i11", "i30"]
+
+
+@pytest.fixture(scope="module")
+def bundle(groups: Interactions) -> Bundle:
+    return shop(groups)
+
+
+def items(bundle: Bundle, k: int = 10, **control: Any) -> list[str]:
+    return recommend(bundle, HISTORY, k, **control).to_frame()["item"].to_list()
+
+
+def kinds(bundle: Bundle, found: list[str]) -> list[set[str]]:
+    table = dict(bundle.items.select("item", "kind").iter_rows())
+    return [set((table[item] or "").split("|")) - {""} for item in found]
+
+
+def alike(bundle: Bundle, item: int) -> FloatArray:
+    row = np.zeros(len(bundle.items), np.float32)
+    near, value = bundle.similarity.nearest(item)
+    row[near] = value
+    return row
+
+
+def ranking(bundle: Bundle) -> list[str]:
+    """All items in the order of their scores."""
+    return items(bundle, 40, rules=Rules(include_seen=True))
+
+
+# Rules
+
+
+@given(
+    where=st.sampled_from([None, "stock > 0", "kind contains 'gift'", "price < 9 and stock != 1", "new == true"]),
+    deny=st.lists(st.integers(0, 45).map(lambda n: f"i{n:02d}"), max_size=30),
+    allow=st.none() | st.lists(st.integers(0, 39).map(lambda n: f"i{n:02d}"), min_size=1, max_size=30),
+    include_seen=st.booleans(),
+    most=st.none() | st.integers(1, 4),
+    k=st.integers(1, 45),
+)
+def test_lists_are_what_filling_them_by_hand_gives(
+    bundle: Bundle,
+    where: str | None,
+    deny: list[str],
+    allow: list[str] | None,
+    include_seen: bool,
+    most: int | None,
+    k: int,
+) -> None:
+    at_most = {} if most is None else {"kind": most}
+    rules = Rules(where=where, allow=allow, deny=deny, include_seen=include_seen, at_most=at_most)
+    table = {row["item"]: row for row in bundle.items.iter_rows(named=True)}
+    meets: dict[str | None, Callable[[dict[str, Any]], bool]] = {
+        None: lambda row: True,
+        "stock > 0": lambda row: row["stock"] > 0,
+        "kind contains 'gift'": lambda row: "Gift" in (row["kind"] or ""),
+        "price < 9 and stock != 1": lambda row: row["price"] is not None and row["price"] < 9 and row["stock"] != 1,
+        "new == true": lambda row: row["new"],
+    }
+    possible = [item for item in ranking(bundle) if meets[where](table[item]) and item not in deny]
+    possible = [item for item in possible if allow is None or item in allow]
+    expected: list[str] = []
+    used: dict[str, int] = {}
+    for item in possible:
+        own = set((table[item]["kind"] or "").split("|")) - {""}
+        if (
+            len(expected) == k
+            or (not include_seen and item in HISTORY)
+            or any(used.get(o, 0) >= (most or 99) for o in own)
+        ):
+            continue
+        expected.append(item)
+        used |= {one: used.get(one, 0) + 1 for one in own}
+    if possible:
+        assert items(bundle, k, rules=rules) == expected
+    else:
+        with pytest.raises(InputError, match="leave none of 40 items"):
+            items(bundle, k, rules=rules)
+
+
+def test_rules_that_leave_nothing_say_what_each_took(bundle: Bundle) -> None:
+    with pytest.raises(InputError, match=r"where removes 33.*allow removes 38"):
+        items(bundle, rules=Rules(where="item in ('i01','i02','i03','i04','i05','i06','i07')", allow=["i20", "i21"]))
+
+
+def test_numbers_and_whole_floats_are_ids_in_rules(bundle: Bundle) -> None:
+    numbered = replace(bundle, items=bundle.items.with_columns(item=pl.Series(range(40))))
+    found = recommend(numbered, [1, 2], 40, rules=Rules(deny=["3", 4, 5.0])).to_frame()["item"].to_list()
+    assert len(found) == 35
+    assert not {3, 4, 5} & set(found)
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, True])
+def test_a_limit_is_a_whole_number_of_at_least_one(most: Any) -> None:
+    with pytest.raises(InputError, match="Expected at least one item per value of kind"):
+        Rules(at_most={"kind": most})
+
+
+def test_unknown_ids_in_rules_are_reported(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
+    items(bundle, rules=Rules(deny=["i03", "nonsense", "other"]))
+    assert "2 ids in the rules are unknown" in caplog.text
+
+
+# Knobs
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        Knobs(),
+        Knobs(adventurousness=0, popularity=0, diversity=0),
+        Knobs(wish={"kind": {"Tea": 0.0}}),
+        Knobs(wish={"kind": {}}, calibration=0.2),
+    ],
+)
+def test_knobs_at_rest_change_no_bit(bundle: Bundle, knobs: Knobs) -> None:
+    history = csr([[1, 2, 11, 30], [5], []], 40)
+    plain, knobbed = ListMaker.of(bundle).lists(history, 12), ListMaker.of(bundle, None, knobs).lists(history, 12)
+    assert np.array_equal(plain.items, knobbed.items)
+    assert plain.scores.tobytes() == knobbed.scores.tobytes()
+
+
+def test_adventurousness_takes_the_likeliest_for_granted(bundle: Bundle) -> None:
+    plain = items(bundle, 40)
+    bold = items(bundle, 40, knobs=Knobs(adventurousness=0.5))  # a = .6: of 4 items, 4 / .6 - 4 = 2.67 are missing
+    assert set(bold[-3:]) == set(plain[:3])
+    assert sorted(bold) == sorted(plain)
+    weights = bundle.model.weights_  # type: ignore[attr-defined]
+    column = {item: place for place, item in enumerate(bundle.items["item"])}
+    believed = [column[item] for item in HISTORY + plain[:3]]
+    scores = weights[believed].sum(0)
+    left = [item for item in plain if item not in plain[:3]]
+    assert bold[:5] == sorted(left, key=lambda item: -scores[column[item]])[:5]
+
+
+def test_popularity_moves_lists_to_what_more_or_fewer_people_have(bundle: Bundle) -> None:
+    count = dict(bundle.items.select("item", "train_count").iter_rows())
+    found = [items(bundle, 5, knobs=Knobs(popularity=value)) for value in (-1.0, -0.5, 0.0, 0.5, 1.0)]
+    means = [np.mean([count[item] for item in one]) for one in found]
+    assert means == sorted(means)
+    assert means[0] < means[4]
+
+
+def test_a_wish_is_the_ratio_of_likelihoods(bundle: Bundle) -> None:
+    maker = ListMaker.of(bundle, None, Knobs(wish={"kind": {"Gift": 0.5, "Tea": -1}}))
+    names = bundle.categories("kind").names
+    assert names == ("Books", "Coffee", "Cups", "Gift", "Tea")
+    chance = np.array(
+        [[(name in own) / max(len(own), 1) for name in names] for own in kinds(bundle, list(bundle.items["item"]))]
+    )
+    smooth = 0.05 / 5 + 0.95 * chance
+    expected = 0.3 * (0.5 * np.log(smooth[:, 3] / smooth[:, 3].mean()) - np.log(smooth[:, 4] / smooth[:, 4].mean()))
+    assert np.allclose(sum(maker.terms.values()), expected, atol=1e-5)
+    more = items(bundle, 8, knobs=Knobs(wish={"kind": {"Gift": 1}}))
+    less = items(bundle, 8, knobs=Knobs(wish={"kind": {"Gift": -1}}))
+    assert sum("Gift" in own for own in kinds(bundle, more)) > sum("Gift" in own for own in kinds(bundle, less))
+
+
+def test_relevance_keeps_the_order_and_puts_the_best_at_nought() -> None:
+    scores = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
+    scores[0, 3] = -np.inf
+    seen = csr([[1], [], [2, 4]], 50)
+    found = log_relevance(scores, seen)
+    for row in range(3):
+        assert np.array_equal(np.argsort(found[row]), np.argsort(scores[row]))
+        assert found[row][np.setdiff1d(np.arange(50), seen[[row]].indices)].max() == pytest.approx(0, abs=1e-3)
+    assert found[0, 3] == -np.inf
+    assert np.isfinite(np.delete(found[0], 3)).all()
+
+
+def test_shares_are_met_as_steck_s_greedy_choice_by_hand_meets_them(bundle: Bundle) -> None:
+    wanted = {"Tea": 0.5, "Cups": 0.3}
+    found = items(bundle, 6, knobs=Knobs(shares={"kind": wanted}, calibration=0.8))
+    ranked = [item for item in ranking(bundle) if item not in HISTORY]
+    scores = dict(recommend(bundle, HISTORY, 40).to_frame().select("item", "score").iter_rows())
+    low, high = min(scores.values()), max(scores.values())
+    target = np.array([0.5, 0.3, 0.2])
+
+    def share(item: str) -> FloatArray:
+        (own,) = kinds(bundle, [item])
+        named = np.array([(name in own) / max(len(own), 1) for name in wanted])
+        return np.append(named, 1 - named.sum())
+
+    chosen: list[str] = []
+    for _ in range(6):
+
+        def value(item: str) -> float:
+            q = np.mean([share(one) for one in [*chosen, item]], axis=0)
+            kl = float(np.sum(target * np.log(target / (0.99 * q + 0.01 * target))))
+            return 0.2 * (scores[item] - low) / (high - low) - 0.8 * kl
+
+        chosen.append(max((item for item in ranked if item not in chosen), key=value))
+    assert found == chosen
+
+
+def test_diversity_is_maximal_marginal_relevance(bundle: Bundle) -> None:
+    found = items(bundle, 6, knobs=Knobs(diversity=0.6))
+    scores = dict(recommend(bundle, HISTORY, 40).to_frame().select("item", "score").iter_rows())
+    low, high = min(scores.values()), max(scores.values())
+    place = {item: number for number, item in enumerate(bundle.items["item"])}
+    near = np.stack([alike(bundle, item) for item in range(40)])
+    assert near.min() >= 0
+    assert np.allclose(near.max(1), 1)
+    assert np.array_equal(bundle.similarity.among(np.arange(40)), np.maximum(near, near.T))
+    chosen: list[str] = []
+    for _ in range(6):
+        value = {
+            item: 0.4 * (score - low) / (high - low)
+            - 0.6 * max((near[place[other], place[item]] for other in chosen), default=0.0)
+            for item, score in scores.items()
+            if item not in chosen
+        }
+        chosen.append(max(value, key=lambda item: value[item]))
+    assert found == chosen
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"adventurousness": 1.5},
+        {"adventurousness": -0.1},
+        {"popularity": float("nan")},
+        {"diversity": "much"},
+        {"wish": {"kind": {"Tea": 2}}},
+        {"shares": {"kind": {"Tea": 0.7, "Cups": 0.7}}},
+        {"shares": {"kind": {"Tea": 0.0}}},
+        {"shares": {"kind": {"Tea": 1.0}, "item": {"i01": 1.0}}},
+    ],
+)
+def test_a_knob_out_of_its_range_is_refused(settings: Any) -> None:
+    with pytest.raises(InputError, match="Expected"):
+        Knobs(**settings)
+
+
+def test_a_value_that_no_item_has_is_refused_with_those_that_exist(bundle: Bundle) -> None:
+    with pytest.raises(InputError, match="'Horror' of the column kind: choose one of Books, Coffee, Cups, Gift, Tea"):
+        items(bundle, knobs=Knobs(wish={"kind": {"Horror": 1}}))
+    with pytest.raises(InputError, match="Unknown column of the item table 'genre'"):
+        items(bundle, knobs=Knobs(shares={"genre": {"Horror": 1}}))
+
+
+def test_likelihoods_share_an_item_evenly_among_its_categories() -> None:
+    categories = Categories.of(pl.DataFrame({"kind": ["a|b", "c", None]}), "kind")
+    assert categories.chances.toarray().tolist() == [[0.5, 0.5, 0], [0, 0, 1], [0, 0, 0]]
+
+
+# Reasons
+
+
+@pytest.mark.parametrize("model", ["ease", "thinning-linear", "edlae", "ease-dan", "slim", "bspm"])
+def test_reasons_of_a_linear_model_are_exact_and_add_up_to_the_score(groups: Interactions, model: str) -> None:
+    fitted = shop(groups, model).model
+    history, asked = csr([[1, 2, 11, 30]], 40), np.array([0, 5, 20, 39])
+    reasons = fitted.reasons(history, asked)
+    assert reasons.kind == "exact"
+    assert reasons.sources == ((1,), (2,), (11,), (30,))
+    assert np.allclose(reasons.parts.sum(1), fitted.score(history)[0, asked], atol=1e-6)
+
+
+def test_reasons_by_leaving_out_are_differences_of_scores(groups: Interactions) -> None:
+    fitted = shop(groups, "ials").model
+    asked = np.array([0, 5, 20])
+    reasons = fitted.reasons(csr([[1, 2, 11]], 40), asked)
+    assert reasons.kind == "left out"
+    whole = fitted.score(csr([[1, 2, 11]], 40))[0, asked]
+    for place, rest in enumerate(([2, 11], [1, 11], [1, 2])):
+        assert np.allclose(reasons.parts[:, place], whole - fitted.score(csr([rest], 40))[0, asked], atol=1e-6)
+
+
+def test_a_list_says_why(bundle: Bundle) -> None:
+    found = recommend(bundle, {"me": HISTORY, "nobody": []}, 3, why=2).to_frame()
+    mine, other = found.filter(user="me"), found.filter(user="nobody")
+    assert mine["reasons"].unique().to_list() == ["exact"]
+    for because in mine["because"]:
+        assert 1 <= len(because) <= 2
+        assert all(reason["items"][0] in HISTORY and reason["text"].startswith("Item ") for reason in because)
+        assert [reason["weight"] for reason in because] == sorted((r["weight"] for r in because), reverse=True)
+    assert other["reasons"].unique().to_list() == ["popularity"]
+
+
+def test_knobs_are_reasons_too(bundle: Bundle) -> None:
+    knobs = Knobs(wish={"kind": {"Gift": 1}}, popularity=0.5, adventurousness=0.8)
+    found = recommend(bundle, HISTORY, 4, knobs=knobs, why=9).to_frame()
+    texts = {reason["text"] for because in found["because"] for reason in because}
+    assert {"kind: Gift", "what your taste suggests"} <= texts
+
+
+# Similar items and completions
+
+
+def test_similar_items_are_the_model_s_own_weights_over_popularity(bundle: Bundle) -> None:
+    weights = bundle.model.weights_  # type: ignore[attr-defined]
+    counts = bundle.items["train_count"].to_numpy()
+    row = np.maximum(weights[5], 0) * (np.maximum(counts, 1) / counts.mean()) ** -0.25
+    row[5] = -1
+    found = similar(bundle, "i05", k=4)
+    assert found["item"].to_list() == [
+        bundle.items["item"][int(place)] for place in np.argsort(-row, kind="stable")[:4]
+    ]
+    in_stock = similar(bundle, "i05", k=40, rules=Rules(where="stock > 0", deny=["i06"]))
+    assert in_stock["stock"].min() > 0  # type: ignore[operator]
+    assert not {"i05", "i06"} & set(in_stock["item"])
+
+
+def test_an_unknown_item_has_no_similar_ones(bundle: Bundle) -> None:
+    with pytest.raises(InputError, match="knows no item 'nonsense'"):
+        similar(bundle, "nonsense")
+
+
+def test_the_set_found_by_exchanges_is_the_best_of_all_sets() -> None:
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(20):
+        scores = np.sort(rng.random(8))[::-1]
+        near = np.triu(rng.random((8, 8)).astype(np.float32), 1)
+        near += near.T
+        relevance = (scores - scores.min()) / (scores.max() - scores.min())
+
+        def value(chosen: tuple[int, ...], relevance: FloatArray = relevance, near: FloatArray = near) -> float:
+            pairs = near[np.ix_(chosen, chosen)].sum() / 2  # each pair once, pulling both of its items
+            return float(relevance[list(chosen)].sum() + 0.5 * 2 / 2 * pairs)
+
+        chosen = tuple(_best_set(scores, near, 3, 0.5))
+        single = [value((*chosen[:p], j, *chosen[p + 1 :])) for p in range(3) for j in range(8) if j not in chosen]
+        assert value(chosen) >= max(single) - 1e-6  # no exchange helps
+        found += value(chosen) >= max(map(value, combinations(range(8), 3))) - 1e-6
+    assert found >= 15  # and it is mostly the best of all
+
+
+def test_sets_are_drawn_as_often_as_their_worth_says() -> None:
+    """Against the chances of all six pairs of four candidates."""
+    scores, rng = np.array([0.3, 0.28, 0.27, 0.0]), np.random.default_rng(0)
+    near = np.array([[0, 0.1, 0, 0], [0.1, 0, 0.9, 0], [0, 0.9, 0, 0.2], [0, 0, 0.2, 0]], np.float32)
+    pairs = list(combinations(range(4), 2))
+    worth = [(scores[i] + scores[j]) / 0.3 + 0.2 * 2 * near[i, j] for i, j in pairs]
+    chances = np.exp((np.array(worth) - max(worth)) / _TEMPERATURE)
+    drawn = [tuple(_drawn_set(scores, near, [0, 1], 0.2, rng)) for _ in range(2000)]
+    shares = [drawn.count(pair) / len(drawn) for pair in pairs]
+    assert shares == pytest.approx(chances / chances.sum(), abs=0.035)
+
+
+def test_the_seed_decides_the_draws(bundle: Bundle) -> None:
+    one, again, other = (
+        complete(bundle, HISTORY, 4, alternatives=3, seed=seed)["item"].to_list() for seed in (1, 1, 2)
+    )
+    assert one == again != other
+    assert len(one) == 12
+    assert not set(one) & set(HISTORY)
+    with pytest.raises(InputError, match="whole number from 0"):
+        complete(bundle, HISTORY, 4, seed=-1)
+
+
+def test_a_completion_without_pull_is_the_top_of_the_list(bundle: Bundle) -> None:
+    assert complete(bundle, HISTORY, 5, together=0)["item"].to_list() == items(bundle, 5)
+
+
+def test_alternatives_share_no_item(bundle: Bundle) -> None:
+    found = complete(bundle, HISTORY, 4, alternatives=3, rules=Rules(where="stock > 0"))
+    assert found["alternative"].to_list() == [1] * 4 + [2] * 4 + [3] * 4
+    assert found["item"].n_unique() == 12
+    assert not set(found["item"]) & set(HISTORY)
+    assert found["stock"].min() > 0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n": 0}, "at least one item"),
+        ({"together": 2}, "between 0 and 1"),
+        ({"rules": Rules(at_most={"kind": 1})}, "without at_most"),
+    ],
+)
+def test_an_impossible_completion_is_refused(bundle: Bundle, settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        complete(bundle, HISTORY, **settings)
+    with pytest.raises(InputError, match="at least one item that the model knows"):
+        complete(bundle, ["nonsense"])

@@ -1,0 +1,138 @@
+"""Recommendations by id, for users never seen."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions, RawData, ReadReport
+from recfusion.data.options import Preparation
+from recfusion.data.prepare import prepare
+from recfusion.evaluation import topk
+from recfusion.experiments.train import train
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.histories import read_histories
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.recommending import recommend, recommend_batches
+
+
+@pytest.fixture
+def bundle(groups: Interactions) -> Bundle:
+    return train("ease", groups)
+
+
+def test_a_new_user_gets_items_of_the_same_taste_and_none_that_are_known(bundle: Bundle) -> None:
+    found = recommend(bundle, {"new": ["i01", "i02", "i03", "i04"]}, k=5).to_frame()
+    assert found["rank"].to_list() == [1, 2, 3, 4, 5]
+    assert all(item.startswith("i0") for item in found["item"])
+    assert not set(found["item"]) & {"i01", "i02", "i03", "i04"}
+    assert found["title"].to_list() == [f"Item {int(item[1:])}" for item in found["item"]]
+    assert found["score"].is_sorted(descending=True)
+    assert set(found["basis"]) == {"history"}
+
+
+def test_nothing_known_means_the_most_popular_items(bundle: Bundle) -> None:
+    found = recommend(bundle, {"empty": [], "unknown": ["nonsense"]}, k=3).to_frame()
+    popular = bundle.items.sort("train_count", descending=True, maintain_order=True)["item"].head(3).to_list()
+    assert found["item"].to_list() == popular * 2
+    assert set(found["basis"]) == {"popularity"}
+
+
+def test_unknown_ids_are_left_out_and_counted(bundle: Bundle) -> None:
+    rows = pl.DataFrame({"user": [1, 1, 2], "item": ["i01", "x", "y"]})
+    histories = read_histories(bundle, rows)
+    assert (histories.unknown_rows, histories.unknown_ids, histories.n_empty) == (2, ("x", "y"), 1)
+
+
+def test_a_history_with_an_item_twice_has_it_once(bundle: Bundle) -> None:
+    rows = pl.DataFrame({"user": [1, 1], "item": ["i01", "i01"]})
+    assert read_histories(bundle, rows).matrix.nnz == 1
+
+
+def test_batches_together_hold_every_user_once(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = {f"user {n}": [f"i{n:02d}"] for n in range(7)}
+    whole = recommend(bundle, users, k=4).to_frame()
+    monkeypatch.setattr(topk, "CELLS_PER_BATCH", 80)
+    rows = pl.DataFrame({"user": list(users), "item": [items[0] for items in users.values()]})
+    pieces = list(recommend_batches(ListMaker.of(bundle), read_histories(bundle, rows), 4))
+    assert len(pieces) == 4
+    assert pl.concat(pieces).equals(whole)
+
+
+def test_a_list_longer_than_the_catalogue_ends_with_it(bundle: Bundle) -> None:
+    assert len(recommend(bundle, {"new": ["i01"]}, k=500).to_frame()) == 39
+
+
+def test_no_user_and_no_length_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(InputError, match="at least one user"):
+        recommend(bundle, {})
+    with pytest.raises(InputError, match="at least one item to recommend, got 0"):
+        recommend(bundle, {"a": ["i01"]}, k=0)
+
+
+@pytest.fixture
+def numbered() -> Bundle:
+    """A model whose items have whole numbers for ids: everybody has three neighbours of nine."""
+    users = [user for user in range(27) for _ in range(3)]
+    items = [318 + (user + step) % 9 for user in range(27) for step in range(3)]
+    rows = pl.DataFrame({"user": users, "item": items})
+    data = prepare(RawData("numbers", rows, None, ReadReport(len(rows))), Preparation(min_items_per_user=1))
+    return train("ease", data, {"l2": 5.0})
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [318, 319],
+        (318, 319),
+        [318.0, 319.0],
+        ["318", " 319 "],
+        [np.int32(318), np.float64(319)],
+        np.array([318, 319]),
+        np.array([318.0, 319.0, np.nan]),
+        pl.Series([318, 319]),
+        pd.Series([318.0, 319.0, None]),
+        pa.array([318, 319]).to_pylist(),
+        {318, 319},
+        {"you": [318, 319]},
+        pl.DataFrame({"user": ["you", "you"], "item": [318, 319]}),
+        pd.DataFrame({"user": ["you", "you"], "item": [318.0, 319.0]}),
+        pa.table({"user": ["you", "you"], "item": ["318", "319"]}),
+        pd.DataFrame({"customer_id": ["you", "you"], "product": [318.0, 319.0]}),
+    ],
+    ids=lambda history: type(history).__name__,
+)
+def test_a_history_of_any_form_means_the_same_and_is_not_recommended_again(numbered: Bundle, history: Any) -> None:
+    expected = recommend(numbered, {"you": [318, 319]}).to_frame()
+    assert not set(expected["item"]) & {318, 319}
+    assert recommend(numbered, history).to_frame().equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("history", "words"),
+    [
+        ("318", "got '318': write"),
+        ({"you": "318"}, "as a list, tuple, array or series"),
+        (318, "as a list, tuple, array or series"),
+        ([True], "numbers or texts, got True"),
+        ([[318]], "numbers or texts, got"),
+        (pl.DataFrame({"user": ["you"], "colour": ["red"]}), "a column for the item"),
+    ],
+)
+def test_what_is_no_history_is_refused(numbered: Bundle, history: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        recommend(numbered, history)
+
+
+def test_what_is_unknown_is_in_the_result_and_in_the_log(numbered: Bundle, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = recommend(numbered, {"a": [318, 7, 8.5], "b": ["nothing"]}, k=2)
+    assert (found.unknown_rows, found.unknown_ids, found.n_empty) == (3, ("7", "8.5", "nothing"), 1)
+    assert "3 ids are unknown to the model and left out (7, 8.5, nothing)." in caplog.text
+    assert repr(found) == "Recommendations(2 users, 4 places, 3 unknown ids)"
+    assert "<table" in found._repr_html_()

@@ -1,0 +1,22 @@
+"""The numbers behind the figure of learned schedules."""
+
+import numpy as np
+
+from recfusion.data.interactions import Interactions
+from recfusion.paper.schedule_figure import STEPS, schedule_figure
+
+
+def test_rates_start_at_the_fixed_schedule_and_move_and_every_epoch_is_judged(groups: Interactions) -> None:
+    (course,) = schedule_figure(groups, epochs=3, processes=("thinning",))
+    assert course.betas.shape == (4, STEPS)
+    np.testing.assert_allclose(course.betas[0], np.linspace(0.1, 0.5, STEPS))
+    assert (np.abs(np.diff(course.betas, axis=0)).max(1) > 0).all()
+    assert ((course.betas > 0) & (course.betas < 1)).all()
+    assert course.learned.shape == course.fixed.shape == (3,)
+    assert not np.allclose(course.learned, course.fixed)
+
+
+def test_the_same_seed_gives_the_same_course(groups: Interactions) -> None:
+    one, other = (schedule_figure(groups, epochs=1, processes=("drift",))[0] for _ in range(2))
+    np.testing.assert_array_equal(one.betas, other.betas)
+    np.testing.assert_array_equal(one.learned, other.learned)

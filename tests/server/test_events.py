@@ -1,0 +1,206 @@
+"""What a service records is on disk, changes the next list, and can be exported, compared and deleted."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.server.event_reports import click_through, every_row, rows_for_training
+from recfusion.server.event_store import Event, Store
+from recfusion.server.loaded_models import model_tag
+from running import Client, running, settings_for
+from shop import shop
+
+ANN = "ann@example.org"
+
+
+@pytest.fixture(scope="module")
+def folder(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shop(groups).save(tmp_path_factory.mktemp("served") / "shop")
+
+
+@pytest.fixture
+def client(folder: Path) -> Iterator[Client]:
+    settings = settings_for(folder)
+    for file in folder.parent.glob("*.sqlite*"):
+        file.unlink()
+    with running(settings) as client:
+        yield client
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "events.sqlite")
+    yield store
+    store.close()
+
+
+def add(store: Store, *events: Event) -> None:
+    with store.writing():
+        store.add(events)
+
+
+def list_of(client: Client, user: str, k: int = 40) -> list[str]:
+    return [place["item"] for place in client.post("/recommend", {"user": user, "k": k}).json["items"]]
+
+
+def test_the_next_list_knows_an_event_a_return_takes_it_back_and_a_click_changes_nothing(client: Client) -> None:
+    plain = list_of(client, ANN)
+    assert client.post("/events", {"user": ANN, "item": "i01", "kind": "click"}).status == 201
+    assert list_of(client, ANN) == plain
+    client.post("/events", {"user": ANN, "item": "i01"})
+    after = list_of(client, ANN)
+    assert "i01" not in after
+    assert all(item.startswith("i0") for item in after[:5])
+    assert list_of(client, "bob") == plain
+    client.post("/events", {"user": ANN, "item": "i01", "kind": "return"})
+    assert list_of(client, ANN) == plain
+
+
+def test_known_users_come_from_a_file_and_are_strangers_once_forgotten(folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "histories.csv"
+    table.write_text("user,item\n" + "".join(f"{ANN},i0{n}\n" for n in range(1, 4)) + "7,i11\n", encoding="utf-8")
+    events = tmp_path / "events.sqlite"
+    settings = settings_for(folder).model_copy(update={"histories": table, "events": events})
+    with running(settings) as client:
+        assert not {"i01", "i02", "i03"} & set(list_of(client, ANN))
+        assert "i11" not in list_of(client, "7")
+        client.post("/events", {"user": ANN, "item": "i04"})
+        client.post("/events", {"user": ANN, "item": "i02", "kind": "return"})
+        known = set(list_of(client, ANN))
+        assert "i02" in known
+        assert not {"i01", "i03", "i04"} & known
+        assert client.post("/events/forget", {"user": ANN}).json == {"deleted": 2}
+        assert {"i01", "i02", "i03", "i04"} <= set(list_of(client, ANN))
+    assert ANN.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("events.sqlite*"))
+
+
+def test_changed_columns_are_filtered_by_and_outlive_the_service(folder: Path, client: Client) -> None:
+    changes = [{"item": f"i{n:02d}", "columns": {"stock": 50 + n, "price": None}} for n in range(10, 15)]
+    reply = client.ask("PUT", "/items", {"items": [*changes, {"item": "brand new", "columns": {"stock": 99}}]})
+    assert reply.json | {"note": None} == {"changed": 6, "added": [], "unknown": ["brand new"], "note": None}
+    assert reply.json["note"].startswith("The model reads no features of items")
+    asked = {"history": ["i01"], "k": 40, "where": "stock >= 50"}
+    found = client.post("/recommend", asked).json["items"]
+    assert {one["item"] for one in found} == {f"i{n:02d}" for n in range(10, 15)}
+    assert {one["columns"]["price"] for one in found} == {None}
+    client.ask("PUT", "/items", {"items": [{"item": "i10", "columns": {"stock": 0, "title": "A golden pot"}}]})
+    assert client.get("/items?query=goldn").json["items"][0]["item"] == "i10"
+    with running(settings_for(folder)) as again:
+        found = again.post("/recommend", asked).json["items"]
+        assert {one["item"] for one in found} == {f"i{n:02d}" for n in range(11, 15)}
+        assert again.get("/items?query=goldn").json["items"][0]["item"] == "i10"
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [({"colour": 1}, "colour"), ({"stock": "many"}, "stock"), ({"new": 1}, "new"), ({"train_count": 5}, "train_count")],
+)
+def test_a_column_that_cannot_take_a_value_is_refused_and_nothing_is_changed(
+    client: Client, columns: dict[str, object], field: str
+) -> None:
+    reply = client.ask(
+        "PUT", "/items", {"items": [{"item": "i01", "columns": {"stock": 77}}, {"item": "i02", "columns": columns}]}
+    )
+    assert (reply.status, reply.json["field"]) == (422, f"items.1.columns.{field}")
+    assert client.post("/recommend", {"history": ["i05"], "where": "stock == 77"}).status == 422
+
+
+def test_the_file_is_its_owners_alone_also_when_it_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "events.sqlite"
+    Store(path).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    Store(path).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_commit_waits_for_the_disk(store: Store) -> None:
+    full = 2
+    assert store.rows("PRAGMA synchronous") == [(full,)]
+    assert store.rows("PRAGMA journal_mode") == [("wal",)]
+
+
+def test_of_a_batch_all_events_are_recorded_or_none(store: Store) -> None:
+    add(store, Event("ann", "i00"))
+    with pytest.raises(sqlite3.Error), store.writing():
+        store.add([Event("ann", "i01"), Event("ann", None)])  # type: ignore[arg-type]
+    assert list(store.taken("ann").have) == ["i00"]
+
+
+def test_a_second_connection_leaves_the_locks_of_the_first_alone(store: Store) -> None:
+    """Closing a file ends a process's locks on it: SQLite then took a file in use for one that nobody uses."""
+    Store(store.path).close()
+    code = f"import sqlite3; c = sqlite3.connect({str(store.path)!r}); c.execute('SELECT * FROM state'); c.close()"
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert store.path.with_name("events.sqlite-wal").exists()
+    add(store, Event("u", "i"))
+    assert sqlite3.connect(store.path).execute("SELECT user FROM events").fetchall() == [("u",)]
+
+
+def test_a_file_that_cannot_be_written_or_is_none_of_ours_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("This is a text and no database, and a long one at that.\n" * 9, encoding="utf-8")
+    with pytest.raises(InputError, match="--events"):
+        Store(tmp_path / "text")
+    with pytest.raises(InputError, match="Expected a file of events"):
+        Store(tmp_path / "missing", create=False)
+
+
+def test_the_export_holds_what_users_have_and_with_all_every_event(store: Store) -> None:
+    add(store, Event("a", "x", time=5), Event("a", "y"), Event("b", "x", "click"), Event("a", "y", "return"))
+    add(store, Event("b", "z", time=7), Event("b", "z", "return"), Event("b", "z", time=9), Event("b", "z", "click"))
+    assert rows_for_training(store).rows() == [("a", "x", 5), ("b", "z", 9)]
+    assert every_row(store)["kind"].to_list() == ["have", "have", "click", "return", "have", "return", "have", "click"]
+
+
+def test_old_events_expire_by_when_they_came(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000 * 86400.0)
+    add(store, Event("a", "old", time=0))
+    monkeypatch.setattr(time, "time", lambda: 1003 * 86400.0)
+    add(store, Event("a", "new", time=0))
+    with store.writing():
+        assert store.expire(2) == 1
+    assert (list(store.taken("a").have), store.taken("a").returned) == (["new"], {})
+
+
+def test_click_through_counts_a_list_once_and_its_interval_covers_the_truth(store: Store) -> None:
+    """Two models with rates of .10 and .20: both intervals and that of the difference hold them."""
+    rng = np.random.default_rng(0)
+    shown: dict[tuple[int, str, int], int] = {}
+    events = []
+    for model, rate in (("a", 0.1), ("b", 0.2)):
+        for number, bucket in enumerate(rng.integers(0, 256, 5000).tolist()):
+            shown[1, model, bucket] = shown.get((1, model, bucket), 0) + 1
+            if rng.random() < rate:
+                events += 2 * [Event("u", "i", "click", recommendation=f"{model_tag(model)}{bucket:02x}{number:024x}")]
+    with store.writing():
+        store.add_shown(shown)
+        store.add(events)
+    (a, b), (difference,) = click_through(store)
+    assert (a.lists, b.lists) == (5000, 5000)
+    assert 2 * (a.clicked + b.clicked) == len(events)
+    assert a.ci95[0] < 0.1 < a.ci95[1] < b.ci95[0] < 0.2 < b.ci95[1]
+    assert (difference.model, difference.than) == ("b", "a")
+    assert difference.ci95[0] < 0.1 < difference.ci95[1]
+    assert difference.ci95[1] - difference.ci95[0] < 0.05
+
+
+def test_lists_of_the_service_are_counted_for_click_through(folder: Path, client: Client) -> None:
+    for user in ("a", "b", "c"):
+        told = client.post("/recommend", {"user": user}).json["recommendation_id"]
+    client.post("/events", {"user": "c", "item": "i01", "recommendation_id": told})
+    until = time.monotonic() + 10
+    store = Store(settings_for(folder).events)
+    while not (rates := click_through(store)[0]) or rates[0].lists < 3:
+        assert time.monotonic() < until, "the lists were not written down"
+        time.sleep(0.05)
+    store.close()
+    assert [(one.model, one.lists, one.clicked) for one in rates] == [("shop", 3, 1)]

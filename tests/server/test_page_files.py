@@ -1,0 +1,34 @@
+"""The page as files: small, of this package alone, and nothing in it that a strict policy would have to allow."""
+
+import re
+from pathlib import Path
+
+import recfusion.server
+
+PAGE = Path(recfusion.server.__file__).parent / "page"
+FILES = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir()}
+OURS = {name: text for name, text in FILES.items() if not name.startswith("routes.")}  # those are the page of /docs
+
+
+def test_the_page_is_at_most_60_kilobytes() -> None:
+    assert sum(len(text.encode()) for text in OURS.values()) <= 60 * 1024
+
+
+def test_no_file_names_another_server() -> None:
+    for name, text in FILES.items():
+        named = re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]+", text)
+        assert set(named) <= {"http://www.w3.org"}, name  # the name of SVG
+
+
+def test_nothing_is_inline_and_nothing_writes_html() -> None:
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son[a-z]+=", FILES["index.html"])
+    for name, text in FILES.items():
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
+            name
+        )
+
+
+def test_every_module_is_there_and_imported() -> None:
+    imported = {name for text in OURS.values() for name in re.findall(r'from "\./([a-z]+\.js)"', text)}
+    linked = set(re.findall(r'"static/([a-z.]+)"', FILES["index.html"]))
+    assert imported | linked | {"index.html"} == set(OURS)
