@@ -30,7 +30,7 @@ def folder(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Client]:
-    settings = settings_for(folder, seconds=0.5, max_body=20_000, origins=("https://shop.example",))
+    settings = settings_for(folder, seconds=0.5, max_body=20_000, origin=("https://shop.example",))
     with running(settings) as client:
         yield client
 

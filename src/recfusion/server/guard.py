@@ -41,7 +41,7 @@ class Guard:
         self, app: ASGIApp, *, settings: Settings, keys: Keys, metrics: Metrics, routes: frozenset[str]
     ) -> None:
         self._app, self._settings, self._keys, self._metrics, self._routes = app, settings, keys, metrics, routes
-        self._hosts = {name.lower() for name in (*LOOPBACK, settings.host, *settings.hosts)}
+        self._hosts = {name.lower() for name in (*LOOPBACK, settings.host, *settings.host_name)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,7 +62,7 @@ class Guard:
 
         try:
             self._check(scope, headers, origin)
-            if scope["method"] == "OPTIONS" and origin in self._settings.origins:
+            if scope["method"] == "OPTIONS" and origin in self._settings.origin:
                 await Response(status_code=204)(scope, receive, sending)
                 return
             whole = await self._body(scope, headers, receive)
@@ -86,10 +86,10 @@ class Guard:
             raise Fault(
                 421, "Host", "Expected a name of this service as Host: start it with --host-name NAME to add one."
             )
-        if origin is not None and origin not in self._settings.origins and not _same(origin, headers.get("host", "")):
+        if origin is not None and origin not in self._settings.origin and not _same(origin, headers.get("host", "")):
             raise Fault(403, "Origin", "Expected a page of this service: start it with --origin URL to allow another.")
         path, method = scope["path"], scope["method"]
-        if origin in self._settings.origins and method == "OPTIONS":
+        if origin in self._settings.origin and method == "OPTIONS":
             return
         admin = path in ADMIN or method not in ("GET", "HEAD", "POST")
         if path not in OPEN and not _is_static(path):
@@ -135,7 +135,7 @@ class Guard:
 
     def _extra(self, origin: str | None) -> list[tuple[bytes, bytes]]:
         found = dict(_HEADERS)
-        if origin is not None and origin in self._settings.origins:
+        if origin is not None and origin in self._settings.origin:
             found |= {
                 "Access-Control-Allow-Origin": origin,
                 "Access-Control-Allow-Headers": "authorization, content-type",
