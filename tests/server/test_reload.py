@@ -1,4 +1,4 @@
-"""New models take the place of old ones in one step; a damaged one does not."""
+"""Reloading: a new model replaces the old one in one step; a damaged one is refused."""
 
 import json
 import shutil

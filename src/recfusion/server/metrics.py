@@ -1,4 +1,4 @@
-"""Counters and latencies in Prometheus' form; right with several workers."""
+"""Counters and latencies in the Prometheus text format, for one or several worker processes."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,39 +12,40 @@ _BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0
 
 
 class Metrics:
-    """What one process counts; with several, they share files in the folder that PROMETHEUS_MULTIPROC_DIR names."""
+    """The counters of one process; several processes share files in the folder PROMETHEUS_MULTIPROC_DIR."""
 
     def __init__(self) -> None:
-        own = CollectorRegistry()
-        self._registry = own
+        self._registry = registry = CollectorRegistry()
         self.seconds = Histogram(
-            "recfusion_request_seconds", "Time to answer.", ["route"], buckets=_BUCKETS, registry=own
+            "recfusion_request_seconds", "Time to answer.", ["route"], buckets=_BUCKETS, registry=registry
         )
-        self.requests = Counter("recfusion_requests", "Requests by outcome.", ["route", "status"], registry=own)
-        self.lists = Counter("recfusion_lists", "Lists by model and basis.", ["model", "basis"], registry=own)
-        self.unknown = Counter("recfusion_unknown_ids", "Ids in histories that no model knows.", registry=own)
-        self.events = Counter("recfusion_events", "Events recorded.", ["kind"], registry=own)
-        self.reloads = Counter("recfusion_reloads", "Models loaded anew.", ["outcome"], registry=own)
+        self.requests = Counter("recfusion_requests", "Requests by outcome.", ["route", "status"], registry=registry)
+        self.lists = Counter("recfusion_lists", "Lists by model and basis.", ["model", "basis"], registry=registry)
+        self.unknown = Counter("recfusion_unknown_ids", "Ids in histories that no model knows.", registry=registry)
+        self.events = Counter("recfusion_events", "Events recorded.", ["kind"], registry=registry)
+        self.reloads = Counter("recfusion_reloads", "Reloads of the models.", ["outcome"], registry=registry)
 
     def text(self, ages: Mapping[str, float]) -> bytes:
-        """Return all of it as a scraper reads it, with the models' ages in seconds."""
+        """Return all metrics as text, with the models' ages in seconds."""
         registry = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        own = CollectorRegistry()
-        own.register(_Ages(ages))
-        return generate_latest(registry) + generate_latest(own)
+        gauges = CollectorRegistry()
+        gauges.register(_Ages(ages))
+        return generate_latest(registry) + generate_latest(gauges)
 
 
 class _Ages(Collector):
-    """The models' ages as a metric that is computed when it is asked for."""
+    """The models' ages, computed when they are requested."""
 
     def __init__(self, ages: Mapping[str, float]) -> None:
         self._ages = ages
 
     def collect(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily("recfusion_model_age_seconds", "Since the model was made.", labels=["model"])
+        family = GaugeMetricFamily(
+            "recfusion_model_age_seconds", "Seconds since the model was trained.", labels=["model"]
+        )
         for label, seconds in self._ages.items():
             family.add_metric([label], seconds)
         yield family

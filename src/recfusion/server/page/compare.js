@@ -45,7 +45,7 @@ export function compare() {
 	const both = left.filter(({ item }) => right.some((one) => one.item === item)).length, only = right.length - both;
 	const words = right.every(({ item }, n) => left[n]?.item === item)
 		? "The two lists are the same. Move a slider, set a filter or choose another model to see a difference."
-		: `${count(both, "item")} of ${right.length} in both lists; ${only ? `${only} new` : "only the order differs"}.`;
+		: `${both} of ${count(right.length, "item")} in both lists; ${only ? `${only} new` : "only the order differs"}.`;
 	return view("compare", "Side by side", left.length && right.length ? words : "Loading the lists …",
 		alertBox(saved?.error || current?.error),
 		div({ class: "below" },
