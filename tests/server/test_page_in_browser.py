@@ -111,7 +111,7 @@ def test_controls_are_drawn_from_what_the_service_declares(visit: Visit) -> None
         expect(page.locator(".lead")).to_have_text("Strongly towards classics.")
         settled(page)
         assert (sent[0], sent[-1]) == ({}, {"freshness": -2})
-        assert "freshness" in page.evaluate("location.hash")
+        page.wait_for_url(re.compile("current=.*freshness"))
 
 
 def test_old_links_keep_working(visit: Visit, models: tuple[Path, Path]) -> None:

@@ -1,6 +1,7 @@
 """`recfusion events`: exports, compares and deletes the events that a service recorded."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -23,19 +24,16 @@ def events_export(
     everything: Annotated[bool, Option("--all", help="Export all events, with clicks and returns.")] = False,
 ) -> None:
     """Export user, item and time of the items that users have, for training."""
-    store = Store(file, create=False)
-    with table_writer(target) as write:
+    with closing(Store(file, create=False)) as store, table_writer(target) as write:
         rows = all_rows(store) if everything else rows_for_training(store)
         write(rows)
-    store.close()
     note(f"{counted(len(rows), 'row')} of {counted(rows['user'].n_unique(), 'user')} written to {target}")
 
 
 def events_report(file: FileArgument, as_json: JsonOption = False) -> None:
     """Compare the click-through rates of the served models."""
-    store = Store(file, create=False)
-    rates, differences = click_through(store)
-    store.close()
+    with closing(Store(file, create=False)) as store:
+        rates, differences = click_through(store)
     if as_json:
         print_json({"models": [vars(one) for one in rates], "differences": [vars(one) for one in differences]})
         return
@@ -64,9 +62,8 @@ def events_forget(
     users = [user] if user is not None else [line.rstrip("\n") for line in sys.stdin if line.strip()]
     if not users:
         raise InputError("Expected the id of a user with --user, or ids on standard input, one per line.", "user")
-    store = Store(file, create=False)
-    with store.writing():
-        deleted = sum(store.forget(one) for one in users)
-    store.shrink()
-    store.close()
+    with closing(Store(file, create=False)) as store:
+        with store.writing():
+            deleted = sum(store.forget(one) for one in users)
+        store.shrink()
     note(f"{counted(deleted, 'event')} of {counted(len(users), 'user')} deleted from {file}")

@@ -6,7 +6,7 @@ import tempfile
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic.fields import FieldInfo
 from typer import Argument, Option
@@ -46,14 +46,12 @@ def serve(folder: Path | None, **options: Any) -> None:
 def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> inspect.Parameter:
     """Return the option of one field of the settings."""
     bounds = {limit: getattr(rule, sign) for rule in field.metadata for sign, limit in _LIMITS if hasattr(rule, sign)}
-    extra: Any = field.json_schema_extra or {}
-    kind: Any = field.annotation
-    default = field.default
+    kind, default = cast(Any, field.annotation), field.default
     if hidden or field.is_required():
         kind, default = kind | None, None
     elif default == ():
         kind, default = list[str], []
-    option = Option(f"--{name.replace('_', '-')}", help=field.description, hidden=hidden, **bounds, **extra)
+    option = Option(f"--{name.replace('_', '-')}", help=field.description, hidden=hidden, **bounds)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 

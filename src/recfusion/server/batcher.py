@@ -42,20 +42,13 @@ class Batcher(Generic[Job, Answer]):
         self._thread.join()
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch, closed = [first], False
-            while len(batch) < self._most and not closed:
-                try:
-                    following = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    closed = True
-                else:
-                    batch.append(following)
-            self._answer([(job, future) for job, future in batch if not future.cancelled()])
-            if closed:
-                return
+        closed = False
+        while not closed:
+            batch = [self._queue.get()]
+            while len(batch) < self._most and not self._queue.empty():  # no other thread takes from the queue
+                batch.append(self._queue.get())
+            closed = None in batch
+            self._answer([entry for entry in batch if entry is not None and not entry[1].cancelled()])
 
     def _answer(self, batch: list[tuple[Job, "asyncio.Future[Answer]"]]) -> None:
         if not batch:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine can reach
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
@@ -16,19 +16,13 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     workers: int = Field(1, ge=1, le=64, description="Number of processes that answer requests.")
     histories: Path | None = Field(None, description="File of user histories, with a row per user and item.")
     events: Path = Field(description="SQLite file for the events; by default beside the model folder.")
-    keep_events: float | None = Field(
-        None, gt=0, description="Delete events after this number of days.", json_schema_extra={"metavar": "DAYS"}
-    )
+    keep_events: float | None = Field(None, gt=0, description="Delete events after this number of days.")
     also: Path | None = Field(None, description="A second model folder, for a share of the users.")
     also_share: float = Field(0.5, ge=0, le=1, description="With --also: share of the users who get the second model.")
     watch: bool = Field(False, description="Reload the model folder when it changes.")
-    api_key_env: str | None = Field(
-        None, description="Environment variable with the key for reading.", json_schema_extra={"metavar": "NAME"}
-    )
+    api_key_env: str | None = Field(None, description="Environment variable with the key for reading.")
     admin_key_env: str | None = Field(
-        None,
-        description="Environment variable with the key for events, item columns and reload.",
-        json_schema_extra={"metavar": "NAME"},
+        None, description="Environment variable with the key for events, items and reload."
     )
     host_name: tuple[str, ...] = Field((), description="Host name that requests may use; may be repeated.")
     origin: tuple[str, ...] = Field((), description="Origin of other pages that may send requests; may be repeated.")
@@ -36,11 +30,6 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     max_body: int = 1 << 20  # bytes
     max_waiting: int = 256  # requests that may wait for the scoring thread
     seconds: float = 10.0  # time limit for receiving a request, and again for answering it
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether only this machine can reach the service."""
-        return self.host in LOOPBACK
 
     @property
     def share(self) -> float:

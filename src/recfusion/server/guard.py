@@ -23,6 +23,7 @@ from recfusion.server.metrics import Metrics
 log = logging.getLogger(__name__)
 _OPEN = ("/live", "/ready")  # health checks
 _ADMIN = ("/events", "/events/batch", "/events/forget", "/admin/reload")
+_BUG = "The request failed because of a bug; see the log of the service."
 _DEEPEST = 20  # nested brackets of a body
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -61,7 +62,7 @@ class Guard:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message["headers"] = [*message["headers"], *self._extra(origin)]
+                message["headers"] = [*message["headers"], *self._answer_headers(origin)]
             await send(message)
 
         try:
@@ -79,11 +80,9 @@ class Guard:
         except Exception as error:
             log_failure("A request failed", error)
             if not started:
-                await fault_reply(Fault(500, "", "The request failed because of a bug; see the log of the service."))(
-                    scope, receive, sending
-                )
+                await fault_reply(Fault(500, "", _BUG))(scope, receive, sending)
         finally:
-            self._note(scope, status, time.perf_counter() - began)
+            self._record(scope, status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
         if _host_name(headers.get("host", "")) not in self._hosts:
@@ -125,18 +124,14 @@ class Guard:
         body = b"".join(parts)
         if _depth(body) > _DEEPEST:
             raise Fault(422, "body", f"Expected at most {_DEEPEST} nested brackets in the body.")
-        sent = False
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def whole() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return pending.pop() if pending else await receive()
 
         return whole
 
-    def _extra(self, origin: str | None) -> list[tuple[bytes, bytes]]:
+    def _answer_headers(self, origin: str | None) -> list[tuple[bytes, bytes]]:
         found = dict(_HEADERS)
         if origin is not None and origin in self._settings.origin:
             found |= {
@@ -148,7 +143,7 @@ class Guard:
             }
         return [(name.lower().encode(), value.encode()) for name, value in found.items()]
 
-    def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         """Count a request and log it: the route, never the path, the query or the body."""
         path = scope["path"]
         route = path if path in self._routes else "page" if _is_static(path) else "other"

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from recfusion.core.errors import InputError
-from recfusion.server.config import Settings
+from recfusion.server.config import LOOPBACK, Settings
 from recfusion.server.http_errors import Fault
 
 TOKEN_SECONDS = 12 * 3600  # a working day
@@ -25,7 +25,7 @@ class Keys:
     @classmethod
     def of(cls, settings: Settings) -> "Keys":
         """Read the keys from the environment; every address but the loopback needs one."""
-        if settings.api_key_env is None and not settings.on_loopback:
+        if settings.api_key_env is None and settings.host not in LOOPBACK:
             raise InputError(
                 f"Expected --api-key-env NAME to serve on {settings.host}, which other machines can reach: name an "
                 "environment variable with a key.",
