@@ -85,7 +85,13 @@ def test_a_slider_gives_the_list_that_the_library_gives(visit: Visit, models: tu
 
 def test_controls_are_drawn_from_what_the_service_declares(visit: Visit) -> None:
     """A control that no JavaScript names gets a slider, bounds, a default, words, and a place in requests and links."""
-    control = {"name": "freshness", "kind": "weight", "title": "Freshness", "low": "classics", "high": "new items"}
+    control: dict[str, Any] = {
+        "name": "freshness",
+        "kind": "weight",
+        "title": "Freshness",
+        "low": "classics",
+        "high": "new items",
+    }
     control |= {"help": "Prefer new items.", "min": -2, "max": 2, "default": 1}
     sent: list[dict[str, Any]] = []
 
@@ -95,7 +101,7 @@ def test_controls_are_drawn_from_what_the_service_declares(visit: Visit) -> None
         route.fulfill(json=model | {"controls": [control, *kept]})
 
     def answer(route: Route) -> None:  # as a service that knows the control
-        body = route.request.post_data_json
+        body: dict[str, Any] = route.request.post_data_json or {}
         sent.extend([body.pop("reranking")] if "reranking" in body else [])
         route.continue_(post_data=json.dumps(body))
 
