@@ -16,6 +16,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.server import guard, keys
 from recfusion.server.batcher import Batcher, Busy
 from recfusion.server.keys import Keys
+from recfusion.server.service import Service
 from recfusion.server.start import PatientProtocol
 from running import Client, running, settings_for
 from shop import shop
@@ -264,8 +265,7 @@ def test_a_request_that_would_wait_too_long_gets_503_with_retry_after(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for(folder, seconds=0.2)
+    monkeypatch.setattr(Service, "_score", lambda _, jobs: [time.sleep(0.6) for _ in jobs])  # type: ignore[func-returns-value]
     with running(settings) as client:
-        slow = lambda *_: [time.sleep(0.6)]  # type: ignore[func-returns-value]  # noqa: E731
-        monkeypatch.setattr("recfusion.server.service.answer", slow)
         reply = client.post("/recommend", ASKED)
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")

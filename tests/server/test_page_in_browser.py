@@ -184,7 +184,7 @@ def test_filters_come_from_the_columns_of_the_item_table(visit: Visit, models: t
 
 
 def test_every_item_says_why_and_what_is_similar_and_can_be_hidden(visit: Visit, models: tuple[Path, Path]) -> None:
-    with visit.at(link(HISTORY)) as page:
+    with visit.at(link(HISTORY), reduced_motion="reduce") as page:  # bars have their widths at once
         found = rf.recommend(rf.Bundle.load(models[0]), HISTORY.split(","), 20, why=3).to_frame()
         settled(page)
         first = page.locator(".row").first
