@@ -194,6 +194,7 @@ def test_every_item_says_why_and_what_is_similar_and_can_be_hidden(visit: Visit,
         weights = [reason["weight"] for reason in found["because"][0]]
         assert widths[1] / widths[0] == pytest.approx(weights[1] / weights[0], rel=0.1)
         first.get_by_role("button", name="Similar to").click()
+        settled(page)
         like = rf.similar(rf.Bundle.load(models[0]), found["item"][0], 8)["title"].to_list()
         shown = [text.removeprefix("+") for text in page.locator(".similar .chip").all_inner_texts()]
         assert [text.strip() for text in shown] == [
