@@ -1,4 +1,4 @@
-"""A service that really runs, in a thread of the test, and a client that knows nothing but HTTP."""
+"""A running service in a thread of the test, and an HTTP client for it."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ from recfusion.server.start import options
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -32,12 +32,12 @@ class Reply:
 
 @dataclass(frozen=True)
 class Client:
-    """Asks a service, a connection for each request."""
+    """Sends requests to a service, each over a new connection."""
 
     port: int
 
     def ask(self, method: str, path: str, document: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
-        """Send a request; bytes are sent as they are."""
+        """Send a request; bytes are sent unchanged."""
         sent = {"Host": f"127.0.0.1:{self.port}", "Content-Type": "application/json", **(headers or {})}
         body = document if document is None or isinstance(document, bytes) else json.dumps(document).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
@@ -72,5 +72,5 @@ def running(settings: Settings) -> Iterator[Client]:
 
 
 def settings_for(folder: Path, **more: Any) -> Settings:
-    """Return settings with the events beside the folder."""
+    """Return settings that store the events beside the folder."""
     return Settings(folder=folder, events=folder.with_name(f"{folder.name}.events.sqlite"), **more)

@@ -1,4 +1,4 @@
-"""What a service recorded, on the command line."""
+"""`recfusion events` on the command line."""
 
 import io
 import json
@@ -37,8 +37,8 @@ def test_export_report_and_forget(
     assert pl.read_csv(tmp_path / "new.csv").rows() == [("ann@example.org", "tea", 1), ("bob", "cup", 2)]
     capsys.readouterr()
     assert run(monkeypatch, "report", str(file), "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {one["model"]: (one["lists"], one["clicked"]) for one in told["models"]} == {"shop": (4, 1), "new": (2, 0)}
+    report = json.loads(capsys.readouterr().out)
+    assert {one["model"]: (one["lists"], one["clicked"]) for one in report["models"]} == {"shop": (4, 1), "new": (2, 0)}
     assert run(monkeypatch, "report", str(file)) == 0
     assert "shop against new: +25.00 points" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", io.StringIO("bob\n"))

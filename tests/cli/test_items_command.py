@@ -15,7 +15,7 @@ def run(*arguments: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_new_items_are_added_from_a_file_and_what_is_odd_is_said(
+def test_new_items_are_added_from_a_file_and_oddities_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -28,8 +28,8 @@ def test_new_items_are_added_from_a_file_and_what_is_odd_is_said(
     assert run("train", "thinning-features", *options, "--out", "model") == 0
     assert run("items", "add", "model", "--items", "new.csv", "--out", "more") == 0
     said = capsys.readouterr().err
-    assert "Added 2 items, of whose values the model knows 1 of 2 features" in said
-    assert "1 item that the model has already" in said
+    assert "Added 2 items; the model knows 1 of their 2 features" in said
+    assert "1 item that the model already has" in said
     assert "1 new item without a known feature" in said
     assert run("recommend", "more", "--history", "i0,i2,i3", "--why", "2", "--where", "item = 'new'") == 0
     assert "its kind: Tea" in " ".join(capsys.readouterr().out.split())

@@ -1,7 +1,7 @@
-"""A browser, a shop of forty items with hostile titles, and a service on it."""
+"""Helpers for browser tests: a browser, a shop of forty items with hostile titles, and visits to its page."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect
+from playwright.sync_api import Browser, Page, Playwright, Route, expect
 
 from recfusion.data.interactions import Interactions
 from shop import shop
@@ -19,7 +19,7 @@ SWITCHES = (
     "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking disable-component-update "
     "disable-sync"
 )
-PATIENCE = 60_000  # milliseconds: of a machine that is busy with other things
+PATIENCE = 60_000  # milliseconds: the machine may be busy
 EVIL = {
     "i01": '<img src=x onerror="window.hacked=1">',
     "i11": "\"'><script>window.hacked=1</script>",
@@ -28,7 +28,7 @@ EVIL = {
 
 
 def launched(playwright: Playwright) -> Browser:
-    """Return this machine's own browser; the test is skipped where there is none."""
+    """Return the browser of this machine; skip the test if there is none."""
     expect.set_options(timeout=PATIENCE)
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
@@ -37,7 +37,7 @@ def launched(playwright: Playwright) -> Browser:
 
 
 def shop_models(groups: Interactions, folder: Path) -> tuple[Path, Path]:
-    """Save two models of a shop with hostile titles, and with a kind whose name is a part of another's."""
+    """Save two models of a shop with hostile titles; the name of one kind is part of the name of another."""
     paths = []
     for name in ("ease", "popularity"):
         bundle = shop(groups, name)
@@ -51,32 +51,41 @@ def shop_models(groups: Interactions, folder: Path) -> tuple[Path, Path]:
 
 @dataclass
 class Visit:
-    """Pages of a service, and what went wrong on them."""
+    """Pages of a service, and the problems that were seen on them."""
 
     browser: Browser
     address: str
     problems: list[str]
 
     @contextmanager
-    def at(self, fragment: str = "", *, width: int = 1280, **context: Any) -> Iterator[Page]:
-        """Open the page in a browser that has never seen it, once its first list is there."""
+    def at(
+        self,
+        fragment: str = "",
+        *,
+        width: int = 1280,
+        routes: Mapping[str, Callable[[Route], None]] = {},
+        **context: Any,
+    ) -> Iterator[Page]:
+        """Open the page in a fresh browser context; functions of `routes` answer requests to their paths."""
         fresh = self.browser.new_context(viewport={"width": width, "height": 844}, **context)
         page = fresh.new_page()
         page.set_default_timeout(PATIENCE)
-        page.on("console", lambda told: self.problems.append(f"console {told.type}: {told.text}"))
+        page.on("console", lambda message: self.problems.append(f"console {message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        page.on("request", lambda asked: self._foreign(asked.url))
+        page.on("request", lambda request: self._check_address(request.url))
+        for path, handler in routes.items():
+            page.route(f"**/{path}", handler)
         page.goto(f"{self.address}/{fragment}")
         yield page
         fresh.close()
 
-    def _foreign(self, url: str) -> None:
+    def _check_address(self, url: str) -> None:
         if not url.startswith(self.address):
             self.problems.append(f"request: {url}")
 
 
 def settled(page: Page) -> None:
-    """Wait until no question to the service is open."""
+    """Wait until no request is open."""
     page.locator("main[aria-busy=false]").wait_for()
 
 
@@ -88,12 +97,18 @@ def go(page: Page, fragment: str) -> None:
 
 
 def ids_shown(page: Page) -> list[str]:
-    """Return the ids of the list in its order, once no question is open."""
+    """Return the ids of the list in its order, once no request is open."""
     settled(page)
     return [str(row.get_attribute("data-flip")) for row in page.locator(".row").all()]
 
 
-def link(shelf: str = "", **more: str) -> str:
-    """Return a fragment, the shelf as ids with commas."""
-    parts = [f"shelf={item}" for item in shelf.split(",") if item]
+def strongly_low(page: Page, address: str, name: str) -> str:
+    """Return the sentence of the page when a slider is at its lower end, in the words of the service."""
+    controls = page.request.get(f"{address}/model").json()["controls"]
+    return next(f"Strongly towards {one['low']}." for one in controls if one["name"] == name)
+
+
+def link(history: str = "", **more: str) -> str:
+    """Return a fragment; `history` holds ids with commas between them."""
+    parts = [f"history={item}" for item in history.split(",") if item]
     return "#" + "&".join([*parts, *(f"{name}={value}" for name, value in more.items() if value != "list")])

@@ -1,6 +1,8 @@
-"""What a service records is on disk, changes the next list, and can be exported, compared and deleted."""
+"""Recorded events and item columns: they are on disk, change the next list, and can be exported and deleted."""
 
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.server.event_reports import click_through, every_row, rows_for_training
+from recfusion.server.event_reports import all_rows, click_through, rows_for_training
 from recfusion.server.event_store import Event, Store
 from recfusion.server.loaded_models import model_tag
 from running import Client, running, settings_for
@@ -130,23 +132,20 @@ def test_of_a_batch_all_events_are_recorded_or_none(store: Store) -> None:
     add(store, Event("ann", "i00"))
     with pytest.raises(sqlite3.Error), store.writing():
         store.add([Event("ann", "i01"), Event("ann", None)])  # type: ignore[arg-type]
-    assert list(store.taken("ann").have) == ["i00"]
+    assert list(store.user_items("ann").have) == ["i00"]
 
 
 def test_a_second_connection_leaves_the_locks_of_the_first_alone(store: Store) -> None:
-    """Closing a file ends a process's locks on it: SQLite then took a file in use for one that nobody uses."""
+    """Closing a file releases the locks of its process: SQLite then took a file in use for an unused one."""
     Store(store.path).close()
     code = f"import sqlite3; c = sqlite3.connect({str(store.path)!r}); c.execute('SELECT * FROM state'); c.close()"
-    import subprocess
-    import sys
-
     subprocess.run([sys.executable, "-c", code], check=True)
     assert store.path.with_name("events.sqlite-wal").exists()
     add(store, Event("u", "i"))
     assert sqlite3.connect(store.path).execute("SELECT user FROM events").fetchall() == [("u",)]
 
 
-def test_a_file_that_cannot_be_written_or_is_none_of_ours_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_or_is_no_event_store_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("This is a text and no database, and a long one at that.\n" * 9, encoding="utf-8")
     with pytest.raises(InputError, match="--events"):
         Store(tmp_path / "text")
@@ -158,21 +157,21 @@ def test_the_export_holds_what_users_have_and_with_all_every_event(store: Store)
     add(store, Event("a", "x", time=5), Event("a", "y"), Event("b", "x", "click"), Event("a", "y", "return"))
     add(store, Event("b", "z", time=7), Event("b", "z", "return"), Event("b", "z", time=9), Event("b", "z", "click"))
     assert rows_for_training(store).rows() == [("a", "x", 5), ("b", "z", 9)]
-    assert every_row(store)["kind"].to_list() == ["have", "have", "click", "return", "have", "return", "have", "click"]
+    assert all_rows(store)["kind"].to_list() == ["have", "have", "click", "return", "have", "return", "have", "click"]
 
 
-def test_old_events_expire_by_when_they_came(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_events_expire_by_the_time_they_were_received(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000 * 86400.0)
     add(store, Event("a", "old", time=0))
     monkeypatch.setattr(time, "time", lambda: 1003 * 86400.0)
     add(store, Event("a", "new", time=0))
     with store.writing():
         assert store.expire(2) == 1
-    assert (list(store.taken("a").have), store.taken("a").returned) == (["new"], {})
+    assert (list(store.user_items("a").have), store.user_items("a").returned) == (["new"], {})
 
 
 def test_click_through_counts_a_list_once_and_its_interval_covers_the_truth(store: Store) -> None:
-    """Two models with rates of .10 and .20: both intervals and that of the difference hold them."""
+    """Two models with rates of .10 and .20: the intervals of both and of their difference cover the true values."""
     rng = np.random.default_rng(0)
     shown: dict[tuple[int, str, int], int] = {}
     events = []
@@ -195,12 +194,12 @@ def test_click_through_counts_a_list_once_and_its_interval_covers_the_truth(stor
 
 def test_lists_of_the_service_are_counted_for_click_through(folder: Path, client: Client) -> None:
     for user in ("a", "b", "c"):
-        told = client.post("/recommend", {"user": user}).json["recommendation_id"]
-    client.post("/events", {"user": "c", "item": "i01", "recommendation_id": told})
+        list_id = client.post("/recommend", {"user": user}).json["recommendation_id"]
+    client.post("/events", {"user": "c", "item": "i01", "recommendation_id": list_id})
     until = time.monotonic() + 10
     store = Store(settings_for(folder).events)
     while not (rates := click_through(store)[0]) or rates[0].lists < 3:
-        assert time.monotonic() < until, "the lists were not written down"
+        assert time.monotonic() < until, "the lists were not counted"
         time.sleep(0.05)
     store.close()
     assert [(one.model, one.lists, one.clicked) for one in rates] == [("shop", 3, 1)]

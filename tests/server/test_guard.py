@@ -1,5 +1,6 @@
-"""Who may ask, how much and how slowly: what every request passes before it reaches a route."""
+"""Checks of every request before it reaches a route: keys, hosts, origins, sizes and times."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -15,6 +16,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.server import guard, keys
 from recfusion.server.batcher import Batcher, Busy
 from recfusion.server.keys import Keys
+from recfusion.server.service import Service
 from recfusion.server.start import PatientProtocol
 from running import Client, running, settings_for
 from shop import shop
@@ -30,7 +32,7 @@ def folder(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Client]:
-    settings = settings_for(folder, seconds=0.5, max_body=20_000, origins=("https://shop.example",))
+    settings = settings_for(folder, seconds=0.5, max_body=20_000, origin=("https://shop.example",))
     with running(settings) as client:
         yield client
 
@@ -87,9 +89,9 @@ def test_other_addresses_and_short_keys_are_refused_at_the_start(folder: Path, m
     with pytest.raises(InputError, match="--api-key-env"):
         Keys.of(settings_for(folder, host="0.0.0.0"))
     monkeypatch.setenv("SHORT", "secret")
-    with pytest.raises(InputError, match="16 characters") as told:
+    with pytest.raises(InputError, match="16 characters") as error:
         Keys.of(settings_for(folder, host="0.0.0.0", api_key_env="SHORT"))
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(error.value)
 
 
 def test_a_foreign_host_or_origin_is_refused(client: Client) -> None:
@@ -103,7 +105,7 @@ def test_a_foreign_host_or_origin_is_refused(client: Client) -> None:
     assert client.post("/recommend", ASKED, {"Origin": f"http://127.0.0.1:{client.port}"}).status == 200
 
 
-def test_an_origin_that_was_allowed_may_ask(client: Client) -> None:
+def test_an_allowed_origin_may_send_requests(client: Client) -> None:
     origin = {"Origin": "https://shop.example"}
     reply = client.post("/recommend", ASKED, origin)
     assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, "https://shop.example")
@@ -113,7 +115,7 @@ def test_an_origin_that_was_allowed_may_ask(client: Client) -> None:
     assert "content-type" in reply.headers["access-control-allow-headers"]
 
 
-def test_every_answer_has_the_headers_that_keep_a_browser_safe(client: Client) -> None:
+def test_every_answer_has_security_headers(client: Client) -> None:
     for reply in (
         client.get("/"),
         client.get("/nowhere"),
@@ -150,7 +152,7 @@ def test_a_body_that_is_too_long_too_deep_or_no_json_is_refused(
 
 
 def test_a_body_that_comes_in_pieces_has_the_same_limit(client: Client) -> None:
-    """In pieces it need not say how long it is."""
+    """A body in pieces has no Content-Length."""
     piece = b"1000\r\n" + b"x" * 4096 + b"\r\n"
     head = f"POST /recommend HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:
@@ -165,12 +167,12 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(client: Client) ->
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
-def test_brackets_within_texts_are_not_counted() -> None:
+def test_brackets_inside_strings_are_not_counted() -> None:
     assert guard._depth(json.dumps({"a": "[" * 50 + '"{{' * 50}).encode()) == 1
     assert guard._depth(b"[[[" * 10 + b"]]]" * 10) == 30
 
 
-def test_slow_and_half_closed_clients_are_let_go_while_others_are_served(
+def test_slow_and_half_closed_clients_are_disconnected_while_others_are_served(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PatientProtocol, "seconds", 0.3)
@@ -189,7 +191,7 @@ def test_slow_and_half_closed_clients_are_let_go_while_others_are_served(
         ends[name] = connection
     ends["half a head"].shutdown(socket.SHUT_WR)
     assert client.post("/recommend", ASKED).status == 200
-    answers = {name: _all_of(connection) for name, connection in ends.items()}  # all end by themselves
+    answers = {name: _all_of(connection) for name, connection in ends.items()}  # the service closes every connection
     assert answers["nothing"] == answers["half a head"] == b""
     assert answers["half a body"].startswith(b"HTTP/1.1 408")
     assert answers["a chunk"].startswith(b"HTTP/1.1 408")
@@ -237,13 +239,11 @@ def test_metrics_count_requests_lists_and_unknown_ids(client: Client) -> None:
 
 
 def test_a_full_queue_is_refused_at_once_and_what_waits_is_answered() -> None:
-    import asyncio
-
     gate = threading.Event()
 
-    def handle(asked: list[int]) -> list[int | Exception]:
+    def handle(numbers: list[int]) -> list[int | Exception]:
         gate.wait(10)
-        return [ValueError("odd") if one % 2 else one * 10 for one in asked]
+        return [ValueError("odd") if one % 2 else one * 10 for one in numbers]
 
     async def scene() -> list[object]:
         batcher = Batcher[int, int](handle, most=4, waiting=3, name="test")
@@ -261,12 +261,11 @@ def test_a_full_queue_is_refused_at_once_and_what_waits_is_answered() -> None:
     assert asyncio.run(scene()) == [0, "odd", 20, "odd"]
 
 
-def test_a_request_that_would_wait_too_long_is_told_to_come_again(
+def test_a_request_that_would_wait_too_long_gets_503_with_retry_after(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_for(folder, seconds=0.2)
+    monkeypatch.setattr(Service, "_score", lambda _, jobs: [time.sleep(0.6) for _ in jobs])  # type: ignore[func-returns-value]
     with running(settings) as client:
-        slow = lambda *_: [time.sleep(0.6)]  # type: ignore[func-returns-value]  # noqa: E731
-        monkeypatch.setattr("recfusion.server.service.answer", slow)
         reply = client.post("/recommend", ASKED)
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")

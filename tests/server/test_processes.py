@@ -1,4 +1,4 @@
-"""`recfusion serve` as its user runs it: several processes, signals, kill -9."""
+"""`recfusion serve` as a process: several workers, signals, kill -9, and its options."""
 
 import os
 import re
@@ -18,6 +18,7 @@ from recfusion.cli import main as cli
 from recfusion.core.errors import InputError
 from recfusion.core.pool import THREAD_VARIABLES
 from recfusion.data.interactions import Interactions
+from recfusion.server.config import Settings
 from recfusion.server.event_store import Store
 from recfusion.server.start import free_port
 from running import Client
@@ -92,7 +93,7 @@ def test_every_acknowledged_event_survives_a_kill(folder: Path, tmp_path: Path) 
     assert {f"i{number}" for number in acknowledged} <= kept
 
 
-def test_a_termination_lets_requests_end_and_leaves_with_success(folder: Path, tmp_path: Path) -> None:
+def test_sigterm_finishes_requests_and_exits_with_success(folder: Path, tmp_path: Path) -> None:
     with started(folder, "--events", str(tmp_path / "e.sqlite")) as (process, client):
         client.post("/recommend", {"history": ["i01"]})
         process.terminate()
@@ -135,12 +136,17 @@ def test_several_processes_know_the_same_events_columns_and_models(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [(["--host", "0.0.0.0"], "--api-key-env"), (["--api-key-env", "NO_SUCH"], "16 characters")]
+    ("options", "message"),
+    [
+        (["--host", "0.0.0.0"], "--api-key-env"),
+        (["--api-key-env", "NO_SUCH"], "16 characters"),
+        (["--keep-events", "0"], "keep_events"),
+    ],
 )
-def test_what_cannot_be_served_is_one_sentence(
+def test_a_wrong_option_is_one_sentence(
     folder: Path,
     options: list[str],
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -149,8 +155,32 @@ def test_what_cannot_be_served_is_one_sentence(
         cli.main()
     shown = capsys.readouterr().err
     assert stop.value.code == 2
-    assert told in shown
+    assert message in shown
     assert len(shown.strip().splitlines()) == 1
+
+
+def test_serve_has_an_option_per_described_setting_and_keeps_old_names_hidden(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def call(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["recfusion", "serve", *arguments])
+        with pytest.raises(SystemExit):
+            cli.main()
+        return capsys.readouterr().out
+
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = call("--help")
+    options = {name for name, field in Settings.model_fields.items() if field.description}
+    assert {"port", "also_share", "host_name"} < options
+    assert all(f"--{name.replace('_', '-')} " in shown for name in options)
+    assert " --share " not in shown
+    started: list[Settings] = []
+    monkeypatch.setattr("recfusion.server.start.run", started.append)
+    for option in ("--also-share", "--share"):
+        call(str(folder), "--port", "0", "--also", str(folder), option, "0.1", "--host-name", "a", "--host-name", "b")
+    assert [one.also_share for one in started] == [0.1, 0.1]
+    assert started[0].host_name == ("a", "b")
+    assert started[0].events == folder.with_name("shop.events.sqlite")
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
@@ -158,7 +188,7 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port} .*name another"):
+        with pytest.raises(InputError, match=f"port {port} .*choose another"):
             free_port("127.0.0.1", port)
     assert free_port("127.0.0.1", 0) > 0
     with pytest.raises(InputError, match="Cannot listen on"):

@@ -1,4 +1,4 @@
-"""New models take the place of old ones in one step; a damaged one does not."""
+"""Reloading: a new model replaces the old one in one step; a damaged one is refused."""
 
 import json
 import shutil
@@ -115,7 +115,7 @@ def test_a_share_of_the_users_gets_the_other_model_and_always_the_same(
     bundle: Bundle, other: Bundle, tmp_path: Path
 ) -> None:
     folder, also = bundle.save(tmp_path / "shop"), other.save(tmp_path / "new")
-    with running(settings_for(folder, also=also, share=0.3)) as client:
+    with running(settings_for(folder, also=also, also_share=0.3)) as client:
         asked = [{"user": f"user {n}", "k": 1} for n in range(100)]
         first, second = (
             [answer["model"] for answer in client.post("/recommend/batch", {"requests": asked}).json["answers"]]

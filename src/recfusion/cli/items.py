@@ -1,4 +1,4 @@
-"""`recfusion items`: what may be done to the items of a model that is there."""
+"""`recfusion items`: adds new items to a trained model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,20 +13,20 @@ from recfusion.inference.new_items import add_items
 
 
 def items_add(
-    folder: Annotated[Path, Argument(help="A model folder, of a model with features of items.")],
-    items: Annotated[Path, Option(help="A file with a row per new item: its id and the columns that describe it.")],
+    folder: Annotated[Path, Argument(help="A model folder; the model must read item features.")],
+    items: Annotated[Path, Option(help="A file with a row per new item: its id and its feature columns.")],
     out: Annotated[Path, Option("--out", help="Folder for the model with the new items.")],
-    item: Annotated[str | None, Option(help="Column of the ids; guessed where not given.")] = None,
+    item: Annotated[str | None, Option(help="Column of the ids; guessed by default.")] = None,
     separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
 ) -> None:
-    """Add new items to a model by their features alone; nothing is fitted again."""
+    """Add new items to a model from their features, without training it again."""
     check_replaceable(out, CONFIG)
-    found = add_items(folder, read_items(items, item, separator), out)
-    share = f"{found.known:,} of {found.given:,} features"
-    note(f"Added {counted(found.added, 'item')}, of whose values the model knows {share}; saved to {out}")
-    if found.existing:
-        note(f"Left as they were: {counted(found.existing, 'item')} that the model has already")
-    if found.without:
-        note(f"Not recommended on merit: {counted(found.without, 'new item')} without a known feature")
-    if found.absent:
-        note(f"Columns that the file lacks and the model knows: {', '.join(found.absent)}")
+    result = add_items(folder, read_items(items, item, separator), out)
+    known = f"the model knows {result.known:,} of their {result.given:,} features"
+    note(f"Added {counted(result.added, 'item')}; {known}; saved to {out}")
+    if result.existing:
+        note(f"Unchanged: {counted(result.existing, 'item')} that the model already has")
+    if result.without:
+        note(f"Not recommended: {counted(result.without, 'new item')} without a known feature")
+    if result.absent:
+        note(f"Feature columns missing from the file: {', '.join(result.absent)}")

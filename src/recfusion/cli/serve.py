@@ -1,94 +1,90 @@
-"""`recfusion serve`: a model folder as an HTTP service with a page on it."""
+"""`recfusion serve`: serves a model folder over HTTP, with a page to try it on."""
 
+import inspect
 import logging
 import tempfile
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
 from recfusion.cli.output import note, working
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, validating
 from recfusion.data.load import load
 from recfusion.experiments.train import train
 from recfusion.inference.bundle_files import CONFIG
+from recfusion.server.config import Settings
+
+_EXAMPLE_MODEL = "thinning-linear"  # of a service without a folder: it is trained at every start, so it must be quick
+_OLD_OPTIONS = {"share": "also_share"}  # hidden, for one version
+_LIMITS = (("ge", "min"), ("le", "max"))
 
 
-def serve(
-    folder: Annotated[Path | None, Argument(help="A model folder; without one, the embedded movies.")] = None,
-    host: Annotated[
-        str, Option(help="Address to listen on; others than the loopback need --api-key-env.")
-    ] = "127.0.0.1",
-    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
-    workers: Annotated[int, Option(help="Processes that answer.", min=1, max=64)] = 1,
-    histories: Annotated[Path | None, Option(help="A file with a row per user and item: users who are known.")] = None,
-    events: Annotated[Path | None, Option(help="File of the events; beside the model folder unless named.")] = None,
-    keep_events: Annotated[
-        float | None, Option(metavar="DAYS", help="Delete events after so many days.", min=0)
-    ] = None,
-    also: Annotated[Path | None, Option(help="Another model folder, for a share of the users.")] = None,
-    share: Annotated[float, Option(help="With --also: share of the users who get it.", min=0, max=1)] = 0.5,
-    watch: Annotated[bool, Option("--watch", help="Load the folder again when it changes.")] = False,
-    api_key_env: Annotated[
-        str | None, Option(metavar="NAME", help="Variable of the environment with the key for reading.")
-    ] = None,
-    admin_key_env: Annotated[
-        str | None, Option(metavar="NAME", help="Variable with the key for events, item columns and reload.")
-    ] = None,
-    host_name: Annotated[list[str] | None, Option(help="A name that requests may call the service by.")] = None,
-    origin: Annotated[list[str] | None, Option(help="An origin elsewhere whose pages may ask.")] = None,
-) -> None:
+def serve(folder: Path | None, **options: Any) -> None:
     """Serve a model over HTTP, with a page to try it on; without a folder, the embedded movies."""
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise InputError("Serving needs the extra 'serve': pip install 'recfusion[serve]'.")
-    with ExitStack() as ending:
+    for old, new in _OLD_OPTIONS.items():
+        if (value := options.pop(old)) is not None:
+            options[new] = value
+    with ExitStack() as stack:
+        events: Path | None = options.pop("events")
         if folder is None:
-            made = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="recfusion-serve-")))
-            folder, events = _movies(made), events or made / "events.sqlite"
+            temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recfusion-serve-")))
+            folder, events = _train_example(temporary), events or temporary / "events.sqlite"
         elif not (folder / CONFIG).is_file():
             raise InputError(f"Expected a model folder at '{folder}', found no {CONFIG} there: train one with --out.")
-        given: dict[str, object] = {
-            "folder": folder.absolute(),
-            "events": (events or folder.absolute().with_name(f"{folder.absolute().name}.events.sqlite")).absolute(),
-            "also": None if also is None else also.absolute(),
-            "share": share,
-            "histories": None if histories is None else histories.absolute(),
-            "host": host,
-            "port": port,
-            "workers": workers,
-            "api_key_env": api_key_env,
-            "admin_key_env": admin_key_env,
-            "hosts": tuple(host_name or ()),
-            "origins": tuple(origin or ()),
-            "watch": watch,
-            "verbose": logging.getLogger("recfusion").isEnabledFor(logging.INFO),
-            "keep_days": keep_events,
-        }
-        _serve(given)
+        folder = folder.absolute()
+        given = {name: value.absolute() if isinstance(value, Path) else value for name, value in options.items()}
+        given |= {"folder": folder, "events": (events or folder.with_name(f"{folder.name}.events.sqlite")).absolute()}
+        _start(given | {"verbose": logging.getLogger("recfusion").isEnabledFor(logging.INFO)})
 
 
-def _serve(given: dict[str, object]) -> None:
-    from recfusion.server.config import Settings
+def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> inspect.Parameter:
+    """Return the option of one field of the settings."""
+    bounds = {limit: getattr(rule, sign) for rule in field.metadata for sign, limit in _LIMITS if hasattr(rule, sign)}
+    kind, default = cast(Any, field.annotation), field.default
+    if hidden or field.is_required():
+        kind, default = kind | None, None
+    elif default == ():
+        kind, default = list[str], []
+    option = Option(f"--{name.replace('_', '-')}", help=field.description, hidden=hidden, **bounds)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+_FIELDS = {name: field for name, field in Settings.model_fields.items() if field.description}
+_PARAMETERS = [
+    inspect.Parameter(
+        "folder",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Path | None, Argument(help="A model folder; without one, the embedded movies.")],
+    ),
+    *(_option(name, field) for name, field in _FIELDS.items()),
+    *(_option(old, _FIELDS[new], hidden=True) for old, new in _OLD_OPTIONS.items()),
+]
+serve.__signature__ = inspect.Signature(_PARAMETERS)  # type: ignore[attr-defined]
+serve.__annotations__ = {parameter.name: parameter.annotation for parameter in _PARAMETERS}
+
+
+def _start(given: dict[str, Any]) -> None:
     from recfusion.server.keys import Keys
     from recfusion.server.start import free_port, run
 
-    try:
+    with validating("valid options"):
         settings = Settings.model_validate(given)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise InputError(f"Expected another --{wrong['loc'][0]}: {wrong['msg'].lower()}.") from None
     token = Keys.of(settings).token()
     settings = settings.model_copy(update={"port": free_port(settings.host, settings.port)})
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     note(f"Serving {settings.folder.name}: http://{shown}:{settings.port}/{f'#token={token}' if token else ''}")
-    note(f"Events are kept in {settings.events}; stop with Ctrl-C.")
+    note(f"Events are stored in {settings.events}; stop with Ctrl-C.")
     run(settings)
 
 
-def _movies(folder: Path) -> Path:
-    """Train the linear model on the embedded movies."""
-    with working("Training thinning-linear on the embedded movie ratings"):
-        return train("thinning-linear", load(), all_users=True, judge=True).save(folder / "movies")
+def _train_example(folder: Path) -> Path:
+    """Train a model on the embedded movies and return its folder."""
+    with working(f"Training {_EXAMPLE_MODEL} on the embedded movie ratings"):
+        return train(_EXAMPLE_MODEL, load(), all_users=True, judge=True).save(folder / "movies")

@@ -1,35 +1,42 @@
-"""What a service is started with; it travels to the worker processes as JSON."""
+"""The settings of a service. Its fields are the options of `recfusion serve`; worker processes get them as JSON."""
 
 from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine can reach
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
-    """What a service is started with."""
+    """The settings of a service; fields with a description are options of the command line."""
 
     folder: Path
-    events: Path
-    also: Path | None = None
-    share: float = Field(0.5, ge=0, le=1)  # of the users who get the other model
-    histories: Path | None = None
-    host: str = "127.0.0.1"
-    port: int = Field(8000, ge=0, le=65535)
-    workers: int = Field(1, ge=1, le=64)
-    api_key_env: str | None = None
-    admin_key_env: str | None = None
-    hosts: tuple[str, ...] = ()  # names beside the loopback's that requests may call us by
-    origins: tuple[str, ...] = ()  # of pages elsewhere that may ask
-    watch: bool = False
-    verbose: bool = False  # a line for each request
-    keep_days: float | None = Field(None, gt=0)
+    host: str = Field("127.0.0.1", description="Address to listen on; others than the loopback need --api-key-env.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(1, ge=1, le=64, description="Number of processes that answer requests.")
+    histories: Path | None = Field(None, description="File of user histories, with a row per user and item.")
+    events: Path = Field(description="SQLite file for the events; by default beside the model folder.")
+    keep_events: float | None = Field(None, gt=0, description="Delete events after this number of days.")
+    also: Path | None = Field(None, description="A second model folder, for a share of the users.")
+    also_share: float = Field(0.5, ge=0, le=1, description="With --also: share of the users who get the second model.")
+    watch: bool = Field(False, description="Reload the model folder when it changes.")
+    api_key_env: str | None = Field(None, description="Environment variable with the key for reading.")
+    admin_key_env: str | None = Field(
+        None, description="Environment variable with the key for events, items and reload."
+    )
+    host_name: tuple[str, ...] = Field((), description="Host name that requests may use; may be repeated.")
+    origin: tuple[str, ...] = Field((), description="Origin of other pages that may send requests; may be repeated.")
+    verbose: bool = False  # log a line for each request
     max_body: int = 1 << 20  # bytes
     max_waiting: int = 256  # requests that may wait for the scoring thread
-    seconds: float = 10.0  # that a request may take to arrive, and again to be answered
+    seconds: float = 10.0  # time limit for receiving a request, and again for answering it
 
     @property
-    def on_loopback(self) -> bool:
-        """Whether nobody but this machine reaches the service."""
-        return self.host in LOOPBACK
+    def share(self) -> float:
+        """The older name of `also_share`."""
+        return self.also_share
+
+    @property
+    def keep_days(self) -> float | None:
+        """The older name of `keep_events`."""
+        return self.keep_events

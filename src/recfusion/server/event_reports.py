@@ -1,6 +1,8 @@
-"""What a file of events tells afterwards: rows for retraining, and how often lists were clicked."""
+"""Reports from stored events: rows for retraining, and click-through rates of the models."""
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -14,25 +16,25 @@ _SCHEMA: dict[str, type[pl.DataType]] = {"user": pl.String, "item": pl.String, "
 
 
 def rows_for_training(store: Store) -> pl.DataFrame:
-    """Return user, item and time of what users have by the events: what was given back is left out."""
-    told = (
+    """Return user, item and time of the items that users have by the events, without those given back."""
+    query = (
         "SELECT user, item, kind, cast(time AS INTEGER) FROM events "
         "WHERE id IN (SELECT max(id) FROM events WHERE kind != 'click' GROUP BY user, item) ORDER BY id"
     )
-    rows = [(user, item, time) for user, item, kind, time in store.rows(told) if kind == "have"]
+    rows = [(user, item, time) for user, item, kind, time in store.rows(query) if kind == "have"]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def every_row(store: Store) -> pl.DataFrame:
+def all_rows(store: Store) -> pl.DataFrame:
     """Return all events as they were recorded."""
-    told = "SELECT user, item, cast(time AS INTEGER), kind, recommendation FROM events ORDER BY id"
+    query = "SELECT user, item, cast(time AS INTEGER), kind, recommendation FROM events ORDER BY id"
     more: dict[str, type[pl.DataType]] = {"kind": pl.String, "recommendation_id": pl.String}
-    return pl.DataFrame(store.rows(told), schema=_SCHEMA | more, orient="row")
+    return pl.DataFrame(store.rows(query), schema=_SCHEMA | more, orient="row")
 
 
 @dataclass(frozen=True)
 class ClickThrough:
-    """How many of a model's lists led to an event, with a 95 % interval over buckets of users."""
+    """The share of a model's lists that led to an event, with a 95 % interval over buckets of users."""
 
     model: str
     lists: int
@@ -43,7 +45,7 @@ class ClickThrough:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more often the lists of one model led to an event than those of another."""
+    """The difference of two models' click-through rates."""
 
     model: str
     than: str
@@ -52,31 +54,27 @@ class Difference:
 
 
 def click_through(store: Store) -> tuple[list[ClickThrough], list[Difference]]:
-    """Return the click-through of each model, and of each pair of models the difference.
+    """Return the click-through rate of each model and the difference of each pair of models.
 
-    A list counts once, however many events name it. Users lie in 256 buckets, by a hash; drawing buckets with
-    replacement says how much the rates depend on who happened to come, since lists of one user are alike.
+    A list counts once, however many events refer to it. Lists of one user are alike, so the intervals come from a
+    bootstrap over 256 buckets of users, assigned by a hash.
     """
     shown = store.rows("SELECT model, bucket, sum(lists) FROM shown GROUP BY model, bucket ORDER BY model, bucket")
-    told = "SELECT DISTINCT recommendation FROM events WHERE recommendation IS NOT NULL"
-    clicked: dict[tuple[str, int], int] = {}
-    for (one,) in store.rows(told):
-        key = one[:6], int(one[6:8], 16)
-        clicked[key] = clicked.get(key, 0) + 1
+    query = "SELECT DISTINCT recommendation FROM events WHERE recommendation IS NOT NULL"
+    clicked = Counter((list_id[:6], int(list_id[6:8], 16)) for (list_id,) in store.rows(query))
     rng = make_rng(0)
     rates, drawn = [], {}
     for model in dict.fromkeys(row[0] for row in shown):
-        own = [
-            (lists, min(lists, clicked.get((model_tag(model), bucket), 0))) for m, bucket, lists in shown if m == model
-        ]
-        lists, clicks = np.array(own).T  # (buckets,) each
-        draws = rng.integers(0, len(own), (_DRAWS, len(own)))
+        tag = model_tag(model)
+        counts = [(lists, min(lists, clicked[tag, bucket])) for name, bucket, lists in shown if name == model]
+        lists, clicks = np.array(counts).T  # (buckets,) each
+        draws = rng.integers(0, len(counts), (_DRAWS, len(counts)))
         drawn[model] = clicks[draws].sum(1) / lists[draws].sum(1)
         total, hits = int(lists.sum()), int(clicks.sum())
         rates.append(ClickThrough(model, total, hits, hits / total, _interval(drawn[model])))
-    pairs = [(a, b) for place, a in enumerate(rates) for b in rates[place + 1 :]]
     differences = [
-        Difference(b.model, a.model, b.rate - a.rate, _interval(drawn[b.model] - drawn[a.model])) for a, b in pairs
+        Difference(b.model, a.model, b.rate - a.rate, _interval(drawn[b.model] - drawn[a.model]))
+        for a, b in combinations(rates, 2)
     ]
     return rates, differences
 

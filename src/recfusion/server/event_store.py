@@ -1,7 +1,7 @@
-"""What a service learns while it runs, in an SQLite file beside the model: events, changed item columns, lists shown.
+"""The SQLite file of a running service: events, changed item columns, and counts of lists shown.
 
-The file is readable by its owner alone. What was acknowledged has been written to disk: a process may be killed at any
-time. Several processes may use one file.
+Only its owner may read the file. Acknowledged writes are on disk, so a process may be killed at any time. Several
+processes may use one file.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,27 +43,27 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 
 @dataclass(frozen=True)
 class Event:
-    """Somebody did something with an item."""
+    """An action of a user with an item."""
 
     user: str
     item: str
     kind: Kind = "have"
-    time: float | None = None  # seconds since 1970; now where it is not given
-    recommendation: str | None = None  # the list that it came from
+    time: float | None = None  # seconds since 1970; now if None
+    recommendation: str | None = None  # id of the list that led to it
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a user has come to have, and what was given back, each with the time of the last event."""
+class UserItems:
+    """The items that a user has by the events, and those given back, each with the time of its last event."""
 
     have: dict[str, float]
     returned: dict[str, float]
 
 
 def _make_private(path: Path) -> None:
-    """Make an empty file that only its owner may read, before SQLite would make one for everybody.
+    """Create an empty file that only its owner may read, since SQLite would create one that everybody may read.
 
-    A file that is there is not opened: closing it would end the locks that this process has on it for SQLite.
+    An existing file is not opened: closing it would release the locks that SQLite holds on it in this process.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -73,12 +73,12 @@ def _make_private(path: Path) -> None:
 
 
 class Store:
-    """One connection to the file: a thread has its own."""
+    """A connection to the file; each thread needs its own."""
 
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         if not create and not path.is_file():
-            raise InputError(f"Expected a file of events at '{path}', got nothing: name the one that serve wrote.")
+            raise InputError(f"Expected a file of events at '{path}', found none: name the file that serve wrote.")
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,19 +95,19 @@ class Store:
                 self._db.execute("INSERT OR IGNORE INTO state VALUES ('salt', ?)", (secrets.token_hex(16),))
             self._salt = bytes.fromhex(str(self.state("salt")))
         except (OSError, sqlite3.Error) as error:
-            raise WriteError(
-                f"Cannot keep events in '{path}' ({error}): name a file that one may write with --events."
-            ) from None
+            message = f"Cannot store events in '{path}' ({error}): name a writable file with --events."
+            raise WriteError(message, "events") from None
         if self.state("version") != str(_VERSION):
-            raise InputError(f"The file '{path}' was written by another version: name a new one with --events.")
+            message = f"The file '{path}' was written by another version: name a new one with --events."
+            raise InputError(message, "events")
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._db.close()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Do all of the block or nothing; at its end it is on disk."""
+        """Run the block as one transaction; at its end it is on disk."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -119,74 +119,76 @@ class Store:
     def add(self, events: Iterable[Event]) -> None:
         """Record events, in their order."""
         now = time.time()
-        rows = [
-            (one.user, one.item, one.kind, now if one.time is None else one.time, now, one.recommendation)
-            for one in events
-        ]
-        told = "INSERT INTO events (user, item, kind, time, received, recommendation) VALUES (?, ?, ?, ?, ?, ?)"
-        self._db.executemany(told, rows)
+        rows = [(e.user, e.item, e.kind, now if e.time is None else e.time, now, e.recommendation) for e in events]
+        query = "INSERT INTO events (user, item, kind, time, received, recommendation) VALUES (?, ?, ?, ?, ?, ?)"
+        self._db.executemany(query, rows)
 
-    def taken(self, user: str) -> Taken:
-        """Return the items that a user has come to have, and those given back, by the recorded events."""
+    def user_items(self, user: str) -> UserItems:
+        """Return the items that a user has by the recorded events, and those given back."""
         have: dict[str, float] = {}
         returned: dict[str, float] = {}
-        found = self._db.execute("SELECT item, kind, time FROM events WHERE user = ? ORDER BY id", (user,))
-        for item, kind, when in found:
+        query = "SELECT item, kind, time FROM events WHERE user = ? ORDER BY id"
+        for item, kind, when in self._db.execute(query, (user,)):
             if kind != "click":
                 old, new = (returned, have) if kind == "have" else (have, returned)
                 old.pop(item, None)
                 new[item] = when
-        return Taken(have, returned)
+        return UserItems(have, returned)
+
+    taken = user_items  # the older name
 
     def forget(self, user: str) -> int:
-        """Delete a user's events, and remember by a digest that nothing else known of the user may be used."""
-        found = self._db.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+        """Delete a user's events; a digest records that other data about the user must not be used.
+
+        Returns the number of deleted events.
+        """
+        deleted = self._db.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
         self._db.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (self.digest(user),))
-        return int(found)
+        return int(deleted)
 
     def is_forgotten(self, user: str) -> bool:
-        """Whether a user asked to be forgotten."""
+        """Whether a user has been forgotten."""
         found = self._db.execute("SELECT 1 FROM forgotten WHERE user = ?", (self.digest(user),)).fetchone()
         return found is not None
 
     def shrink(self) -> None:
-        """Take what was deleted out of the log beside the file, too."""
+        """Remove deleted rows from the write-ahead log too."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def expire(self, days: float) -> int:
-        """Delete events that were received longer ago, and the counts of lists of those days."""
+        """Delete events received more than `days` ago and the counts of lists of that time; return how many events."""
         oldest = time.time() - 86400 * days
         self._db.execute("DELETE FROM shown WHERE day < ?", (oldest // 86400,))
         return int(self._db.execute("DELETE FROM events WHERE received < ?", (oldest,)).rowcount)
 
     def digest(self, user: str) -> bytes:
-        """Return what stands for a user where the id must not be kept."""
+        """Return a keyed digest that replaces a user's id."""
         return hashlib.blake2b(user.encode(), digest_size=16, key=self._salt).digest()
 
     def change(self, items: Mapping[str, Mapping[str, Any]]) -> int:
-        """Record changed columns of items; return the number of the change."""
+        """Record new values of item columns; return the number of the change."""
         number = self.last_change() + 1
         rows = [(item, name, json.dumps(value), number) for item, own in items.items() for name, value in own.items()]
         self._db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
         return number
 
     def last_change(self) -> int:
-        """Return the number of the last change of item columns, 0 where there is none."""
+        """Return the number of the last change of item columns, 0 if there is none."""
         return int(self._db.execute("SELECT coalesce(max(number), 0) FROM changes").fetchone()[0])
 
     def changes(self, after: int = 0) -> list[tuple[str, str, Any]]:
-        """Return (item, column, value) of the changes since one."""
+        """Return (item, column, value) of the changes after a number."""
         found = self._db.execute("SELECT item, name, value FROM changes WHERE number > ? ORDER BY number", (after,))
         return [(item, name, json.loads(value)) for item, name, value in found]
 
     def add_shown(self, counts: Mapping[tuple[int, str, int], int]) -> None:
-        """Add to the numbers of lists shown by (day, model, bucket of users)."""
+        """Add numbers of lists shown, by (day, model, bucket of users)."""
         rows = [(*key, lists) for key, lists in counts.items()]
-        told = "INSERT INTO shown VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
-        self._db.executemany(told, rows)
+        query = "INSERT INTO shown VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
+        self._db.executemany(query, rows)
 
     def state(self, name: str) -> str | None:
-        """Return a value that all processes share."""
+        """Return a value that all processes share, None if it is not set."""
         found = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
         return None if found is None else str(found[0])
 
@@ -195,14 +197,14 @@ class Store:
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
     def states(self, prefix: str) -> dict[str, str]:
-        """Return the values that processes share whose names begin so."""
+        """Return the shared values whose names start with a prefix."""
         found = self._db.execute("SELECT name, value FROM state WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
         return {str(name): str(value) for name, value in found}
 
     def drop_state(self, name: str) -> None:
-        """Delete a value that processes share."""
+        """Delete a shared value."""
         self._db.execute("DELETE FROM state WHERE name = ?", (name,))
 
-    def rows(self, told: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return what a query of ours finds."""
-        return self._db.execute(told, values).fetchall()
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self._db.execute(query).fetchall()

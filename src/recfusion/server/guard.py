@@ -1,11 +1,13 @@
-"""What every request passes before it reaches a route: names, keys, limits; and what every answer carries."""
+"""Checks of every request before it reaches a route (host, origin, key, size), and headers of every answer."""
 
 import asyncio
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import MutableMapping
+from itertools import accumulate
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +21,12 @@ from recfusion.server.keys import Keys
 from recfusion.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
-OPEN = ("/live", "/ready")  # for those who watch over the process
-ADMIN = ("/events", "/events/batch", "/events/forget", "/admin/reload")
-_DEEPEST = 20  # brackets of a body within each other
+_OPEN = ("/live", "/ready")  # health checks
+_ADMIN = ("/events", "/events/batch", "/events/forget", "/admin/reload")
+_BUG = "The request failed because of a bug; see the log of the service."
+_DEEPEST = 20  # nested brackets of a body
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; font-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
@@ -35,13 +40,13 @@ _HEADERS = {
 
 
 class Guard:
-    """An ASGI application around the routes."""
+    """An ASGI application that wraps the routes."""
 
     def __init__(
         self, app: ASGIApp, *, settings: Settings, keys: Keys, metrics: Metrics, routes: frozenset[str]
     ) -> None:
         self._app, self._settings, self._keys, self._metrics, self._routes = app, settings, keys, metrics, routes
-        self._hosts = {name.lower() for name in (*LOOPBACK, settings.host, *settings.hosts)}
+        self._hosts = {name.lower() for name in (*LOOPBACK, settings.host, *settings.host_name)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,12 +62,12 @@ class Guard:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 status, started = message["status"], True
-                message["headers"] = [*message["headers"], *self._extra(origin)]
+                message["headers"] = [*message["headers"], *self._answer_headers(origin)]
             await send(message)
 
         try:
             self._check(scope, headers, origin)
-            if scope["method"] == "OPTIONS" and origin in self._settings.origins:
+            if scope["method"] == "OPTIONS" and origin in self._settings.origin:
                 await Response(status_code=204)(scope, receive, sending)
                 return
             whole = await self._body(scope, headers, receive)
@@ -75,36 +80,33 @@ class Guard:
         except Exception as error:
             log_failure("A request failed", error)
             if not started:
-                await fault_reply(Fault(500, "", "Something went wrong here; it is in the log."))(
-                    scope, receive, sending
-                )
+                await fault_reply(Fault(500, "", _BUG))(scope, receive, sending)
         finally:
-            self._note(scope, status, time.perf_counter() - began)
+            self._record(scope, status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
         if _host_name(headers.get("host", "")) not in self._hosts:
-            raise Fault(
-                421, "Host", "Expected a name of this service as Host: start it with --host-name NAME to add one."
-            )
-        if origin is not None and origin not in self._settings.origins and not _same(origin, headers.get("host", "")):
-            raise Fault(403, "Origin", "Expected a page of this service: start it with --origin URL to allow another.")
+            raise Fault(421, "Host", "Expected a name of this service as Host: add one with serve --host-name NAME.")
+        if origin is not None and origin not in self._settings.origin and not _same(origin, headers.get("host", "")):
+            raise Fault(403, "Origin", "Expected a page of this service: allow another with serve --origin URL.")
         path, method = scope["path"], scope["method"]
-        if origin in self._settings.origins and method == "OPTIONS":
+        if origin in self._settings.origin and method == "OPTIONS":
             return
-        admin = path in ADMIN or method not in ("GET", "HEAD", "POST")
-        if path not in OPEN and not _is_static(path):
+        admin = path in _ADMIN or method not in ("GET", "HEAD", "POST")
+        if path not in _OPEN and not _is_static(path):
             self._keys.check(headers.get("authorization"), admin=admin)
 
     async def _body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-        """Return the whole body as one message, after it has passed the limits."""
+        """Read the body and check its limits; return a function that delivers it as one message."""
         if scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE"):
             return receive
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Fault(415, "Content-Type", "Expected a body of type application/json.")
         most = self._settings.max_body
         length = headers.get("content-length")
+        too_long = Fault(413, "body", f"Expected a body of at most {most:,} bytes.", {"Connection": "close"})
         if length is not None and (not length.isdigit() or int(length) > most):
-            raise Fault(413, "body", f"Expected a body of at most {most:,} bytes.", {"Connection": "close"})
+            raise too_long
         parts, size, more = [], 0, True
         try:
             async with asyncio.timeout(self._settings.seconds):
@@ -116,26 +118,22 @@ class Guard:
                     size += len(parts[-1])
                     more = message.get("more_body", False)
                     if size > most:
-                        raise Fault(413, "body", f"Expected a body of at most {most:,} bytes.", {"Connection": "close"})
+                        raise too_long
         except TimeoutError:
             raise Fault(408, "body", "The body did not arrive in time.", {"Connection": "close"}) from None
         body = b"".join(parts)
         if _depth(body) > _DEEPEST:
-            raise Fault(422, "body", f"Expected at most {_DEEPEST} brackets within each other in the body.")
-        sent = False
+            raise Fault(422, "body", f"Expected at most {_DEEPEST} nested brackets in the body.")
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def whole() -> Message:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return pending.pop() if pending else await receive()
 
         return whole
 
-    def _extra(self, origin: str | None) -> list[tuple[bytes, bytes]]:
+    def _answer_headers(self, origin: str | None) -> list[tuple[bytes, bytes]]:
         found = dict(_HEADERS)
-        if origin is not None and origin in self._settings.origins:
+        if origin is not None and origin in self._settings.origin:
             found |= {
                 "Access-Control-Allow-Origin": origin,
                 "Access-Control-Allow-Headers": "authorization, content-type",
@@ -145,8 +143,8 @@ class Guard:
             }
         return [(name.lower().encode(), value.encode()) for name, value in found.items()]
 
-    def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
-        """Count a request and write its line: the route, never the path, the query or the body."""
+    def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+        """Count a request and log it: the route, never the path, the query or the body."""
         path = scope["path"]
         route = path if path in self._routes else "page" if _is_static(path) else "other"
         self._metrics.seconds.labels(route).observe(seconds)
@@ -157,7 +155,7 @@ class Guard:
 
 
 class _Gone(Exception):  # noqa: N818
-    """The client has left in the middle of a request."""
+    """The client disconnected in the middle of a request."""
 
 
 def _host_name(host: str) -> str:
@@ -177,24 +175,8 @@ def _is_static(path: str) -> bool:
 
 
 def _depth(body: bytes) -> int:
-    """Return how deeply brackets stand within each other, those within texts apart."""
+    """Return how deeply brackets are nested, without those inside strings."""
     if body.count(b"[") + body.count(b"{") <= _DEEPEST:
         return 0
-    deepest = depth = 0
-    in_text = escaped = False
-    for sign in body:
-        if in_text:
-            if escaped:
-                escaped = False
-            elif sign == 0x5C:
-                escaped = True
-            elif sign == 0x22:
-                in_text = False
-        elif sign == 0x22:
-            in_text = True
-        elif sign in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif sign in b"]}":
-            depth -= 1
-    return deepest
+    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    return max(accumulate(1 if sign in b"[{" else -1 for sign in brackets), default=0)

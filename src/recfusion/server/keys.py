@@ -1,4 +1,4 @@
-"""Who may ask: a key for reading, a key for events and administration, and the page's token that ends by itself."""
+"""Authorization: a key for reading, a key for events and administration, and the expiring token of the page."""
 
 import hashlib
 import hmac
@@ -7,48 +7,48 @@ import time
 from dataclasses import dataclass
 
 from recfusion.core.errors import InputError
-from recfusion.server.config import Settings
+from recfusion.server.config import LOOPBACK, Settings
 from recfusion.server.http_errors import Fault
 
 TOKEN_SECONDS = 12 * 3600  # a working day
-_SHORTEST = 16  # characters of a key
+_MIN_LENGTH = 16  # characters of a key
+_CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a service, None where there is none."""
+    """The keys of a service; None means that no key is needed."""
 
     reading: str | None = None
     admin: str | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> "Keys":
-        """Read the keys from the environment; other addresses than the loopback need one."""
-        if settings.api_key_env is None and not settings.on_loopback:
+        """Read the keys from the environment; every address but the loopback needs one."""
+        if settings.api_key_env is None and settings.host not in LOOPBACK:
             raise InputError(
-                f"Expected --api-key-env NAME to serve on {settings.host}, where other machines can ask: name a "
-                "variable of the environment that holds a key."
+                f"Expected --api-key-env NAME to serve on {settings.host}, which other machines can reach: name an "
+                "environment variable with a key.",
+                "api_key_env",
             )
         return cls(_key(settings.api_key_env), _key(settings.admin_key_env))
 
     def check(self, header: str | None, *, admin: bool) -> None:
-        """Raise unless an Authorization header allows a request."""
+        """Raise a Fault unless an Authorization header allows a request."""
         given = (header or "").removeprefix("Bearer ").strip()
         if self.admin is not None and _equal(given, self.admin):
             return
         if admin:
             if self.admin is None and self.reading is None:
                 return
-            told = "the admin key" if self.admin is not None else "a service that was started with --admin-key-env NAME"
-            raise Fault(403 if given else 401, "Authorization", f"Expected {told}.", {"WWW-Authenticate": "Bearer"})
+            needed = "the admin key" if self.admin is not None else "a service started with --admin-key-env NAME"
+            raise Fault(403 if given else 401, "Authorization", f"Expected {needed}.", _CHALLENGE)
         if self.reading is None or _equal(given, self.reading) or self._is_token(given):
             return
-        raise Fault(
-            401, "Authorization", "Expected 'Bearer KEY' with the key of this service.", {"WWW-Authenticate": "Bearer"}
-        )
+        raise Fault(401, "Authorization", "Expected 'Bearer KEY' with the key of this service.", _CHALLENGE)
 
     def token(self) -> str | None:
-        """Return a token for the page, which may read for some hours; None where none is needed."""
+        """Return a token with which the page may read for some hours; None if no key is needed."""
         if self.reading is None:
             return None
         until = str(int(time.time()) + TOKEN_SECONDS)
@@ -68,10 +68,10 @@ def _key(name: str | None) -> str | None:
     if name is None:
         return None
     key = os.environ.get(name, "")
-    if len(key) < _SHORTEST:
+    if len(key) < _MIN_LENGTH:
         raise InputError(
-            f"Expected a key of at least {_SHORTEST} characters in the variable {name} of the environment, got "
-            f"{len(key)}: make one with `openssl rand -hex 24`."
+            f"Expected a key of at least {_MIN_LENGTH} characters in the environment variable {name}, got {len(key)}: "
+            "make one with `openssl rand -hex 24`."
         )
     return key
 

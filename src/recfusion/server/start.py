@@ -1,4 +1,4 @@
-"""Starting a service: one process, or several that share the port, the weights and the file of events."""
+"""Start a service: one process, or several that share the port, the weights and the event store."""
 
 import logging
 import os
@@ -14,13 +14,13 @@ from recfusion.core.errors import InputError
 from recfusion.server.app import SETTINGS, make_app
 from recfusion.server.config import Settings
 
-_START = 120  # seconds that a process may be deaf, as while it imports on a busy machine
-_DRAIN = 30  # seconds that requests have to end after SIGTERM
+_START = 120  # seconds that a worker process may take to import on a busy machine
+_DRAIN = 30  # seconds that open requests may take after SIGTERM
 
 
 def run(settings: Settings) -> None:
-    """Serve until the process is told to end."""
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn drains first, and calls it then
+    """Serve until the process is stopped."""
+    signal.signal(signal.SIGTERM, _exit)  # uvicorn finishes open requests first and then calls it
     if settings.workers == 1:
         uvicorn.run(make_app(settings), **options(settings))
         return
@@ -33,28 +33,29 @@ def run(settings: Settings) -> None:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the port, a free one for 0; raise where nothing can listen there."""
+    """Return the port, or a free one for 0; raise if nothing can listen there."""
     try:
-        place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(place[0], socket.SOCK_STREAM) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(place[4])
-            return int(tried.getsockname()[1])
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(address[0], socket.SOCK_STREAM) as test:
+            test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            test.bind(address[4])
+            return int(test.getsockname()[1])
     except OSError as error:
-        told = error.strerror or str(error)
-        raise InputError(f"Cannot listen on {host}, port {port} ({told}): name another --host or --port.") from None
+        reason = error.strerror or str(error)
+        message = f"Cannot listen on {host}, port {port} ({reason}): choose another --host or --port."
+        raise InputError(message, "port") from None
 
 
-def _leave(*_: object) -> None:
-    raise SystemExit(0)  # through every `with`, so that nothing is left behind
+def _exit(*_: object) -> None:
+    raise SystemExit(0)  # leaves every `with`, so that temporary files are removed
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """Return what uvicorn is started with."""
+    """Return the options of uvicorn."""
     return {
         "host": settings.host,
         "port": settings.port,
-        "http": "recfusion.server.start:PatientProtocol",  # by name: a new process imports it when it is up
+        "http": "recfusion.server.start:PatientProtocol",  # by name, so that worker processes import it
         "ws": "none",
         "log_config": None,
         "access_log": False,
@@ -68,25 +69,25 @@ def options(settings: Settings) -> dict[str, Any]:
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """HTTP that waits so long for a request's head and no longer."""
+    """HTTP with a time limit for the head of a request."""
 
     seconds = 15.0
 
     def connection_made(self, transport: Any) -> None:
-        """Close a connection on which no request begins in time."""
+        """Close the connection if no request begins in time."""
         super().connection_made(transport)
-        self.waiting = self.loop.call_later(self.seconds, self._too_slow)
+        self.timer = self.loop.call_later(self.seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
-        self.waiting.cancel()
+        """Stop the timer."""
+        self.timer.cancel()
         super().connection_lost(exc)
 
     def on_headers_complete(self) -> None:
-        """Wait no longer."""
-        self.waiting.cancel()
+        """Stop the timer."""
+        self.timer.cancel()
         super().on_headers_complete()
 
     def _too_slow(self) -> None:
-        logging.getLogger(__name__).info('{"event": "a client sent no request in time"}')
+        logging.getLogger(__name__).info('{"event": "no request arrived in time"}')
         self.transport.close()

@@ -1,4 +1,4 @@
-"""Which processes serve, and which generation of the models each of them has; by the file that they share."""
+"""The worker processes of a service and the generation of models that each has loaded, in their shared file."""
 
 import os
 
@@ -9,36 +9,40 @@ _WORKER = "worker "
 
 
 def generation(store: Store) -> str:
-    """Return the generation of models that every process should have."""
+    """Return the generation of models that every process should load."""
     return store.state(_GENERATION) or ""
 
 
 def announce(store: Store, loaded: str) -> None:
-    """Tell the others which generation this process has; forget those that are no more."""
-    for name in store.states(_WORKER):
-        if not _alive(int(name.removeprefix(_WORKER))):
-            store.drop_state(name)
+    """Record the generation that this process has loaded, and remove processes that have ended."""
+    for name in store.states(_WORKER).keys() - _alive(store).keys():
+        store.drop_state(name)
     store.set_state(f"{_WORKER}{os.getpid()}", loaded)
 
 
 def begin(store: Store, new: str) -> None:
-    """Ask every process to load the models again; this one has."""
+    """Request every process to reload the models; this one has done so."""
     store.set_state(_GENERATION, new)
     announce(store, new)
 
 
 def leave(store: Store) -> None:
-    """Tell the others that this process serves no more."""
+    """Remove this process."""
     store.drop_state(f"{_WORKER}{os.getpid()}")
 
 
 def followed(store: Store, wanted: str) -> tuple[int, int]:
-    """Return how many processes have the generation, and how many there are."""
-    found = [loaded for name, loaded in store.states(_WORKER).items() if _alive(int(name.removeprefix(_WORKER)))]
-    return found.count(wanted), len(found)
+    """Return how many processes have loaded the generation, and how many there are."""
+    loaded = list(_alive(store).values())
+    return loaded.count(wanted), len(loaded)
 
 
-def _alive(process: int) -> bool:
+def _alive(store: Store) -> dict[str, str]:
+    """Return the generation of each process that runs, by its name in the store."""
+    return {name: loaded for name, loaded in store.states(_WORKER).items() if _runs(int(name.removeprefix(_WORKER)))}
+
+
+def _runs(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

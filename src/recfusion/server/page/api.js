@@ -1,12 +1,12 @@
-// Questions to the service. The token comes with the start-up URL and is taken out of the address at once.
-const KEPT = "recfusion-token";
-let token = sessionStorage.getItem(KEPT);
+// Requests to the service. The token comes with the start-up URL and is removed from the address at once.
+const KEY = "recfusion-token";
+let token = sessionStorage.getItem(KEY);
 
 export function takeToken() {
 	const params = new URLSearchParams(location.hash.slice(1));
 	if (!params.has("token")) return false;
 	token = params.get("token");
-	sessionStorage.setItem(KEPT, token);
+	sessionStorage.setItem(KEY, token);
 	params.delete("token");
 	history.replaceState(null, "", "#" + params);
 	return true;
@@ -22,13 +22,13 @@ export async function ask(path, body) {
 	}
 	try {
 		data = await answer.json();
-	} catch {} // an answer of something in between, a proxy perhaps
+	} catch {} // not JSON: possibly the answer of a proxy
 	if (answer.status === 401) throw new Error("This page needs a token: open the address that the service printed at its start.");
 	if (!answer.ok || !data) throw new Error(data?.error ?? `The service answered ${answer.status}.`);
 	return data;
 }
 
-// One call at a time: of those that come meanwhile only the last is made, so a slider never waits.
+// One call at a time: of the calls that arrive meanwhile only the last is made, so that a slider never waits.
 export function latest(run) {
 	let busy = false, next;
 	return async function call(...args) {

@@ -1,23 +1,23 @@
-// Completing the shelf: sets of items that go together, with alternatives.
+// Sets of items that complete the history together, with alternatives.
 import { count, tags } from "./dom.js";
 import { add, change, state } from "./store.js";
-import { about, plain, plus, slider, trouble, view } from "./parts.js";
+import { about, addButton, alertBox, slider, textButton, view } from "./parts.js";
 
 const { div, h3, li, ol, p, section, strong } = tags;
-export const WAYS = ["One way", "Another way", "A third way"];
+export const ALTERNATIVES = 3;
 
 export function complete() {
-	const { data, error } = state.answers.complete ?? {}, ways = (state.shelf.length && data?.alternatives) || [];
-	return view("complete", "Complete the shelf", state.shelf.length
-		? `${count(state.n, "thing")} more, chosen as a set that goes with your shelf and with itself.`
-		: "Put something on the shelf first.",
+	const { data, error } = state.answers.complete ?? {}, sets = (state.history.length && data?.alternatives) || [];
+	return view("complete", "Complete your history", state.history.length
+		? `${count(state.n, "more item", "more items")}, chosen to fit your history and each other.`
+		: "Add an item to your history first.",
 		div({ class: "pair" },
-			slider({ id: "n", title: `How many: ${state.n}`, low: "one", high: "a dozen", least: 1, most: 12, step: 1, value: state.n, set: (n) => change({ n }) }),
-			slider({ id: "together", title: "As a set", low: "each the best by itself", high: "belonging together", value: state.together, set: (together) => change({ together }) })),
-		trouble(error),
-		div({ class: "ways" }, ways.map(({ items }, n) => section({ key: n, "aria-label": WAYS[n] },
-			h3(null, WAYS[n]),
-			ol(null, items.map((one) => li({ key: one.item }, div({ class: "what" }, strong(null, one.name), about(one)), plus(one)))),
-			items.length > 1 && plain(`Put all ${items.length} on the shelf`, () => add(...items))))),
-		ways.length > 1 && p({ class: "note" }, "The ways share no item. Filters hold here too; knobs do not."));
+			slider({ id: "n", title: `How many: ${state.n}`, low: "one", high: "a dozen", min: 1, max: 12, step: 1, value: state.n, set: (n) => change({ n }) }),
+			slider({ id: "together", title: "Fit", low: "each item on its own", high: "items that belong together", default: 0.25, step: 0.05, value: state.together, set: (together) => change({ together }) })),
+		alertBox(error),
+		div({ class: "sets" }, sets.map(({ items }, n) => section({ key: n, "aria-label": `Set ${n + 1}` },
+			h3(null, `Set ${n + 1}`),
+			ol(null, items.map((one) => li({ key: one.item }, div({ class: "what" }, strong(null, one.name), about(one)), addButton(one)))),
+			items.length > 1 && textButton(`Add all ${items.length} to the history`, () => add(...items))))),
+		sets.length > 1 && p({ class: "note" }, "The sets share no item. Filters apply here; re-ranking does not."));
 }

@@ -1,5 +1,5 @@
-// Elements as records, made by li({ class: "row" }, "text"), and `render`, which brings a node's children into line with
-// them. Texts are only ever text nodes, so HTML in a title stays a title.
+// Elements as records, made by li({ class: "row" }, "text"), and `render`, which updates a node's children to match
+// them. Texts are always text nodes, so HTML in a title is shown as text.
 const make = (tag) => (props, ...children) => ({
 	tag,
 	props: props ?? {},
@@ -8,8 +8,8 @@ const make = (tag) => (props, ...children) => ({
 export const tags = new Proxy({}, { get: (_, tag) => make(tag) });
 
 const SVG = new Set(["svg", "path", "circle", "title"]);
-const LIVE = new Set(["value", "checked", "open", "disabled", "hidden"]); // properties: people change them too
-const records = new WeakMap(); // node -> the record that it shows
+const LIVE = new Set(["value", "checked", "open", "disabled", "hidden"]); // properties that people change too
+const records = new WeakMap(); // node -> its record
 
 function node(record) {
 	if (!record.tag) return document.createTextNode(record);
@@ -20,14 +20,14 @@ function set(at, name, value) {
 	if (name.startsWith("on")) at[name] = value ?? null;
 	else if (name === "style") for (const [key, text] of Object.entries(value)) at.style.setProperty(key, text);
 	else if (LIVE.has(name)) {
-		const typing = at.type === "number" && at === document.activeElement; // "1.0" is on its way to "1.05"
+		const typing = at.type === "number" && at === document.activeElement; // "1.0" may become "1.05"
 		const wanted = value ?? (name === "value" ? "" : false);
 		if (!typing && String(at[name]) !== String(wanted)) at[name] = wanted;
 	} else if (value === undefined || value === false) at.removeAttribute(name);
 	else if (at.getAttribute(name) !== String(value)) at.setAttribute(name, value);
 }
 
-// A child is taken over from an old one of its key, or else from the next old one of its kind without a key.
+// A record reuses the old node with its key, or else the next old node of its tag without a key.
 export function render(children, parent) {
 	const keyed = new Map(), rest = {};
 	for (const child of parent.childNodes) {

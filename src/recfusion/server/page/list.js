@@ -1,34 +1,37 @@
-// A list of items with the reasons of each, and what is similar to one of them.
+// The list of recommendations with explanations, and the items similar to one of them.
 import { count, tags } from "./dom.js";
-import { inWords, nTurned } from "./settings.js";
-import { change, name, nameOf, state } from "./store.js";
-import { about, act, chip, heard, plain, plus, trouble, view } from "./parts.js";
+import { controlsOf, describe, endWords, sliders } from "./settings.js";
+import { change, nameOf, rememberNames, state } from "./store.js";
+import { about, addButton, addChip, alertBox, iconButton, screenReaderOnly, textButton, view } from "./parts.js";
 
 const { b, button, div, li, ol, p, section, span, strong, ul } = tags;
-const KINDS = {
-	exact: "They are exact: all of them add up to the score.",
-	"left out": "They are estimates: how far the score falls without that thing.",
-	"partly exact": "They are exact for a part of the model, and estimates for the rest.",
+const PRECISION = {
+	exact: "They are exact and add up to the score.",
+	"left out": "They are estimates: how much the score drops without that item.",
+	"partly exact": "They are exact for part of the model and estimates for the rest.",
 };
 
-// Reasons in units of the score make the bar; what a knob adds is in other units, and only named.
-const inBar = ({ items, text }) => items.length > 0 || text === "what your taste suggests" || text === "popular";
-const length = ({ because }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, 0);
-
-function knob(text) {
-	const [column, value] = text.split(": ");
-	return text === "popularity" ? "+ fame" : `${state.now.wish[column]?.[value] < 0 ? "−" : "+"} ${value}`;
+// Reasons in units of the score form the bar. Terms of re-ranking have another unit: they are only named.
+function term({ items, text }) {
+	if (items.length) return "";
+	const control = sliders().find(({ name }) => name === text), column = state.model.columns.find(({ name }) => text.startsWith(`${name}: `));
+	if (control) return `+ ${endWords(control, state.current[control.name])}`;
+	if (!column) return "";
+	const value = text.slice(column.name.length + 2), less = controlsOf("weights").some(({ name }) => state.current[name][column.name]?.[value] < 0);
+	return `${less ? "−" : "+"} ${value}`;
 }
+const inBar = (reason) => !term(reason);
+const barLength = ({ because }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, 0);
 
 function reasons({ because, reasons }, longest) {
-	const parts = because.filter(inBar), knobs = because.filter((reason) => !inBar(reason));
-	const words = reasons === "popularity" ? "popular with everybody" : !because.length && "nothing on the shelf by itself";
+	const parts = because.filter(inBar), terms = because.map(term).filter(Boolean);
+	const words = reasons === "popularity" ? "popular with everybody" : !because.length && "no single item of your history";
 	return div({ class: "reasons" },
 		div({ class: "bar", "aria-hidden": "true" }, parts.map(({ weight }, place) => span({ class: `p${place}`, style: { width: `${(100 * weight) / longest}%` } }))),
 		p(null, words || [
-			parts.length > 0 && heard("because of "),
+			parts.length > 0 && screenReaderOnly("because of "),
 			parts.map(({ text }, place) => span({ class: `part p${place}` }, text, " ")),
-			knobs.map(({ text }) => span({ class: "wish" }, knob(text), " "))]));
+			terms.map((text) => span({ class: "term" }, text, " "))]));
 }
 
 function row(one, longest) {
@@ -38,9 +41,9 @@ function row(one, longest) {
 		div({ class: "what" }, strong(null, one.name), about(one)),
 		reasons(one, longest),
 		div({ class: "acts" },
-			plus(one, spot("add")),
-			act("≈", `Similar to ${one.name}`, () => change({ similar: open ? "" : one.item }), { "aria-expanded": String(open), ...spot("like") }),
-			act("×", `Not ${one.name}`, () => change({ hidden: [...state.hidden, one.item] }, true), spot("hide"))),
+			addButton(one, spot("add")),
+			iconButton("≈", `Similar to ${one.name}`, () => change({ similar: open ? "" : one.item }), { "aria-expanded": String(open), ...spot("like") }),
+			iconButton("×", `Hide ${one.name}`, () => change({ hidden: [...state.hidden, one.item] }, true), spot("hide"))),
 		open && similar());
 }
 
@@ -48,27 +51,27 @@ export function similar() {
 	const { data, error } = state.answers.similar ?? {}, words = `Similar to ${nameOf(state.similar)}`;
 	return section({ class: "similar", "aria-label": words },
 		div({ class: "head" }, b(null, words), button({ class: "cross", "aria-label": "Close", onclick: () => change({ similar: "" }) }, "×")),
-		trouble(error),
-		ul(null, (data?.items ?? []).filter(({ item }) => !state.shelf.includes(item)).map((one) => li({ key: one.item }, chip(one)))));
+		alertBox(error),
+		ul(null, (data?.items ?? []).filter(({ item }) => !state.history.includes(item)).map((one) => li({ key: one.item }, addChip(one)))));
 }
 
 function lead(popular) {
-	if (popular && state.shelf.length) return "The model knows nothing on the shelf, so these are the most popular.";
-	if (popular) return "The shelf is empty, so these are the most popular. Pick one with + and the list becomes yours.";
-	const words = inWords(state.now);
-	return nTurned(state.now) ? `${words[0].toUpperCase()}${words.slice(1)}.` : "Everything at rest: the model’s own order.";
+	if (popular && state.history.length) return "The model knows none of the items in your history, so these are the most popular ones.";
+	if (popular) return "Your history is empty. Add an item with + and the list becomes yours.";
+	const words = describe(state.current);
+	return words ? `${words[0].toUpperCase()}${words.slice(1)}.` : "No filters or re-ranking.";
 }
 
 export function list() {
 	const { data, error, ms } = state.answers.list ?? {}, items = data?.items ?? [], popular = data?.basis === "popularity";
-	const longest = Math.max(...items.map(length), 1e-12);
-	name(items);
-	return view("list", popular ? "What everybody likes" : `After ${count(state.shelf.length, "thing")}, these`, data ? lead(popular) : "Making the list …",
-		trouble(error),
+	const longest = Math.max(...items.map(barLength), 1e-12);
+	rememberNames(items);
+	return view("list", popular ? "Most popular items" : `Based on ${count(state.history.length, "item")}`, data ? lead(popular) : "Loading the list …",
+		alertBox(error),
 		ol({ class: error ? "rows stale" : "rows" }, items.map((one) => row(one, longest))),
 		div({ class: "below" },
-			items.length === state.k && state.k < 100 && plain("Show more", () => change({ k: Math.min(100, state.k + 20) })),
-			state.hidden.length > 0 && plain(`Bring back ${count(state.hidden.length, "hidden item")}`, () => change({ hidden: [] }, true))),
+			items.length === state.k && state.k < 100 && textButton("Show more", () => change({ k: Math.min(100, state.k + 20) })),
+			state.hidden.length > 0 && textButton(`Show ${count(state.hidden.length, "hidden item")}`, () => change({ hidden: [] }, true))),
 		items.length > 0 && p({ class: "note" },
-			!popular && `Bars: what on your shelf speaks for an item, and how much. ${KINDS[items[0].reasons] ?? ""} `, `Made in ${Math.ceil(ms)} ms.`));
+			!popular && `Bars show how much each item of your history contributes. ${PRECISION[items[0].reasons] ?? ""} `, `Computed in ${Math.ceil(ms)} ms.`));
 }

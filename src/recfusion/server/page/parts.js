@@ -1,6 +1,7 @@
-// What several views are made of.
+// Elements that several views share.
 import { tags } from "./dom.js";
 import { add } from "./store.js";
+import { endWords, position } from "./settings.js";
 
 const { article, button, div, h2, input, label, p, span } = tags;
 
@@ -11,28 +12,30 @@ export const about = ({ name, columns }) =>
 		.map(([key, value]) => (typeof value === "string" ? value.replaceAll("|", " · ") : value === true ? key : value === false ? "" : `${key} ${value}`))
 		.filter(Boolean).join(" · "));
 
-export const act = (sign, words, onclick, more) =>
+export const iconButton = (sign, words, onclick, more) =>
 	button({ class: "act", "aria-label": words, title: words, onclick, ...more }, sign);
-export const plus = (one, more) => act("+", `Put ${one.name} on the shelf`, () => add(one), more);
-export const chip = (one) =>
-	button({ key: one.item, class: "chip", "aria-label": `Put ${one.name} on the shelf`, onclick: () => add(one) }, span({ class: "sign" }, "+"), one.name);
-// A view: its name, its title, a sentence, and what it shows.
+export const addButton = (one, more) => iconButton("+", `Add ${one.name} to the history`, () => add(one), more);
+export const addChip = (one) =>
+	button({ key: one.item, class: "chip", "aria-label": `Add ${one.name} to the history`, onclick: () => add(one) }, span({ class: "sign" }, "+"), one.name);
+// A view: its name, its title, a sentence, and its contents.
 export const view = (name, title, lead, ...rest) => article({ class: name, "aria-label": title }, h2(null, title), lead && p({ class: "lead" }, lead), rest);
-export const heard = (words) => span({ class: "hidden" }, words); // by screen readers alone
-export const plain = (words, onclick) => button({ class: "plain", onclick }, words);
-export const trouble = (error) => error && p({ class: "error", role: "alert" }, error);
+export const screenReaderOnly = (words) => span({ class: "hidden" }, words);
+export const textButton = (words, onclick) => button({ class: "plain", onclick }, words);
+export const alertBox = (error) => error && p({ class: "error", role: "alert" }, error);
 
 export const track = (from, to) => ({ "--from": `${100 * from}%`, "--to": `${100 * to}%` });
 
-export function slider({ id, title, low, high, least = 0, most = 1, step = 0.05, value, set }) {
-	const place = (value - least) / (most - least), middle = least < 0 ? 0.5 : 0;
-	const told = value === 0 ? "at rest" : step === 1 ? value : `${Math.round(100 * Math.abs(value))} % towards ${value > 0 ? high : low}`;
+// A slider of a control, filled from the default value; a double click goes back to it.
+export function slider({ id, title, help, low, high, min = 0, max = 1, default: start = min, step, value, set }) {
+	const control = { low, high, min, max, default: start }, place = (at) => (at - min) / (max - min);
+	const words = step === 1 ? value : value === start ? "default" : `${Math.round(100 * position(control, value))} % towards ${endWords(control, value)}`;
 	return div({ class: "slider", key: id },
-		label({ for: id }, title),
+		label({ for: id, title: help ?? false }, title),
 		input({
-			id, type: "range", min: least, max: most, step, value, "aria-valuetext": told, style: track(Math.min(place, middle), Math.max(place, middle)),
+			id, type: "range", min, max, step: step ?? Math.max(max - start, start - min) / 20, value, "aria-valuetext": words,
+			style: track(place(Math.min(value, start)), place(Math.max(value, start))),
 			oninput: (event) => set(Number(event.target.value)),
-			ondblclick: () => set(Math.max(0, least)),
+			ondblclick: () => set(start),
 		}),
 		div({ class: "ends", "aria-hidden": "true" }, span(null, low), span(null, high)));
 }

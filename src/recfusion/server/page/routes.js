@@ -1,4 +1,4 @@
-// The OpenAPI document as a page: every route, every field with its type and bounds.
+// Shows the OpenAPI document: every route, and every field with its type and bounds.
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 const headers = token ? { Authorization: `Bearer ${token}` } : {};
 
@@ -26,12 +26,12 @@ function kind(schema, all, depth = 0) {
 
 function bounds(schema, all) {
   const found = resolved(schema, all);
-  const told = [];
+  const words = [];
   const names = { minimum: "from", maximum: "to", minLength: "at least", maxLength: "at most", minItems: "at least", maxItems: "at most" };
-  for (const [key, word] of Object.entries(names)) if (found[key] !== undefined) told.push(`${word} ${found[key]}`);
-  if (found.default !== undefined && found.default !== null) told.push(`default ${JSON.stringify(found.default)}`);
-  if (found.description && schema?.$ref === undefined) told.push(found.description);
-  return told.join(", ");
+  for (const [key, word] of Object.entries(names)) if (found[key] !== undefined) words.push(`${word} ${found[key]}`);
+  if (found.default !== undefined && found.default !== null) words.push(`default ${JSON.stringify(found.default)}`);
+  if (found.description && schema?.$ref === undefined) words.push(found.description);
+  return words.join(", ");
 }
 
 function table(rows) {
@@ -41,10 +41,10 @@ function table(rows) {
   return element("table", "", head, element("tbody", "", ...lines));
 }
 
-function route(method, path, told, all) {
-  const parts = [element("h2", `${method.toUpperCase()} ${path}`), element("p", told.summary ?? "")];
-  const rows = (told.parameters ?? []).map((one) => [one.name, kind(one.schema, all), bounds(one.schema, all)]);
-  const body = resolved(told.requestBody?.content?.["application/json"]?.schema, all);
+function route(method, path, operation, all) {
+  const parts = [element("h2", `${method.toUpperCase()} ${path}`), element("p", operation.summary ?? "")];
+  const rows = (operation.parameters ?? []).map((one) => [one.name, kind(one.schema, all), bounds(one.schema, all)]);
+  const body = resolved(operation.requestBody?.content?.["application/json"]?.schema, all);
   for (const [name, schema] of Object.entries(body.properties ?? {}))
     rows.push([name + (body.required?.includes(name) ? " *" : ""), kind(schema, all), bounds(schema, all)]);
   if (rows.length) parts.push(table(rows));
@@ -55,12 +55,12 @@ const state = document.getElementById("state");
 try {
   const answer = await fetch("/openapi.json", { headers });
   if (!answer.ok) throw new Error((await answer.json()).error);
-  const told = await answer.json();
-  const all = told.components?.schemas ?? {};
-  for (const [path, methods] of Object.entries(told.paths))
-    for (const [method, one] of Object.entries(methods))
-      document.getElementById("routes").append(...route(method, path, one, all));
-  state.textContent = "A star marks what a body must have. Every error is {error, field}.";
+  const description = await answer.json();
+  const all = description.components?.schemas ?? {};
+  for (const [path, methods] of Object.entries(description.paths))
+    for (const [method, operation] of Object.entries(methods))
+      document.getElementById("routes").append(...route(method, path, operation, all));
+  state.textContent = "A star marks a required field. Every error is {error, field}.";
 } catch (error) {
-  state.textContent = `The description cannot be read: ${error.message}`;
+  state.textContent = `Cannot read the description of the service: ${error.message}`;
 }

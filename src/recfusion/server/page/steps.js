@@ -1,17 +1,17 @@
-// The reverse process as a picture: the shelf as a row of dots, rubbed out, and what comes back step by step.
+// The reverse process as a picture: items are removed from the history, and the model restores them step by step.
 import { count, listed, still, tags } from "./dom.js";
 import { change, nameOf, state } from "./store.js";
-import { chip, heard, plain, track, trouble, view } from "./parts.js";
+import { addChip, alertBox, screenReaderOnly, textButton, track, view } from "./parts.js";
 
 const { circle, div, input, li, ol, p, span, svg, title } = tags;
 const PACE = 1100; // milliseconds from one step to the next
 let playing = 0;
 
-const all = () => (state.shelf.length && state.answers.steps?.data?.steps) || [];
-export const nSteps = () => Math.max(1, Math.min(6, state.shelf.length - 1));
+const answered = () => (state.history.length && state.answers.steps?.data?.steps) || [];
+export const nSteps = () => Math.max(1, Math.min(6, state.history.length - 1));
 
 function play() {
-	playing = state.view === "steps" && state.step < all().length
+	playing = state.view === "steps" && state.step < answered().length
 		? setTimeout(() => {
 				state.step += 1;
 				play();
@@ -19,26 +19,26 @@ function play() {
 			}, PACE)
 		: 0;
 }
-function to(step) {
+function showStep(step) {
 	clearTimeout(playing);
 	playing = 0;
 	change({ step });
 }
 export function begin() {
-	if (still.matches) return to(all().length);
-	to(0);
+	if (still.matches) return showStep(answered().length);
+	showStep(0);
 	play();
 	change({});
 }
 
-// A dot for each thing on the shelf, in its place, and behind them what came that is not on the shelf.
-function dots(here, before, ever) {
-	const elsewhere = ever.filter(({ in_history: own }) => !own).map(({ item }) => item);
-	const places = [...state.shelf, ...elsewhere], gap = elsewhere.length ? 4 : 0;
+// A dot for each item of the history, and behind them the items that the model added instead.
+function dots(here, before, final) {
+	const added = final.filter(({ in_history }) => !in_history).map(({ item }) => item);
+	const places = [...state.history, ...added], gap = added.length ? 4 : 0;
 	return svg({ class: "dots", viewBox: `0 0 ${places.length * 10 + gap} 10`, style: { "--n": places.length }, "aria-hidden": "true" },
 		places.map((item, n) => {
-			const one = here.get(item), own = n < state.shelf.length, kind = !one ? (own ? "gap" : "none") : one.known ? "known" : own ? "back" : "other";
-			return circle({ key: item, class: one && !before.has(item) ? `${kind} new` : kind, cx: n * 10 + 5 + (own ? 0 : gap), cy: 5, r: 3.4 }, title(null, nameOf(item)));
+			const one = here.get(item), inHistory = n < state.history.length, kind = !one ? (inHistory ? "gap" : "none") : one.known ? "known" : inHistory ? "back" : "other";
+			return circle({ key: item, class: one && !before.has(item) ? `${kind} new` : kind, cx: n * 10 + 5 + (inHistory ? 0 : gap), cy: 5, r: 3.4 }, title(null, nameOf(item)));
 		}));
 }
 
@@ -46,35 +46,35 @@ const byItem = (items) => new Map(items.map((one) => [one.item, one]));
 
 function stage(n, states) {
 	const items = states[n].items, here = byItem(items), before = n ? byItem(states[n - 1].items) : here;
-	const fresh = items.filter(({ item }) => !before.has(item));
-	const words = [["Your shelf", "whole"], ["Rubbed out", `${items.length} left`]][n] ?? [`Step ${n - 1}`, `back to ${Math.round(100 * states[n].share)} %`];
+	const restored = items.filter(({ item }) => !before.has(item));
+	const words = [["Your history", "complete"], ["Removed", `${items.length} left`]][n] ?? [`Step ${n - 1}`, `restored to ${Math.round(100 * states[n].share)} %`];
 	return li({ key: n, class: n === state.step && "last" },
 		p({ class: "when" }, words[0], span(null, words[1])),
 		div(null, dots(here, before, states.at(-1).items),
-			n > 1 && p({ class: "fresh" }, fresh.length ? [heard("Came back: "), fresh.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : chip(one)))] : span({ class: "note" }, "nothing yet"))));
+			n > 1 && p({ class: "fresh" }, restored.length ? [screenReaderOnly("Restored: "), restored.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : addChip(one)))] : span({ class: "note" }, "nothing yet"))));
 }
 
-function verdict(states) {
-	const last = states.at(-1).items, right = last.filter(({ known, in_history: own }) => own && !known).length;
-	const gone = state.shelf.length - states[1].items.length, other = last.filter(({ in_history: own }) => !own).map(({ name }) => name);
-	if (gone < 1) return "One thing cannot be rubbed out: add a few more.";
-	return `Of ${count(gone, "thing")} rubbed out, ${right} came back.` + (other.length ? ` Instead of the rest came ${listed(other)}.` : "");
+function summary(states) {
+	const last = states.at(-1).items, restored = last.filter(({ known, in_history }) => in_history && !known).length;
+	const removed = state.history.length - states[1].items.length, others = last.filter(({ in_history }) => !in_history).map(({ name }) => name);
+	if (removed < 1) return "A single item cannot be removed: add a few more.";
+	return `${restored} of ${count(removed, "removed item")} restored.` + (others.length ? ` Added instead: ${listed(others)}.` : "");
 }
 
 export function steps() {
-	const { error } = state.answers.steps ?? {}, found = all(), last = found.length;
-	const own = state.shelf.map((item) => ({ item, known: true, in_history: true }));
-	const states = [{ items: own }, ...found], at = Math.min(state.step, last);
-	const lead = state.shelf.length
-		? "The model learned by rubbing out shelves and putting things back, the likeliest first. Here it does so with yours: it sees only what is left."
-		: "Put a few things on the shelf: here they are rubbed out and come back, step by step.";
-	return view("steps", "How it comes about", lead, trouble(error), last > 0 && [
+	const { error } = state.answers.steps ?? {}, all = answered(), last = all.length;
+	const start = state.history.map((item) => ({ item, known: true, in_history: true }));
+	const states = [{ items: start }, ...all], at = Math.min(state.step, last);
+	const lead = state.history.length
+		? "The model was trained to restore items that were removed from a history, the most likely first. Here it does so with yours: it sees only the items that are left."
+		: "Add a few items to your history: here they are removed and restored, step by step.";
+	return view("steps", "Step by step", lead, alertBox(error), last > 0 && [
 		div({ class: "player" },
-			plain(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? to(at) : at < last ? (play(), change({})) : begin())),
-			input({ type: "range", min: 0, max: last, step: 1, value: at, "aria-label": "Step", "aria-valuetext": `${at} of ${last}`, style: track(0, at / last), oninput: ({ target }) => to(Number(target.value)) }),
-			plain("Rub out again", () => change({ seed: state.seed + 1 }))),
+			textButton(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? showStep(at) : at < last ? (play(), change({})) : begin())),
+			input({ type: "range", min: 0, max: last, step: 1, value: at, "aria-label": "Step", "aria-valuetext": `${at} of ${last}`, style: track(0, at / last), oninput: ({ target }) => showStep(Number(target.value)) }),
+			textButton("Remove others", () => change({ seed: state.seed + 1 }))),
 		ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),
-		at === last && p({ class: "lead" }, verdict(states)),
-		p({ class: "key note" }, [["known", "on your shelf"], ["gap", "rubbed out"], ["back", "came back"], ["other", "came instead"]].map(([kind, words]) =>
+		at === last && p({ class: "lead" }, summary(states)),
+		p({ class: "key note" }, [["known", "in your history"], ["gap", "removed"], ["back", "restored"], ["other", "added instead"]].map(([kind, words]) =>
 			span(null, svg({ viewBox: "0 0 10 10", class: "dot", "aria-hidden": "true" }, circle({ class: kind, cx: 5, cy: 5, r: 3.4 })), words)))]);
 }

@@ -1,65 +1,69 @@
-// The state of the page and its form in the URL fragment, which reaches no server.
-import { atRest, sane, turned } from "./settings.js";
+// The state of the page, and its form in the URL fragment, which browsers send to no server.
+import { changed, checkedSettings, defaults } from "./settings.js";
 
 export const VIEWS = { list: "List", compare: "Compare", complete: "Complete", steps: "Steps", model: "Model" };
 const LIMITS = { k: [1, 100], n: [1, 12], together: [0, 1], seed: [0, 1e6] };
-const fresh = () => ({ view: "list", shelf: [], hidden: [], now: atRest(), kept: atRest(), similar: "", k: 20, n: 4, together: 0.25, seed: 0 });
+const ITEM_LISTS = { history: "shelf", hidden: "hidden" }; // name in a link -> its name in older links
+const SETTINGS = { current: "now", saved: "kept" };
+const initial = () => ({ view: "list", history: [], hidden: [], current: defaults(), saved: defaults(), similar: "", k: 20, n: 4, together: 0.25, seed: 0 });
 
 export const state = {
-	...fresh(),
-	names: {}, // what people call the items, by id
-	model: null, // what the service says of itself
-	failed: "", // or why it does not
-	answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` is ahead while a question is open
+	...initial(),
+	names: {}, // titles of items by id
+	model: null, // the answer of /model
+	failed: "", // the error of /model
+	answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` differs from `key` while a request is open
 	query: "", open: false, active: -1, // the search field
-	brush: "more", sheet: false, told: "", step: 0,
+	brush: "", sheet: false, copied: "", step: 0,
 };
 
 let listener = () => {};
 export const onChange = (call) => (listener = call);
 
-// `back`: whether the state before is a place to come back to.
+// `back`: whether Back should return to the state before the change.
 export function change(patch, back = false) {
 	Object.assign(state, patch);
 	listener();
 	clearTimeout(pending);
 	if (back) save("pushState");
-	else pending = setTimeout(save, 250, "replaceState"); // browsers allow only so many
+	else pending = setTimeout(save, 250, "replaceState"); // browsers limit how often the address may change
 }
 let pending;
 function save(how) {
 	if ((location.hash || "#") !== fragment()) history[how](null, "", fragment());
 }
 
-export const turn = (patch, back) => change({ now: { ...state.now, ...patch } }, back);
-export function name(items) {
+export const changeCurrent = (patch, back) => change({ current: { ...state.current, ...patch } }, back);
+export function rememberNames(items) {
 	for (const one of items) state.names[one.item] = one.name;
 }
 export function add(...items) {
-	name(items);
-	const shelf = [...new Set([...state.shelf, ...items.map(({ item }) => item)])];
-	change({ shelf, similar: shelf.includes(state.similar) ? "" : state.similar, query: "", open: false, active: -1 }, true);
+	rememberNames(items);
+	const ids = [...new Set([...state.history, ...items.map(({ item }) => item)])];
+	change({ history: ids, similar: ids.includes(state.similar) ? "" : state.similar, query: "", open: false, active: -1 }, true);
 }
 export const remove = (item) =>
-	change({ shelf: state.shelf.filter((other) => other !== item), similar: state.similar === item ? "" : state.similar }, true);
+	change({ history: state.history.filter((other) => other !== item), similar: state.similar === item ? "" : state.similar }, true);
 export const nameOf = (item) => state.names[item] ?? item;
 
 export function fragment(changes = {}) {
-	const shown = { ...state, ...changes }, rest = fresh(), params = new URLSearchParams();
-	for (const name of ["shelf", "hidden"]) for (const item of shown[name]) params.append(name, item);
-	for (const name of ["now", "kept"]) if (Object.keys(turned(shown[name])).length) params.set(name, JSON.stringify(turned(shown[name])));
-	for (const name of ["view", "similar", ...Object.keys(LIMITS)]) if (shown[name] !== rest[name]) params.set(name, shown[name]);
+	const shown = { ...state, ...changes }, start = initial(), params = new URLSearchParams();
+	for (const name of Object.keys(ITEM_LISTS)) for (const item of shown[name]) params.append(name, item);
+	for (const name of Object.keys(SETTINGS)) if (Object.keys(changed(shown[name])).length) params.set(name, JSON.stringify(changed(shown[name])));
+	for (const name of ["view", "similar", ...Object.keys(LIMITS)]) if (shown[name] !== start[name]) params.set(name, shown[name]);
 	return "#" + params;
 }
 
-export function read() {
-	const params = new URLSearchParams(location.hash.slice(1)), found = fresh();
+export function readLink() {
+	const params = new URLSearchParams(location.hash.slice(1)), found = initial();
 	if (params.get("view") in VIEWS) found.view = params.get("view");
-	for (const name of ["shelf", "hidden"]) found[name] = [...new Set(params.getAll(name))].filter(Boolean).slice(0, 500);
-	for (const name of ["now", "kept"]) {
+	for (const [name, old] of Object.entries(ITEM_LISTS)) {
+		found[name] = [...new Set([...params.getAll(name), ...params.getAll(old)])].filter(Boolean).slice(0, 500);
+	}
+	for (const [name, old] of Object.entries(SETTINGS)) {
 		try {
-			found[name] = sane(JSON.parse(params.get(name)));
-		} catch {} // a link that was cut: at rest
+			found[name] = checkedSettings(JSON.parse(params.get(name) ?? params.get(old)));
+		} catch {} // a link that was cut keeps the defaults
 	}
 	found.similar = params.get("similar") ?? "";
 	for (const [name, [least, most]] of Object.entries(LIMITS)) {
