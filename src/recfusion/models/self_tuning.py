@@ -19,6 +19,7 @@ from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
 from recfusion.models.leave_one_out import SHOWN, left_out, nobody, share_shown
 from recfusion.models.settings import search_space, setting, setting_values, settings_of
+from recfusion.models.thinning.parts import part_message
 from recfusion.training.search_space import search
 
 log = logging.getLogger(__name__)
@@ -152,9 +153,9 @@ def settle(
             model.trials_ += len(done)
             if len(tried) > 1 and all(np.array_equal(one.values, tried[0].values) for one in tried):
                 told = f"The {jury.n_users} users who judge settings find all of them equally good"
-                log.warning(model.named(f"{told}: the defaults of {wanted} are used."))
+                log.warning(part_message(model, f"{told}: the defaults of {wanted} are used."))
         else:
-            log.warning(model.named(f"{cannot_choose(jury.n_users, wanted)}: the defaults are used."))
+            log.warning(part_message(model, f"{cannot_choose(jury.n_users, wanted)}: the defaults are used."))
     for name in (*searched, *free):
         setattr(model, f"{name}_", chosen.get(name, getattr(model, name)))
 

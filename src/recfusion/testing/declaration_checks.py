@@ -17,10 +17,12 @@ from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.inference.bundle import Bundle
+from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender, Shape, build
 from recfusion.models.class_loading import require_recommender
 from recfusion.models.registry import find
 from recfusion.models.settings import checked, hints, search_space, setting_values, settings_of
+from recfusion.models.thinning.parts import economical as economical_part
 from recfusion.testing.fit_checks import apart
 from recfusion.testing.sample_data import N_ITEMS, SEED, Subject
 from recfusion.training.search_space import Choice
@@ -108,11 +110,11 @@ def chosen(s: Subject) -> str | None:
     chosen = s.fitted.chosen()
     if json.loads(json.dumps(chosen, allow_nan=False)) != chosen:
         return f"{chosen}, which JSON holds otherwise"
-    settled = s.fitted.settled()
-    if type(settled) is not s.kind or settled is s.fitted:
-        return f"{settled!r} from settled()"
-    again = s.fit(s.train, None, model=settled).chosen()
-    return f"a settled model that chose {again} again" if again else None
+    again = settled(s.fitted)
+    if type(again) is not s.kind or again is s.fitted:
+        return f"{again!r} from settled()"
+    more = s.fit(s.train, None, model=again).chosen()
+    return f"a settled model that chose {more} again" if more else None
 
 
 def state(s: Subject) -> str | None:
@@ -140,7 +142,7 @@ def saved(s: Subject) -> str | None:
 
 def seconds(s: Subject) -> str | None:
     for shape in _SHAPES:
-        found = s.fresh().seconds(shape)
+        found = s.fresh().forecast(shape).seconds
         number = isinstance(found, int | float) and not isinstance(found, bool)
         if found is not None and not (number and 0 <= found < float("inf")):
             return f"{found!r}"
@@ -150,7 +152,7 @@ def seconds(s: Subject) -> str | None:
 def economical(s: Subject) -> str | None:
     for shape in _SHAPES:
         model = s.fresh()
-        found = model.economical(shape)
+        found = economical_part(model, shape)
         if type(found) is not s.kind:
             return f"{found!r}"
         if setting_values(model) != setting_values(s.fresh()):

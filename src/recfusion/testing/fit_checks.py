@@ -17,7 +17,8 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
-from recfusion.models.base import Recommender, fitting
+from recfusion.models.abilities import find_lists, finds_lists, fit_in_epochs, signals_read
+from recfusion.models.base import Recommender
 from recfusion.models.settings import setting_values
 from recfusion.testing.sample_data import N_ITEMS, SEED, Subject, signals_of
 from recfusion.training.epoch import Epoch
@@ -69,7 +70,7 @@ def refit(s: Subject) -> str | None:
 
 def epochs(s: Subject) -> str | None:
     model = s.fresh()
-    for epoch in model.epochs(s.train.copy(), deepcopy(s.valid), rng=SEED):
+    for epoch in fit_in_epochs(model, s.train.copy(), deepcopy(s.valid), rng=SEED):
         if not isinstance(epoch, Epoch):
             return f"{epoch!r}"
     differ = apart(model.score(s.asked.copy()), s.scores)
@@ -143,10 +144,10 @@ def user_alone(s: Subject) -> str | None:
 
 
 def found(s: Subject) -> str | None:
-    if not s.fitted.finds:
+    if not finds_lists(s.fitted):
         return None
     k = 3
-    items, values = s.fitted.find(s.asked.copy(), k)
+    items, values = find_lists(s.fitted, s.asked.copy(), k)
     if items.shape != (s.asked.shape[0], k) or values.shape != items.shape:
         return f"lists of the shapes {items.shape} and {values.shape} for {s.asked.shape[0]} users and {k} items each"
     user, place = np.nonzero(items >= 0)
@@ -199,10 +200,10 @@ def full_history(s: Subject) -> str | None:
 
 def signals(s: Subject) -> str | None:
     """Fit and score with all that the model says it reads, and score without."""
-    unknown = [str(name) for name in s.kind.reads if name not in get_args(Signal)]
+    unknown = [str(name) for name in signals_read(s.kind) if name not in get_args(Signal)]
     if unknown:
         return f"a model that reads {', '.join(unknown)}, of {', '.join(get_args(Signal))}"
-    if not s.kind.reads:
+    if not signals_read(s.kind):
         return None
     fitted, again = (_with_signals(s)[0] for _ in range(2))
     asked = signals_of(s.asked, SEED)
@@ -214,7 +215,7 @@ def signals(s: Subject) -> str | None:
 
 
 def signals_stay(s: Subject) -> str | None:
-    if not s.kind.reads:
+    if not signals_read(s.kind):
         return None
     model, given, before = _with_signals(s)
     asked = signals_of(s.asked, SEED)
@@ -229,7 +230,7 @@ def _with_signals(s: Subject) -> tuple[Recommender, Extra, Extra]:
     model, given = s.fresh(), signals_of(s.train, SEED)
     valid = replace(deepcopy(s.valid), extra=signals_of(s.valid.history, SEED))
     read = read_by(model, given)
-    for _ in fitting(model, s.train.copy(), valid, read, rng=SEED):
+    for _ in fit_in_epochs(model, s.train.copy(), valid, read, rng=SEED):
         pass
     return model, given, signals_of(s.train, SEED)
 

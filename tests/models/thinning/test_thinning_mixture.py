@@ -16,6 +16,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
+from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines.popularity import Popularity
 from recfusion.models.factors.ials import IALS
@@ -234,7 +235,7 @@ def test_whatever_was_given_is_loaded_and_settled_as_it_was_fitted(
     history = split(groups).test.history
     assert (loaded.score(history) == bundle.model.score(history)).all()
     assert loaded.chosen() == bundle.model.chosen()
-    again = bundle.model.settled().fit(split(groups).train, rng=0)
+    again = settled(bundle.model).fit(split(groups).train, rng=0)
     assert again.chosen() == {}
     assert again.score(history) == pytest.approx(bundle.model.score(history), abs=1e-3)
 

@@ -23,6 +23,7 @@ from recfusion.models.self_tuning import (
     Jury,
     by_scaling,
     jury,
+    open_settings,
     scalings,
     searches,
     settle,
@@ -114,7 +115,7 @@ class ThinningKernel(Recommender):
 
     def needs_validation(self, shape: Shape) -> bool:
         """Return whether landmarks stand for the users: they have no left-out scores."""
-        return shape.users > self.max_users and super().needs_validation(shape)
+        return shape.users > self.max_users and bool(open_settings(self))
 
     def fit_bytes(self, shape: Shape) -> int:
         searched = 4 * min(shape.users, self.max_users) ** 2 if searches(self) else 0  # a copy for each trial

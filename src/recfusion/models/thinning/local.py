@@ -33,6 +33,7 @@ from recfusion.models.thinning.neighbours import (
     solve_of_whole,
     triangles,
 )
+from recfusion.models.thinning.parts import name_part, part_name
 
 log = logging.getLogger(__name__)
 _COMPILER_BYTES = 100 << 20
@@ -147,8 +148,7 @@ class ThinningLocal(Recommender):
         return vars(self).get("_index") is not None
 
     def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
-        if self._index is None:
-            return super().find(history, k, allowed)
+        assert self._index is not None
         return self._index.search(history @ self.left_, k, history, csr_array(history @ self.weights_), allowed)
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
@@ -193,7 +193,7 @@ class ThinningLocal(Recommender):
         if selftune.searches(self):
             small, judged = selftune.searched_items(train, valid)
             whole = ThinningLinear(**given, tune_trials=self.tune_trials)
-            whole.part_ = self.part_
+            name_part(whole, part_name(self))
             whole.fit(small, judged, rng=rng)
             self.trials_ = whole.trials_
             found = {name: getattr(whole, f"{name}_") for name in _RIDGE}

@@ -12,6 +12,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
+from recfusion.models.abilities import UsesDevice, fit_in_epochs, keeps_histories
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
@@ -25,6 +26,7 @@ from recfusion.models.self_tuning import (
 )
 from recfusion.models.settings import learned, setting, setting_values
 from recfusion.models.thinning.mixture_weights import Ballot, find_weights, standardised, weighted_sum
+from recfusion.models.thinning.parts import beside, economical, name_part
 from recfusion.models.thinning.plan import LARGE, LOCAL, plan
 from recfusion.training.epoch import Checkpoint, Epoch
 
@@ -75,14 +77,15 @@ class Thinning(Recommender):
         fitted: dict[str, Recommender] = {}
         for name, part in self._with_enough_judges(self._planned(Shape.of(train)), train, valid).items():
             for other in fitted.values():
-                part = part.beside(other)
-            part.part_ = name
-            part.use_device(self.device)
+                part = beside(part, other)
+            name_part(part, name)
+            if isinstance(part, UsesDevice):
+                part.use_device(self.device)
             kept = None
             if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
                 kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)
             try:
-                yield from part.epochs(train, valid, rng=generator, checkpoint=kept)
+                yield from fit_in_epochs(part, train, valid, rng=generator, checkpoint=kept)
             except InputError as error:  # it does not fit into memory, or diverged: the others go on
                 if isinstance(error, WriteError) or (kept is not None and kept.path.exists()):
                     raise  # it is about a checkpoint, on a full disk or of another run, which the user must know of
@@ -143,12 +146,12 @@ class Thinning(Recommender):
     @property
     def keeps_histories(self) -> bool:
         named = [_name(label) for label in vars(self).get("parts_") or self.parts or self._names()]
-        return any(make_model(name, {}).keeps_histories for name in named)
+        return any(keeps_histories(make_model(name, {})) for name in named)
 
     def without_histories(self) -> Self:
-        kept = [name for name in self._names() if not make_model(name, {}).keeps_histories]
+        kept = [name for name in self._names() if not keeps_histories(make_model(name, {}))]
         if self.parts is not None or not kept:
-            return super().without_histories()
+            return self
         return replace(self, members=",".join(kept))
 
     def use_device(self, device: str) -> None:
@@ -160,7 +163,7 @@ class Thinning(Recommender):
 
     def fit_bytes(self, shape: Shape) -> int | None:
         """Return what the largest of its parts takes, as far as they know: they are fitted one after another."""
-        known = [part.fit_bytes(shape) for part in self._planned(shape).values()]
+        known = [part.forecast(shape).bytes for part in self._planned(shape).values()]
         return max((one for one in known if one is not None), default=None)
 
     def _planned(self, shape: Shape) -> dict[str, Recommender]:
@@ -177,8 +180,8 @@ class Thinning(Recommender):
             if self.weights is not None and label != name and label not in self.weights:
                 continue  # a second one that was given no weight of its own
             part = make_model(name, {})
-            if (part.seconds(shape) or 0.0) <= _LONGEST:
-                parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
+            if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
+                parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
             elif name not in too_long:
                 too_long.add(name)
                 told = "The mixture does without %s: it would take hours on %d users and %d items."
