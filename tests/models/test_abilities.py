@@ -104,4 +104,4 @@ def test_models_with_open_settings_need_validation_users_unless_training_users_s
     needed = {name for name in MODELS if abilities.needs_validation(make_model(name), SHAPE)}
     assert needed >= {"ials", "thinning", "thinning-features", "multvae", "recfusion"}
     assert not needed & {"popularity", "ease", "edlae", "thinning-linear", "thinning-local", "thinning-kernel"}
-    assert not abilities.needs_validation(make_model("ials", {"l2": 1.0, "alpha0": 0.1}), SHAPE)
+    assert not abilities.needs_validation(make_model("ials", {"l2": 1.0, "alpha0": 0.1, "nu": 1.0}), SHAPE)

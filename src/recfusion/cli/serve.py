@@ -15,6 +15,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.experiments.train import train
 from recfusion.inference.bundle_files import CONFIG
+from recfusion.models.registry import QUICK_MODEL
 
 
 def serve(
@@ -90,5 +91,5 @@ def _serve(given: dict[str, object]) -> None:
 
 def _movies(folder: Path) -> Path:
     """Train the linear model on the embedded movies."""
-    with working("Training thinning-linear on the embedded movie ratings"):
-        return train("thinning-linear", load(), all_users=True, judge=True).save(folder / "movies")
+    with working(f"Training {QUICK_MODEL} on the embedded movie ratings"):
+        return train(QUICK_MODEL, load(), all_users=True, judge=True).save(folder / "movies")

@@ -25,13 +25,14 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.abilities import signals_read
 from recfusion.models.base import Forecast
+from recfusion.models.registry import DEFAULT_MODEL
 
 
 @data_options
 def train(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the model.")],
-    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
+    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")] = DEFAULT_MODEL,
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.pool import available_cores
 from recfusion.data.split import Fold
-from recfusion.evaluation.metrics import COVERAGE, DEFAULT_METRICS, Values, judge, parse_metric, per_user
+from recfusion.evaluation.metrics import DEFAULT_METRICS, METRICS, Values, judge, parse_metric, per_user
 from recfusion.evaluation.scoring import Scorer, scores
 from recfusion.evaluation.topk import batch_rows, top_k
 
@@ -95,7 +95,8 @@ def evaluate(
     kinds = {name: parse_metric(name) for name in metrics}
     ks = sorted({k for _, k in kinds.values()})
     popularity = column_counts(train) / max(1, train.shape[0])
-    covered = {name: np.zeros(train.shape[1], bool) for name, (kind, _) in kinds.items() if kind == COVERAGE}
+    overall = {name: found for name, (kind, _) in kinds.items() if (found := METRICS[kind].overall) is not None}
+    recommended = {name: np.zeros(train.shape[1], bool) for name in overall}
     groups = popularity_groups(train)
     kept = np.full((len(shown), length), -1, np.int64)
 
@@ -106,7 +107,7 @@ def evaluate(
             if rows.start <= row < rows.stop:
                 listed = items[row - rows.start, :length]
                 kept[place, : len(listed)] = listed
-        for name, seen in covered.items():
+        for name, seen in recommended.items():
             first = items[:, : kinds[name][1]]
             seen[first[first >= 0]] = True
         lists = judge(items, part.held_out, popularity)
@@ -117,7 +118,7 @@ def evaluate(
     return Evaluation(
         users=fold.users,
         per_user={name: np.concatenate([part[name] for part, _ in parts]) for name in parts[0][0]},
-        overall={name: float(seen.mean()) for name, seen in covered.items()},
+        overall={name: compute(recommended[name]) for name, compute in overall.items()},
         seconds=time.perf_counter() - start,
         slices=PopularitySlices.of(groups, fold.held_out, ks, np.sum([hits for _, hits in parts], axis=0)),
         lists=kept,

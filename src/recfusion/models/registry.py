@@ -20,6 +20,8 @@ from recfusion.models.class_loading import load_class, require_recommender, sour
 from recfusion.models.settings import setting_values
 
 log = logging.getLogger(__name__)
+DEFAULT_MODEL = "thinning"
+QUICK_MODEL = "thinning-linear"  # for demos: its fit takes seconds
 TUNED = "tuned"
 PRESET = "preset"  # names settings to lay over a model's own
 GROUP = "recfusion.models"  # of entry points

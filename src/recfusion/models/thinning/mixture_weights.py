@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
-from recfusion.evaluation.metrics import Values
+from recfusion.evaluation.metrics import MAIN_METRIC, Values, ndcg, parse_metric
 from recfusion.models.base import Recommender
 
 _STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
 _CANDIDATES = 600  # items of a user that the search ranks: those that some part holds in the highest esteem
-_DEPTH = 100  # of NDCG
+_DEPTH = parse_metric(MAIN_METRIC)[1]  # of NDCG
 _LEAST = 0.02  # a part with a smaller share is not worth its time
 
 Weights = Mapping[str, float]
@@ -52,15 +52,14 @@ class Ballot:
     names: tuple[str, ...]
     scores: FloatArray  # (parts, users, candidates), standardised
     relevant: NDArray[np.bool_]  # (users, candidates): held out, and to be found
-    ideal: Values  # (users,): the highest DCG that there is
+    n_held_out: IntArray  # (users,): at least 1
 
     @classmethod
     def of(cls, parts: Mapping[str, Recommender], fold: Fold) -> "Ballot":
         """Ask every part for every user of a fold, in batches."""
         found = [_candidates(parts, fold.history[rows], fold.held_out[rows]) for rows in batches(*fold.history.shape)]
         scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
-        wanted = np.minimum(np.diff(fold.held_out.indptr), _DEPTH)
-        return cls(tuple(parts), scores, relevant, np.concatenate([[1e-12], np.cumsum(_gains(_DEPTH))])[wanted])
+        return cls(tuple(parts), scores, relevant, np.maximum(np.diff(fold.held_out.indptr), 1))
 
     def joined(self, groups: Sequence[str]) -> "Ballot":
         """Return the ballot of groups, named part by part: those of a group speak as one, by their mean."""
@@ -75,7 +74,7 @@ class Ballot:
         best = np.argpartition(-mixed, depth - 1, axis=1)[:, :depth]
         order = np.argsort(-np.take_along_axis(mixed, best, 1), axis=1, kind="stable")
         hits = np.take_along_axis(self.relevant, np.take_along_axis(best, order, 1), 1)
-        return np.asarray((hits @ _gains(depth)) / self.ideal)
+        return ndcg(hits, self.n_held_out, _DEPTH)
 
 
 def _candidates(parts: Mapping[str, Recommender], history: Csr, held_out: Csr) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -89,10 +88,6 @@ def _candidates(parts: Mapping[str, Recommender], history: Csr, held_out: Csr) -
     theirs = np.take_along_axis(scores, chosen[None], 2)
     theirs[:, np.take_along_axis(esteem, chosen, 1) == -np.inf] = -1e6  # a seen item, where others are too few
     return theirs, relevant
-
-
-def _gains(depth: int) -> Values:
-    return np.asarray(1 / np.log2(np.arange(2, depth + 2)))
 
 
 def find_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
