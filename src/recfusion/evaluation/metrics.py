@@ -38,11 +38,18 @@ class Metric:
     descriptive: bool = False  # it describes the lists and does not say how good they are
 
 
-def ndcg(hits: NDArray[np.bool_], n_held_out: IntArray, k: int) -> Values:
-    """Return NDCG@k (users,) of lists with these `hits` (users, ranks), for users with so many held-out items."""
-    discount = 1 / np.log2(np.arange(2, k + 2))
-    best = np.concatenate([[0.0], np.cumsum(discount)])
-    return np.asarray(hits[:, :k] @ discount[: hits.shape[1]] / best[np.minimum(k, n_held_out)])
+def dcg(hits: NDArray[np.bool_], k: int) -> Values:
+    """Return the discounted cumulative gain (users,) of the first k ranks of `hits` (users, ranks)."""
+    return np.asarray(hits[:, :k] @ _discounts(k)[: hits.shape[1]])
+
+
+def ideal_dcg(n_held_out: IntArray, k: int) -> Values:
+    """Return the highest gain (users,) that k ranks can have with so many held-out items."""
+    return np.concatenate([[0.0], np.cumsum(_discounts(k))])[np.minimum(k, n_held_out)]
+
+
+def _discounts(k: int) -> Values:
+    return np.asarray(1 / np.log2(np.arange(2, k + 2)))
 
 
 def _ideal(lists: Lists, k: int) -> IntArray:
@@ -67,7 +74,7 @@ METRICS: dict[str, Metric] = {
     "hit_rate": Metric("1 if any h", lambda lists, k: np.asarray(lists.hits[:, :k].any(1), np.float64)),
     "ndcg": Metric(
         "sum(h_r / log2(r + 1)) / sum over r <= min(K, n) of 1 / log2(r + 1)",
-        lambda lists, k: ndcg(lists.hits, lists.n_held_out, k),
+        lambda lists, k: dcg(lists.hits, k) / ideal_dcg(lists.n_held_out, k),
     ),
     "mrr": Metric("1 / rank of the first hit", _mrr),
     "map": Metric("sum(h_r * precision@r) / min(K, n)", _map),

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, row_numbers
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
-from recfusion.evaluation.metrics import MAIN_METRIC, Values, ndcg, parse_metric
+from recfusion.evaluation.metrics import MAIN_METRIC, Values, dcg, ideal_dcg, parse_metric
 from recfusion.models.base import Recommender
 
 _STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
@@ -52,14 +52,14 @@ class Ballot:
     names: tuple[str, ...]
     scores: FloatArray  # (parts, users, candidates), standardised
     relevant: NDArray[np.bool_]  # (users, candidates): held out, and to be found
-    n_held_out: IntArray  # (users,): at least 1
+    ideal: Values  # (users,): the highest DCG that is possible
 
     @classmethod
     def of(cls, parts: Mapping[str, Recommender], fold: Fold) -> "Ballot":
         """Ask every part for every user of a fold, in batches."""
         found = [_candidates(parts, fold.history[rows], fold.held_out[rows]) for rows in batches(*fold.history.shape)]
         scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
-        return cls(tuple(parts), scores, relevant, np.maximum(np.diff(fold.held_out.indptr), 1))
+        return cls(tuple(parts), scores, relevant, ideal_dcg(np.maximum(np.diff(fold.held_out.indptr), 1), _DEPTH))
 
     def joined(self, groups: Sequence[str]) -> "Ballot":
         """Return the ballot of groups, named part by part: those of a group speak as one, by their mean."""
@@ -74,7 +74,7 @@ class Ballot:
         best = np.argpartition(-mixed, depth - 1, axis=1)[:, :depth]
         order = np.argsort(-np.take_along_axis(mixed, best, 1), axis=1, kind="stable")
         hits = np.take_along_axis(self.relevant, np.take_along_axis(best, order, 1), 1)
-        return ndcg(hits, self.n_held_out, _DEPTH)
+        return dcg(hits, _DEPTH) / self.ideal
 
 
 def _candidates(parts: Mapping[str, Recommender], history: Csr, held_out: Csr) -> tuple[FloatArray, NDArray[np.bool_]]:
