@@ -175,9 +175,9 @@ def test_too_few_users_choose_nothing_and_that_is_said_once(kind: Kind, caplog: 
     ("train", "why"),
     [
         (csr([[0, *sorted({1 + user % 7, 1 + user % 5})] for user in range(60)], 8), None),  # some tell, others not
-        (csr([[0]] * 40, 1), "No user has 2 items, one to show and one to find, so that nobody can choose "),
-        (csr([[0, 1]] * 30, 2), "The 30 users who judge settings find all of them equally good: the defaults of "),
-        (csr([list(range(9))] * 30, 9), "The 30 users who judge settings find all of them equally good: the defau"),
+        (csr([[0]] * 40, 1), "No user has 2 items, one to show and one to find, to choose "),
+        (csr([[0, 1]] * 30, 2), "All settings are equally good for the 30 users that score them: the defaults of "),
+        (csr([list(range(9))] * 30, 9), "All settings are equally good for the 30 users that score them: the defau"),
     ],
     ids=["an item that all have", "a single item", "everybody has both items", "everybody has everything"],
 )

@@ -31,116 +31,101 @@ M = TypeVar("M", bound="Recommender")
 
 @runtime_checkable
 class FindsLists(Protocol):
-    """Finds the best items with an index, without scoring all items."""
+    """Finds the best items with an index, without scoring all items; `finds` says whether there is one."""
 
     @property
-    def finds(self) -> bool:
-        """Whether this fitted model has an index."""
+    def finds(self) -> bool: ...
 
-    def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
-        """Return what `top_k` returns for unseen items that are `allowed`; a few of the best may be missing.
-
-        Items have the score that `score` gives them.
-        """
+    def find(
+        self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[IntArray, FloatArray]: ...  # like `top_k`, for allowed items; a few of the best may be missing
 
 
 @runtime_checkable
 class TrainsInEpochs(Protocol):
-    """Fits epoch by epoch, so that callers can show progress and resume from a checkpoint."""
+    """Fits epoch by epoch; a model that reads signals also takes `extra`."""
 
     def epochs(
         self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
-    ) -> Iterator[Epoch]:
-        """Fit the model and yield each epoch; a model that reads signals also takes `extra`."""
+    ) -> Iterator[Epoch]: ...
 
 
 @runtime_checkable
 class AddsItems(Protocol):
-    """Adds items to a fitted model without a fit, by their features."""
+    """Adds items by their features, without a fit: `with_added` returns the learned arrays that change."""
 
     @classmethod
     def with_added(
         cls, saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr
-    ) -> dict[str, NDArray[Any] | Csr]:
-        """Return the learned arrays that change when items with these features are added."""
+    ) -> dict[str, NDArray[Any] | Csr]: ...
 
 
 @runtime_checkable
 class KeepsHistories(Protocol):
-    """May hold rows of training users after the fit."""
+    """May hold rows of training users after the fit; the property says whether it does."""
 
     @property
-    def keeps_histories(self) -> bool:
-        """Whether it does with these settings."""
+    def keeps_histories(self) -> bool: ...
 
 
 @runtime_checkable
 class WorksWithoutHistories(Protocol):
     """Has a variant that holds no rows of training users."""
 
-    def without_histories(self) -> Self:
-        """Return that variant, not fitted."""
+    def without_histories(self) -> Self: ...
 
 
 @runtime_checkable
 class UsesDevice(Protocol):
     """Computes on a device that can be chosen."""
 
-    def use_device(self, device: str) -> None:
-        """Compute on this device from now on."""
+    def use_device(self, device: str) -> None: ...
 
 
 @runtime_checkable
 class ChecksRatings(Protocol):
-    """Supports only some rating values."""
+    """Supports only some rating values; `check_grades` raises for others in `where` ("the data", "the history")."""
 
     @property
-    def lowest_grade(self) -> float:
-        """The lowest rating that the model supports."""
+    def lowest_grade(self) -> float: ...
 
-    def check_grades(self, grades: FloatArray, where: str) -> None:
-        """Raise if some ratings are not supported; `where` is "the data" or "the history"."""
+    def check_grades(self, grades: FloatArray, where: str) -> None: ...
 
 
 @runtime_checkable
 class SkipsSettings(Protocol):
-    """Has settings without effect for some values of the others."""
+    """Has settings that have no effect for some values of the others; `idle` names them."""
 
     @property
-    def idle(self) -> tuple[str, ...]:
-        """The settings that have no effect now."""
+    def idle(self) -> tuple[str, ...]: ...
 
 
 @runtime_checkable
 class NeedsValidation(Protocol):
     """Knows whether its fit needs validation users; other models need them if a setting is open."""
 
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return whether a fit on data of this size chooses something on validation users."""
+    def needs_validation(self, shape: Shape) -> bool: ...
 
 
 @runtime_checkable
 class Settles(Protocol):
-    """Chooses more in a fit than its open settings, such as the number of epochs."""
+    """Chooses more than its open settings, such as the number of epochs; `settled` is a fresh model with all of it."""
 
-    def settled(self) -> Self:
-        """Return a fresh model with everything that this fit chose."""
+    def settled(self) -> Self: ...
 
 
 @runtime_checkable
 class EstimatesSeconds(Protocol):
     """Estimates the seconds of a fit."""
 
-    def seconds(self, shape: Shape) -> float | None:
-        """Return about how many seconds a fit on data of this size takes."""
+    def seconds(self, shape: Shape) -> float | None: ...
 
 
 @runtime_checkable
 class EstimatesBytes(Protocol):
-    """Estimates the memory of a fit."""
+    """Estimates the bytes that a fit holds at its peak, without the data."""
 
-    def fit_bytes(self, shape: Shape) -> int | None:
-        """Return about how many bytes a fit on data of this size holds at its peak, without the data."""
+    def fit_bytes(self, shape: Shape) -> int | None: ...
 
 
 def finds_lists(model: object) -> bool:

@@ -9,18 +9,16 @@ _NAME = "part_name_"
 
 @runtime_checkable
 class MixturePart(Protocol):
-    """A model with cheaper settings for a fit beside other models."""
+    """A model with cheaper settings for a fit beside other models, on data of some size."""
 
-    def economical(self, shape: Shape) -> Self:
-        """Return the model with the settings that a mixture fits on data of this size."""
+    def economical(self, shape: Shape) -> Self: ...
 
 
 @runtime_checkable
 class SharesSearch(Protocol):
-    """A model that can take over settings that another fitted part has chosen."""
+    """A model that can take over the settings that another part, fitted on the same data, has chosen."""
 
-    def beside(self, fitted: Recommender) -> Self:
-        """Return the model without the search that `fitted`, on the same data, has already made."""
+    def beside(self, fitted: Recommender) -> Self: ...
 
 
 def economical(model: Recommender, shape: Shape) -> Recommender:
