@@ -1,4 +1,4 @@
-"""What a class must declare, and how its instances are made, copied, sent and saved."""
+"""Checks of the declarations of a class, and of building, copying, pickling and saving its instances."""
 
 import dataclasses
 import json
@@ -83,7 +83,7 @@ def search_ranges(s: Subject) -> str | None:
         else:
             options = (each.within(each.low), each.within(each.high))
         if not options:
-            return f"{name} with nothing to choose from"
+            return f"{name} without choices"
         for value in options:
             checked(s.kind, name, value)
     return None
@@ -95,13 +95,13 @@ def copied(s: Subject) -> str | None:
         if copy != model:
             return f"{copy} of {model}"
         if kept := [field.name for field in _learned(s.kind) if field.name in vars(copy)]:
-            return f"a copy that has {', '.join(kept)}"
+            return f"a copy with {', '.join(kept)}"
     return None
 
 
 def pickled(s: Subject) -> str | None:
     if "<locals>" in s.kind.__qualname__:
-        return None  # no other process can import it: it is fitted in this one
+        return None  # other processes cannot import it: it is fitted in this one
     again = setting_values(pickle.loads(pickle.dumps(s.fresh())))
     return None if again == setting_values(s.fresh()) else f"{again} of {s.settings}"
 
@@ -109,7 +109,7 @@ def pickled(s: Subject) -> str | None:
 def chosen(s: Subject) -> str | None:
     chosen = s.fitted.chosen()
     if json.loads(json.dumps(chosen, allow_nan=False)) != chosen:
-        return f"{chosen}, which JSON holds otherwise"
+        return f"{chosen}, which JSON changes"
     again = settled(s.fitted)
     if type(again) is not s.kind or again is s.fitted:
         return f"{again!r} from settled()"
@@ -122,7 +122,7 @@ def state(s: Subject) -> str | None:
         if not isinstance(array, np.ndarray):
             return f"{name} of the type {type(array).__name__}"
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-            return f"{name} with something else than finite numbers (type {array.dtype})"
+            return f"{name} with values other than finite numbers (type {array.dtype})"
     found = s.fitted.n_parameters
     return None if isinstance(found, int) and found >= 0 else f"n_parameters = {found!r}"
 
@@ -156,7 +156,7 @@ def economical(s: Subject) -> str | None:
         if type(found) is not s.kind:
             return f"{found!r}"
         if setting_values(model) != setting_values(s.fresh()):
-            return f"a model that was changed itself, to {model}"
+            return f"a changed model {model}"
     return None
 
 
