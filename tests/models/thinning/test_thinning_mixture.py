@@ -297,7 +297,7 @@ def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     ids=["deep", "ials", "long factors"],
 )
 def test_a_part_knows_about_how_long_its_fit_takes(model: Recommender, users: int, items: int, hours: float) -> None:
-    seconds = model.seconds(Shape(users, items, 10_000_000))
+    seconds = model.forecast(Shape(users, items, 10_000_000)).seconds
     assert seconds is not None
     assert seconds / 3600 == pytest.approx(hours, abs=0.1)
 
