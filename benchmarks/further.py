@@ -48,6 +48,7 @@ from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.linear import ThinningLinear, solve
 from recfusion.models.thinning.mixture import found_weights, usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, weighted_sum
+from recfusion.models.thinning.parts import economical
 from recfusion.nets import vae
 from recfusion.nets.sparse import SparseRows, sparse_product
 from recfusion.training.loop import Phase
@@ -336,7 +337,7 @@ def of_split(data: str, seed: int, chosen: Sequence[str], keep: Path) -> dict[st
         split = rf.split(rf.load(data), seed=seed)
         shape = Shape.of(split.train)
         closed: dict[str, Recommender] = {
-            name: make_model(name, {}).economical(shape).fit(split.train, split.valid, rng=0) for name in CLOSED
+            name: economical(make_model(name, {}), shape).fit(split.train, split.valid, rng=0) for name in CLOSED
         }
         net, seconds = timed(ThinningDeep(), split, 0)
         today = {**closed, "thinning-deep": net}

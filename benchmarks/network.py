@@ -32,6 +32,7 @@ from recfusion.models.registry import make_model
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.mixture import found_weights, usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot
+from recfusion.models.thinning.parts import economical
 
 CLOSED = ("thinning-pairs", "thinning-local", "ials")
 METRIC = "ndcg@100"
@@ -53,7 +54,7 @@ def main() -> None:
         parts = rf.split(data, seed=seed)
         shape = Shape.of(parts.train)
         fitted: dict[str, Recommender] = {
-            name: make_model(name, {}).economical(shape).fit(parts.train, parts.valid, rng=0) for name in CLOSED
+            name: economical(make_model(name, {}), shape).fit(parts.train, parts.valid, rng=0) for name in CLOSED
         }
         for label, net, rng in networks(shape):
             began = time.process_time()

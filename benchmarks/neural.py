@@ -29,6 +29,7 @@ from foundation import Rounds
 
 import recfusion as rf
 from recfusion.core.files import write_json
+from recfusion.models.abilities import fit_in_epochs
 
 PEER = Path(__file__).with_name("recpack_peer.py")
 # The peer's script reads perf_counter: this runs it with the CPU's clock in that place.
@@ -88,7 +89,7 @@ def compare(name: str, parts: rf.Split, python: str, file: Path) -> dict[str, An
 def own_epochs(name: str, parts: rf.Split, judged: rf.Fold | None) -> list[float]:
     """Return the seconds of each epoch of recfusion's model, with its validation on `judged` if given."""
     model = rf.make_model(name, {"max_epochs": EPOCHS[name], "batch_size": BATCH_SIZE})
-    epochs = model.epochs(parts.train, judged, rng=0)
+    epochs = fit_in_epochs(model, parts.train, judged, rng=0)
     seconds = []
     for _ in range(EPOCHS[name]):
         start = time.process_time()

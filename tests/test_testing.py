@@ -1,4 +1,4 @@
-"""The kit's own test: for each check a model with the bug that it is there for, which that check finds and no other."""
+"""The checks themselves: for each check a model with a bug that this check finds, and no other check."""
 
 import re
 import threading
@@ -584,7 +584,7 @@ def test_what_sensible_models_may_fail_is_no_part_of_the_contract() -> None:
         (Float64(), "Float64 fails the check float32: expected that scores are float32, got float64."),
         (CutsSetting(), "expected that fit changes no setting, got a fitted model with neighbours = 24."),
         (Unchecked(), "refuses wrong settings by an InputError, got a model with shrink = Ellipsis."),
-        (WeightsInPlace(), "leave what they are given as it is, got another training matrix after it."),
+        (WeightsInPlace(), "do not change their inputs, got a changed training matrix."),
         (SilentlyZero(), "says so in one sentence, by an InputError, got an answer of score()."),
         (DeviatesFromItems(), "one item is enough, got ZeroDivisionError: division by zero."),
         (NoDataclass(), "got InputError: Expected the model NoDataclass to be a dataclass: write @dataclass above it."),

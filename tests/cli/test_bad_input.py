@@ -223,7 +223,7 @@ def shorten(folder: Path) -> None:
         (shorten, "items.parquet in the model folder"),
         (edit("digests", {}), "Expected digests"),
         (edit("format", 9), "has format 9"),
-        (edit("model", "foo"), "hand it over if you trust it"),
+        (edit("model", "foo"), "if you trust it"),
         (edit("settings", {"zz": 1}), "Unknown setting of ease 'zz'"),
         (edit("seed", "x"), "Expected 'seed'"),
     ],

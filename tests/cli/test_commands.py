@@ -205,7 +205,7 @@ def test_a_model_of_one_s_own_is_compared_tuned_trained_and_trusted(
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
-    assert "hand it over if you trust it" in capsys.readouterr().err
+    assert "if you trust it" in capsys.readouterr().err
     trust = ("--trust", "own.py:Cooccurrence")
     lists = json.loads(run("recommend", "model", "--history", "p-1", *trust, "--json"))
     assert len(lists["recommendations"]) == 10

@@ -7,7 +7,19 @@ import pytest
 
 from conftest import csr
 from recfusion.core.errors import InputError
-from recfusion.evaluation.metrics import judge, parse_metric, per_user
+from recfusion.data.split import Fold
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import (
+    DEFAULT_METRICS,
+    MAIN_METRIC,
+    METRICS,
+    Metric,
+    is_descriptive,
+    judge,
+    parse_metric,
+    per_user,
+)
+from recfusion.models.baselines.popularity import Popularity
 
 # One user, held out 1, 3, 5; the list hits at ranks 1 and 3 of 4. Popularity of item i is i / 10.
 LISTS = judge(np.array([[3, 0, 5, 2]]), csr([[1, 3, 5]], 7), np.arange(7) / 10)
@@ -65,3 +77,25 @@ def test_a_metric_without_a_list_length_is_refused(name: str) -> None:
 def test_an_unknown_metric_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"Unknown metric 'auc@5'.*coverage@K"):
         parse_metric("auc@5")
+
+
+def test_one_entry_adds_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METRICS, "misses", Metric("K - sum(h)", lambda lists, k: k - lists.hits[:, :k].sum(1)))
+    monkeypatch.setitem(METRICS, "unused", Metric("items in no list", overall=lambda seen: float((~seen).sum())))
+    train = csr([[0, 1], [0, 2]], 4)
+    fold = Fold(np.arange(2), train, csr([[3], [1]], 4))
+    found = evaluate(Popularity().fit(train), fold, train, ["misses@1", "unused@1"])
+    assert found.per_user["misses@1"].tolist() == [1, 0]
+    assert found.overall == {"unused@1": 2.0}
+    assert not is_descriptive("misses@1")
+    with pytest.raises(InputError, match=r"Unknown metric 'auc@5'.*misses@K, unused@K"):
+        parse_metric("auc@5")
+
+
+def test_every_metric_has_a_formula_and_one_way_to_be_computed() -> None:
+    for metric in METRICS.values():
+        assert metric.formula
+        assert (metric.per_user is None) != (metric.overall is None)
+    assert MAIN_METRIC in DEFAULT_METRICS
+    assert is_descriptive("coverage@20")
+    assert not is_descriptive("a metric of an older version@3")

@@ -23,6 +23,7 @@ from recfusion.experiments.train import OldIsBetter, train
 from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.tune import Request
 from recfusion.inference.bundle import Bundle
+from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender
 from recfusion.models.linear.ease import EASE
 from recfusion.models.linear.elsa import ELSA
@@ -94,8 +95,8 @@ def test_the_recipe_of_a_production_model_is_judged_on_test_users_first(groups: 
     wanted = evaluate(plain.model, parts.test, parts.train).mean()["ndcg@100"]
     assert bundle.metrics["test"]["ndcg@100"]["mean"] == pytest.approx(wanted)
     assert (bundle.all_users, bundle.train_users) == (True, groups.n_users)
-    settled = plain.model.settled().fit(groups.matrix, rng=0)
-    assert np.array_equal(bundle.model.score(groups.matrix), settled.score(groups.matrix))
+    again = settled(plain.model).fit(groups.matrix, rng=0)
+    assert np.array_equal(bundle.model.score(groups.matrix), again.score(groups.matrix))
     card = (bundle.save(tmp_path / "model") / "README.md").read_text()
     assert "fitted on a split; then it was fitted again on everybody" in card
 

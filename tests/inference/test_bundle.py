@@ -151,7 +151,7 @@ def test_a_folder_that_was_damaged_before_it_was_sealed_says_what_is_wrong(
         (lambda c: c.write_text("[]"), "Expected a JSON object"),
         (lambda c: _edit(c, format=99), "has format 99, this recfusion reads formats 1 and 2"),
         (lambda c: _edit(c, format="2"), "Expected 'format'"),
-        (lambda c: _edit(c, model="nobody"), "neither recfusion's nor an installed package's"),
+        (lambda c: _edit(c, model="nobody"), "is not from recfusion or an installed package"),
         (lambda c: _edit(c, settings={"l2": "x"}), "Setting l2 of ease"),
         (lambda c: _edit(c, settings={"l3": 1}), "Unknown setting of ease 'l3'"),
         (lambda c: _edit(c, chosen={"l2": "much"}), "Setting l2 of EASE"),
@@ -219,7 +219,7 @@ def test_code_is_never_run_because_a_folder_names_it(groups: Interactions, tmp_p
     for place in (f"{__name__}:Counting", f"{tmp_path / 'evil.py'}:Counting"):
         _edit(folder / "config.json", place=place)
         for trust in ([], [EASE]):
-            with pytest.raises(InputError, match=r"hand it over if you trust it \(in Python trust=\[Counting\]"):
+            with pytest.raises(InputError, match=r"if you trust it, pass trust=\[Counting\]"):
                 Bundle.load(folder, trust=trust)
     assert not (tmp_path / "ran").exists()
 

@@ -10,6 +10,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
 from recfusion.inference.model_card import model_card
+from recfusion.models.abilities import keeps_histories
 from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS
 from recfusion.models.settings import learned_names
@@ -42,8 +43,8 @@ def holds_rows(model: Recommender, data: Interactions) -> bool:
 def test_a_model_says_so_if_and_only_if_it_holds_rows(name: str, groups: Interactions) -> None:
     settings = SMALL.get(name) or ({"max_epochs": 1} if "max_epochs" in vars(MODELS[name].make()) else {})
     bundle = train(name, groups, settings)
-    assert bundle.model.keeps_histories == holds_rows(bundle.model, groups)
-    assert (HOLDS in model_card(bundle)) == bundle.model.keeps_histories
+    assert keeps_histories(bundle.model) == holds_rows(bundle.model, groups)
+    assert (HOLDS in model_card(bundle)) == keeps_histories(bundle.model)
 
 
 def test_without_histories_a_mixture_leaves_parts_out_and_a_kernel_is_refused(groups: Interactions) -> None:

@@ -18,6 +18,7 @@ from recfusion.inference.histories import Histories, histories_of
 from recfusion.inference.recommending import recommend
 from recfusion.inference.reranking import Knobs
 from recfusion.inference.single import Answer, Ask, Had, answer
+from recfusion.models.abilities import lowest_rating
 from recfusion.models.sequence.tale import TALE
 
 
@@ -231,4 +232,4 @@ def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone() -> None:
     assert "in the history, got 7" in str(wrong)
     assert isinstance(first, Answer)
     assert first == last
-    assert isinstance(answer(stars, [Ask([Had("3", stars.model.lowest_grade)])])[0], Answer)  # it was given back
+    assert isinstance(answer(stars, [Ask([Had("3", lowest_rating(stars.model))])])[0], Answer)  # it was given back

@@ -11,6 +11,7 @@ from torch import Tensor
 from conftest import random_csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion.schedule import make_schedule
+from recfusion.models.abilities import fit_in_epochs
 from recfusion.models.neural.codigem import CODIGEM, ReverseSteps
 from recfusion.models.neural.diffrec import DiffRec, StepSampler, linear_variance, step_weights
 from recfusion.models.neural.network import NeuralRecommender
@@ -167,7 +168,7 @@ def test_an_interrupted_training_ends_in_the_same_weights(name: str, tmp_path: P
     assert isinstance(whole, NeuralRecommender)
     assert isinstance(resumed, NeuralRecommender)
     whole.fit(TRAIN, rng=0)
-    for epoch in broken.epochs(TRAIN, rng=0, checkpoint=checkpoint):
+    for epoch in fit_in_epochs(broken, TRAIN, rng=0, checkpoint=checkpoint):
         if epoch.number == 5:
             break
     assert len(list(resumed.epochs(TRAIN, rng=0, checkpoint=checkpoint))) == 3

@@ -1,19 +1,24 @@
 """Forecasts of a fit's memory: from counts alone, and not below what the fit's arrays come to."""
 
 import tracemalloc
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
 from conftest import random_csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
+from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
-from recfusion.models.base import Forecast, Recommender, Shape, fitting
-from recfusion.models.baselines.popularity import Popularity
+from recfusion.data.split import Fold
+from recfusion.models.abilities import fit_in_epochs
+from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.models.linear.gram import gram, gram_bytes
 from recfusion.models.registry import MODELS, make_model
+from recfusion.models.thinning.parts import economical
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ease": {"l2": 10.0},
@@ -24,43 +29,53 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@dataclass
+class Silent(Recommender):
+    """A model that says nothing about its costs."""
+
+    def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
+        return self
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.zeros(history.shape, np.float32)
+
+
 def peak(model: Recommender, train: Any, extra: Extra | None = None) -> int:
     """Return the most bytes that numpy's arrays had at once during a fit."""
     tracemalloc.start()
     try:
-        for _ in fitting(model, train, None, extra, rng=0):
+        for _ in fit_in_epochs(model, train, None, extra, rng=0):
             pass
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
+def memory(model: Recommender, shape: Shape) -> int:
+    """Return the bytes that a model forecasts."""
+    found = model.forecast(shape).bytes
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_fit_holds_no_more_than_its_forecast(name: str) -> None:
     train = random_csr(1_500, 1_200, 0.01, seed=0)
     model = make_model(name, SETTINGS[name])
-    forecast = model.forecast(Shape.of(train)).bytes
-    assert forecast is not None
+    forecast = memory(model, Shape.of(train))
     used = peak(model, train)
     assert used <= 1.1 * forecast
-    small = model.forecast(Shape(15, 12, 30)).bytes
-    assert small is not None
-    assert small < forecast
+    assert memory(model, Shape(15, 12, 30)) < forecast
 
 
 def test_a_model_that_knows_nothing_of_its_costs_says_so() -> None:
-    class Somebodys(Popularity):
-        fit_bytes = Recommender.fit_bytes  # type: ignore[assignment]
-
-    assert Somebodys().forecast(Shape(10, 10, 20)) == Forecast(None, None)
+    assert Silent().forecast(Shape(10, 10, 20)) == Forecast(None, None)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_forecasts_its_memory_and_more_for_more_data(name: str) -> None:
     model = make_model(name, {})
-    small, large = (model.forecast(shape).bytes for shape in (Shape(90, 500, 900), Shape(40_000, 9_000, 400_000)))
-    assert small is not None
-    assert large is not None
+    small, large = (memory(model, shape) for shape in (Shape(90, 500, 900), Shape(40_000, 9_000, 400_000)))
     assert small < large or (name, small) == ("user-knn", 0)
 
 
@@ -72,11 +87,9 @@ def test_a_network_that_would_not_fit_is_refused_before_it_is_made(monkeypatch: 
 
 def test_the_mixture_takes_what_its_largest_part_does_and_plans_for_many_items() -> None:
     small, large = Shape(5_000, 3_000, 500_000), Shape(400_000, 200_000, 5_000_000)
-    parts = [make_model(name, {}).economical(small) for name in ("thinning-pairs", "ials")]
-    assert make_model("thinning", {}).fit_bytes(small) == max(part.fit_bytes(small) or 0 for part in parts)
-    whole, planned = make_model("thinning-linear", {}).fit_bytes(large), make_model("thinning", {}).fit_bytes(large)
-    assert whole is not None
-    assert planned is not None
+    parts = [economical(make_model(name, {}), small) for name in ("thinning-pairs", "ials")]
+    assert memory(make_model("thinning", {}), small) == max(memory(part, small) for part in parts)
+    whole, planned = (memory(make_model(name, {}), large) for name in ("thinning-linear", "thinning"))
     assert whole > 160e9
     assert planned < 4e9
 
@@ -108,11 +121,11 @@ def test_the_compiled_gram_matrix_is_the_dense_one(monkeypatch: pytest.MonkeyPat
 def test_dislikes_double_the_features_and_cost_what_the_cube_of_that_says() -> None:
     plain, both = Shape(6_000, 30_000, 500_000), Shape(6_000, 30_000, 500_000, dislikes=400_000)
     model = make_model("thinning-signals", {"tune_trials": 0})
-    assert model.seconds(both) == pytest.approx(8 * (model.seconds(plain) or 0))
+    assert model.forecast(both).seconds == pytest.approx(8 * (model.forecast(plain).seconds or 0))
     ignored = make_model("thinning-signals", {"tune_trials": 0, "dislikes": "ignored"})
-    assert ignored.seconds(both) == model.seconds(plain)
+    assert ignored.forecast(both).seconds == model.forecast(plain).seconds
     # four times the matrix of features, and twice the weights of the items
-    assert 2 < (model.fit_bytes(both) or 0) / (model.fit_bytes(plain) or 1) < 4
+    assert 2 < memory(model, both) / memory(model, plain) < 4
 
 
 def test_a_fit_with_signals_holds_no_more_than_its_forecast() -> None:

@@ -19,6 +19,7 @@ from recfusion.inference.lists import ListMaker
 from recfusion.inference.reranking import Knobs
 from recfusion.inference.single import Ask, answer
 from recfusion.models import inverted_index as index
+from recfusion.models.abilities import find_lists
 from recfusion.models.base import Shape
 from recfusion.models.inverted_index import Index, usual_cells
 from recfusion.models.thinning.local import ThinningLocal
@@ -175,7 +176,7 @@ def test_a_model_with_an_index_is_the_one_without(neighbours: int) -> None:
     items = np.array([3, 299, 0])
     assert indexed.reasons(train[[2]], items).parts == pytest.approx(plain.reasons(train[[2]], items).parts, abs=1e-5)
     truth, values = top_k(indexed.score(train), train, 10)
-    assert (plain.find(train, 10)[0] == truth).all()
+    assert (find_lists(plain, train, 10)[0] == truth).all()
     found, their = indexed.find(train, 10)
     assert (found == truth).all()
     assert their == pytest.approx(values, abs=1e-5)

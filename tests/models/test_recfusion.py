@@ -17,6 +17,7 @@ from recfusion.data.split import split
 from recfusion.diffusion import Binomial, Gaussian, Normal, Process, Steps, make_schedule
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.experiments.train import train
+from recfusion.models.abilities import fit_in_epochs
 from recfusion.models.baselines.popularity import Random
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.recfusion.unet import RecFusionUNet
@@ -130,7 +131,9 @@ def test_a_subclass_may_bring_a_process_of_its_own(groups: Interactions, process
 
 def test_learning_lowers_the_loss(groups: Interactions) -> None:
     for name in ("recfusion", "recfusion-bin", "recfusion-var"):
-        losses = [epoch.loss for epoch in make_model(name, {"max_epochs": 30}).epochs(split(groups).train, rng=0)]
+        losses = [
+            epoch.loss for epoch in fit_in_epochs(make_model(name, {"max_epochs": 30}), split(groups).train, rng=0)
+        ]
         assert losses[-1] < 0.8 * losses[0]
 
 

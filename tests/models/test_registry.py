@@ -157,7 +157,7 @@ def test_a_place_without_a_model_says_what_is_there(file: Path, place: str, mess
 def test_a_file_that_cannot_be_run_is_one_sentence(file: Path, code: str) -> None:
     file.write_text(code)
     before = set(sys.modules)
-    with pytest.raises(InputError, match=r"Cannot import 'own.py' \(\w+: .*\): see that Python can run it by itself"):
+    with pytest.raises(InputError, match=r"Cannot import 'own.py' \(\w+: .*\): check that Python can run it"):
         find(f"{file}:Mine")
     assert not [name for name in set(sys.modules) - before if name.startswith("recfusion_file_")]
 
@@ -190,11 +190,25 @@ def test_models_of_installed_packages_are_known_and_never_take_a_name_of_ours(
     assert (known["mine"].origin, known["mine"].source != "") == ("own-package", True)
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("ease", "recfusion.models.ease:EASE"),
+        ("thinning", "recfusion.models.thinning.mixture:Thinning"),
+        ("recfusion", "recfusion.models.recfusion:RecFusion"),
+        ("slim", "recfusion.models.slim:SLIM"),
+    ],
+)
+def test_places_of_classes_that_have_moved_still_resolve(name: str, place: str) -> None:
+    assert trusted(name, place, ()) is MODELS[name]
+    assert find(place).load() is MODELS[name].load()
+
+
 def test_a_folder_s_model_is_ours_an_installed_one_or_a_trusted_class(installed: None) -> None:
     assert trusted("ease", "recfusion.models.linear.ease:EASE", ()) is MODELS["ease"]
     assert trusted("ease", "recfusion.models.older_home:EASE", ()) is MODELS["ease"]
     assert trusted("ease", "", ()) is MODELS["ease"]  # of format 1
     assert trusted("mine", "own:Mine", ()).origin == "own-package"
     assert trusted("ease", f"{__name__}:ease", [EASE, ease]).load() is ease
-    with pytest.raises(InputError, match=r"neither recfusion's nor an installed package's: .* trust=\[ease\]"):
+    with pytest.raises(InputError, match=r"is not from recfusion or an installed package: .* trust=\[ease\]"):
         trusted("ease", "own.py:ease", [EASE])

@@ -12,6 +12,7 @@ from conftest import csr
 from recfusion.core.arrays import Csr
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.models.abilities import needs_validation, settled
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.leave_one_out import left_out, nobody
 from recfusion.models.linear.ease import EASE, LinearAutoencoder, penalties, solve
@@ -111,12 +112,12 @@ def test_what_the_fit_chose_can_be_seen_and_the_settings_stay_open(kind: Kind) -
 @SELF_TUNED
 def test_a_settled_model_has_what_was_chosen_and_gives_the_same_without_validation_users(kind: Kind) -> None:
     model = make(kind, tune_trials=4).fit(TRAIN, VALID, rng=0)
-    settled = model.settled()
-    assert setting_values(settled) == setting_values(model) | model.chosen()
-    settled.fit(TRAIN, rng=0)
-    assert settled.chosen() == {}
-    assert settled.trials_ == 0
-    assert (settled.score(VALID.history) == model.score(VALID.history)).all()
+    again = settled(model)
+    assert setting_values(again) == setting_values(model) | model.chosen()
+    again.fit(TRAIN, rng=0)
+    assert again.chosen() == {}
+    assert again.trials_ == 0
+    assert (again.score(VALID.history) == model.score(VALID.history)).all()
 
 
 @SELF_TUNED
@@ -152,7 +153,7 @@ def test_without_validation_users_training_users_judge(kind: Kind) -> None:
     model = make(kind, tune_trials=4).fit(TRAIN, rng=0)
     assert model.chosen().keys() == starts(kind).keys()
     assert model.trials_ > 0
-    assert not model.needs_validation(Shape.of(TRAIN))
+    assert not needs_validation(model, Shape.of(TRAIN))
 
 
 @SELF_TUNED
@@ -174,9 +175,9 @@ def test_too_few_users_choose_nothing_and_that_is_said_once(kind: Kind, caplog: 
     ("train", "why"),
     [
         (csr([[0, *sorted({1 + user % 7, 1 + user % 5})] for user in range(60)], 8), None),  # some tell, others not
-        (csr([[0]] * 40, 1), "No user has 2 items, one to show and one to find, so that nobody can choose "),
-        (csr([[0, 1]] * 30, 2), "The 30 users who judge settings find all of them equally good: the defaults of "),
-        (csr([list(range(9))] * 30, 9), "The 30 users who judge settings find all of them equally good: the defau"),
+        (csr([[0]] * 40, 1), "No user has 2 items, one to show and one to find, to choose "),
+        (csr([[0, 1]] * 30, 2), "All settings are equally good for the 30 users that score them: the defaults of "),
+        (csr([list(range(9))] * 30, 9), "All settings are equally good for the 30 users that score them: the defau"),
     ],
     ids=["an item that all have", "a single item", "everybody has both items", "everybody has everything"],
 )

@@ -143,7 +143,7 @@ def test_a_model_of_somebody_else_makes_lists_where_its_class_is_trusted(
     file = Path(__file__).parents[1] / "foreign.py"
     model = train(f"{file}:Mine", groups).save(tmp_path / "model")
     source = Source(data=str(users), time="none")
-    with pytest.raises(InputError, match="hand it over if you trust it"):
+    with pytest.raises(InputError, match="if you trust it"):
         next(recommend.spark_recommend(session, model, source, tmp_path / "lists", k=3))
     trust = (f"{file}:Mine",)
     for _ in recommend.spark_recommend(session, model, source, tmp_path / "lists", k=3, chunks=1, trust=trust):

@@ -24,6 +24,7 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
 from recfusion.experiments.candidate import parse_models
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.run import run_candidates
+from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.report.page import write_page
 
 
@@ -32,7 +33,7 @@ def compare(
     choice: DataChoice,
     models: Annotated[
         str, Option(help="Models, separated by commas: a name, file.py:Class, or LABEL=either.")
-    ] = "popularity,ease,thinning",
+    ] = f"popularity,ease,{DEFAULT_MODEL}",
     splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 1,
     seed: Annotated[int, Option(help="Seed of the first split; the others follow.", min=0)] = 0,
     metrics: Annotated[str, Option(help="Metrics, separated by commas.")] = ",".join(DEFAULT_METRICS),

@@ -15,9 +15,10 @@ from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.run import run_candidates
 from recfusion.experiments.train import train
+from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.report.page import write_page
 
-_MODELS = ("random", "popularity", "ease", "recfusion", "thinning")
+_MODELS = ("random", "popularity", "ease", "recfusion", DEFAULT_MODEL)
 
 
 def demo(

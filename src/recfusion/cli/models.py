@@ -8,6 +8,7 @@ from typer import Argument
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import out, print_json
 from recfusion.data.signals import BINARY, asked_signals
+from recfusion.models.abilities import signals_read
 from recfusion.models.registry import Entry, find, known_models
 from recfusion.models.settings import setting_values, settings_of
 
@@ -43,7 +44,7 @@ def _presets(entry: Entry) -> str:
 
 def _reads(entry: Entry) -> str:
     """Return which signals a model reads, as one asks for them."""
-    asked = asked_signals(entry.load().reads)
+    asked = asked_signals(signals_read(entry.load()))
     return "" if asked == BINARY else f"; reads {asked}"
 
 
@@ -53,7 +54,7 @@ def _document(entry: Entry) -> dict[str, Any]:
         "title": entry.title,
         "place": entry.place,
         "origin": entry.origin,
-        "reads": sorted(entry.load().reads),
+        "reads": sorted(signals_read(entry.load())),
         "presets": {preset: dict(values) for preset, values in entry.presets.items()},
         "settings": {
             key: {"default": value, **asdict(declared[key])} for key, value in setting_values(entry.make()).items()

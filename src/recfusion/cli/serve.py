@@ -16,9 +16,9 @@ from recfusion.core.errors import InputError, validating
 from recfusion.data.load import load
 from recfusion.experiments.train import train
 from recfusion.inference.bundle_files import CONFIG
+from recfusion.models.registry import QUICK_MODEL
 from recfusion.server.config import Settings
 
-_EXAMPLE_MODEL = "thinning-linear"  # of a service without a folder: it is trained at every start, so it must be quick
 _OLD_OPTIONS = {"share": "also_share"}  # hidden, for one version
 _LIMITS = (("ge", "min"), ("le", "max"))
 
@@ -86,5 +86,5 @@ def _start(given: dict[str, Any]) -> None:
 
 def _train_example(folder: Path) -> Path:
     """Train a model on the embedded movies and return its folder."""
-    with working(f"Training {_EXAMPLE_MODEL} on the embedded movie ratings"):
-        return train(_EXAMPLE_MODEL, load(), all_users=True, judge=True).save(folder / "movies")
+    with working(f"Training {QUICK_MODEL} on the embedded movie ratings"):
+        return train(QUICK_MODEL, load(), all_users=True, judge=True).save(folder / "movies")

@@ -23,14 +23,16 @@ from recfusion.experiments import train as job
 from recfusion.experiments.candidate import make_one
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
+from recfusion.models.abilities import signals_read
 from recfusion.models.base import Forecast
+from recfusion.models.registry import DEFAULT_MODEL
 
 
 @data_options
 def train(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the model.")],
-    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")] = "thinning",
+    model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")] = DEFAULT_MODEL,
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
@@ -57,7 +59,7 @@ def train(
     if (kept := _kept(checkpoint)) and not resume:
         raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
     against = None if old is None else Bundle.load(old, trust=trusted_classes(trust))
-    if "graded" in parse_signals(choice.signals) and "grades" not in candidate.model.reads:
+    if "graded" in parse_signals(choice.signals) and "grades" not in signals_read(candidate.model):
         note(f"{candidate.label} reads no grades: what was rated low is masked, no more; thinning-signals reads them.")
     data = choice.load()
     _note_forecast(job.forecast(candidate.model, data, choice.signals))

@@ -1,6 +1,6 @@
-"""Scoring a fold batch by batch and judging the lists, also by the popularity of items.
+"""Evaluate a model on a fold batch by batch, also by the popularity of items.
 
-Users x items is never held in memory.
+Scores of all users x items are never held in memory.
 """
 
 import time
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.pool import available_cores
 from recfusion.data.split import Fold
-from recfusion.evaluation.metrics import COVERAGE, DEFAULT_METRICS, Values, judge, parse_metric, per_user
+from recfusion.evaluation.metrics import DEFAULT_METRICS, METRICS, Values, judge, parse_metric, per_user
 from recfusion.evaluation.scoring import Scorer, scores
 from recfusion.evaluation.topk import batch_rows, top_k
 
@@ -28,15 +28,15 @@ GROUPS = ("head", "middle", "tail")  # each has about a third of the training in
 
 @dataclass(frozen=True)
 class PopularitySlices:
-    """Held-out items found in the first K, counted over all users of a fold; places follow GROUPS."""
+    """Hits in the first K ranks over all users of a fold, in the order of GROUPS."""
 
     items: tuple[int, ...]  # items of each group
-    held_out: tuple[int, ...]  # held-out entries of each group
-    hits: dict[int, tuple[int, ...]]  # K -> held-out entries found in the first K
+    held_out: tuple[int, ...]  # held-out interactions of each group
+    hits: dict[int, tuple[int, ...]]  # K -> hits in the first K ranks
 
     @classmethod
     def of(cls, groups: IntArray, held_out: Csr, ks: Sequence[int], hits: IntArray) -> "PopularitySlices":
-        """Return the slices of a fold from the items' groups and the counted hits (ks, groups)."""
+        """Return the slices of a fold from the groups of items and the hits (ks, groups)."""
         sizes, out = (
             np.bincount(which, minlength=len(GROUPS)).tolist() for which in (groups, groups[held_out.indices])
         )
@@ -44,7 +44,7 @@ class PopularitySlices:
         return cls(items=tuple(sizes), held_out=tuple(out), hits=counted)
 
     def recall(self, k: int) -> dict[str, float | None]:
-        """Return each group's share of held-out entries found in the first K; None where none are held out."""
+        """Return the recall at K of each group; None for a group without held-out interactions."""
         counted = zip(GROUPS, self.hits[k], self.held_out, strict=True)
         return {group: hits / held_out if held_out else None for group, hits, held_out in counted}
 
@@ -55,17 +55,17 @@ class Evaluation:
 
     users: IntArray  # rows of the Interactions, one per value below
     per_user: dict[str, Values]
-    overall: dict[str, float]  # metrics that have no value per user (coverage)
+    overall: dict[str, float]  # metrics without a value per user (coverage)
     seconds: float
     slices: PopularitySlices
-    lists: IntArray  # (shown, K): what was recommended to the users that were asked for, -1 where a list ends
+    lists: IntArray  # (shown, K): the lists of the users that were asked for, -1 after the end
 
     def mean(self) -> dict[str, float]:
         """Return each metric's mean over users."""
         return {name: float(values.mean()) for name, values in self.per_user.items()} | self.overall
 
     def to_frame(self) -> pl.DataFrame:
-        """Return a row per user: its row in the data, and its value of each metric."""
+        """Return a row per user: the user's row in the data, and the value of each metric."""
         return pl.DataFrame({"user": self.users, **self.per_user})
 
     def __repr__(self) -> str:
@@ -87,15 +87,16 @@ def evaluate(
     shown: Sequence[int] = (),
     length: int = 0,
 ) -> Evaluation:
-    """Return the metrics of `model` on `fold`, each user of which is scored once.
+    """Return the metrics of `model` on `fold`; each user is scored once.
 
-    `train` gives the popularity of items. What a user of the fold is shown to have disliked is masked for every model,
-    whether it reads that or not. The lists of the users in the rows `shown` are kept, `length` long.
+    `train` gives the popularity of items. Known dislikes are masked for every model, whether it reads them or not. The
+    first `length` items of the lists of the rows `shown` are kept.
     """
     kinds = {name: parse_metric(name) for name in metrics}
     ks = sorted({k for _, k in kinds.values()})
     popularity = column_counts(train) / max(1, train.shape[0])
-    covered = {name: np.zeros(train.shape[1], bool) for name, (kind, _) in kinds.items() if kind == COVERAGE}
+    overall = {name: found for name, (kind, _) in kinds.items() if (found := METRICS[kind].overall) is not None}
+    recommended = {name: np.zeros(train.shape[1], bool) for name in overall}
     groups = popularity_groups(train)
     kept = np.full((len(shown), length), -1, np.int64)
 
@@ -106,7 +107,7 @@ def evaluate(
             if rows.start <= row < rows.stop:
                 listed = items[row - rows.start, :length]
                 kept[place, : len(listed)] = listed
-        for name, seen in covered.items():
+        for name, seen in recommended.items():
             first = items[:, : kinds[name][1]]
             seen[first[first >= 0]] = True
         lists = judge(items, part.held_out, popularity)
@@ -117,7 +118,7 @@ def evaluate(
     return Evaluation(
         users=fold.users,
         per_user={name: np.concatenate([part[name] for part, _ in parts]) for name in parts[0][0]},
-        overall={name: float(seen.mean()) for name, seen in covered.items()},
+        overall={name: compute(recommended[name]) for name, compute in overall.items()},
         seconds=time.perf_counter() - start,
         slices=PopularitySlices.of(groups, fold.held_out, ks, np.sum([hits for _, hits in parts], axis=0)),
         lists=kept,
@@ -127,7 +128,7 @@ def evaluate(
 def popularity_groups(train: Csr) -> IntArray:
     """Return each item's group (0 head, 1 middle, 2 tail), by thirds of the training interactions.
 
-    Items stand in the order of popularity; an item belongs to the third that its first interaction falls into.
+    Items are ordered by popularity; an item belongs to the third of its first interaction.
     """
     counts = column_counts(train)
     order = np.argsort(-counts, kind="stable")
@@ -138,7 +139,7 @@ def popularity_groups(train: Csr) -> IntArray:
 
 
 def group_hits(items: IntArray, hits: NDArray[np.bool_], groups: IntArray, ks: Sequence[int]) -> IntArray:
-    """Return how many hits the lists `items` (users, K) have in each group within the first k places, (ks, groups)."""
+    """Count the hits of the lists `items` (users, K) in each group within the first k ranks, (ks, groups)."""
     found = [groups[items[:, :k][hits[:, :k]]] for k in ks]
     return np.stack([np.bincount(its_groups, minlength=len(GROUPS)) for its_groups in found])
 
@@ -150,9 +151,9 @@ def batches(n_rows: int, n_items: int) -> Iterator[slice]:
 
 
 def map_batches(run: Callable[[slice], T], history: Csr, threads: int | None = None) -> Iterator[T]:
-    """Yield run(rows) for each batch of users, in order; batches run side by side (numpy lets go of the lock).
+    """Yield run(rows) for each batch of users, in order; batches run in parallel threads (numpy releases the lock).
 
-    There are never more results than workers that nobody has taken yet.
+    At most as many results as workers wait to be taken.
     """
     slices = batches(*history.shape)
     workers = threads or available_cores()

@@ -1,16 +1,10 @@
-"""Ranking metrics for binary relevance, one value per user, and two that describe the lists themselves.
+"""Ranking metrics for binary relevance: one entry of METRICS each, named `kind@K`, such as `ndcg@100`.
 
-A metric is named `kind@K`, e.g. `ndcg@100`. With h_r = 1 where the item at rank r is held out, and n held-out items:
-
-    calibrated_recall  sum(h) / min(K, n)          recall     sum(h) / n
-    precision          sum(h) / K                  hit_rate   1 if any h
-    ndcg               sum(h_r / log2(r + 1)) / sum over r <= min(K, n) of 1 / log2(r + 1)
-    mrr                1 / rank of the first hit   map        sum(h_r * precision@r) / min(K, n)
-    popularity         mean share of training users who have the recommended items (the popularity bias)
-    coverage           share of all items recommended to somebody: one value for all users together
+In the formulas h_r is 1 if the item at rank r is held out, n is the number of held-out items, and sums go over the
+first K ranks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +13,14 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray, row_numbers
 from recfusion.core.errors import InputError, choices
 
-DEFAULT_METRICS = ("calibrated_recall@20", "calibrated_recall@50", "ndcg@100")
+MAIN_METRIC = "ndcg@100"  # models are tuned, stopped and compared by it unless another metric is asked for
+DEFAULT_METRICS = ("calibrated_recall@20", "calibrated_recall@50", MAIN_METRIC)
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Recommended lists with what is needed to judge them: the users of one batch."""
+    """The recommended lists of one batch of users, and what is needed to score them."""
 
     hits: NDArray[np.bool_]  # (users, K): the item at this rank is held out
     n_held_out: IntArray  # (users,)
@@ -33,15 +28,32 @@ class Lists:
     length: IntArray  # (users,): items recommended
 
 
+@dataclass(frozen=True)
+class Metric:
+    """A metric: a value for each user, or one value for all users together."""
+
+    formula: str
+    per_user: Callable[[Lists, int], Values] | None = None  # lists, K -> (users,)
+    overall: Callable[[NDArray[np.bool_]], float] | None = None  # the items that some list has (items,) -> the value
+    descriptive: bool = False  # it describes the lists and does not say how good they are
+
+
+def dcg(hits: NDArray[np.bool_], k: int) -> Values:
+    """Return the discounted cumulative gain (users,) of the first k ranks of `hits` (users, ranks)."""
+    return np.asarray(hits[:, :k] @ _discounts(k)[: hits.shape[1]])
+
+
+def ideal_dcg(n_held_out: IntArray, k: int) -> Values:
+    """Return the highest gain (users,) that k ranks can have with so many held-out items."""
+    return np.concatenate([[0.0], np.cumsum(_discounts(k))])[np.minimum(k, n_held_out)]
+
+
+def _discounts(k: int) -> Values:
+    return np.asarray(1 / np.log2(np.arange(2, k + 2)))
+
+
 def _ideal(lists: Lists, k: int) -> IntArray:
     return np.minimum(k, lists.n_held_out)
-
-
-def _ndcg(lists: Lists, k: int) -> Values:
-    hits = lists.hits[:, :k]
-    discount = 1 / np.log2(np.arange(2, k + 2))
-    best = np.concatenate([[0.0], np.cumsum(discount)])
-    return hits @ discount[: hits.shape[1]] / best[_ideal(lists, k)]
 
 
 def _mrr(lists: Lists, k: int) -> Values:
@@ -55,47 +67,59 @@ def _map(lists: Lists, k: int) -> Values:
     return (precision * hits).sum(1) / _ideal(lists, k)
 
 
-PER_USER: Mapping[str, Callable[[Lists, int], Values]] = {
-    "calibrated_recall": lambda lists, k: lists.hits[:, :k].sum(1) / _ideal(lists, k),
-    "recall": lambda lists, k: lists.hits[:, :k].sum(1) / lists.n_held_out,
-    "precision": lambda lists, k: lists.hits[:, :k].sum(1) / k,
-    "hit_rate": lambda lists, k: np.asarray(lists.hits[:, :k].any(1), np.float64),
-    "ndcg": _ndcg,
-    "mrr": _mrr,
-    "map": _map,
-    "popularity": lambda lists, k: lists.popularity[:, :k].sum(1) / np.maximum(1, np.minimum(k, lists.length)),
+METRICS: dict[str, Metric] = {
+    "calibrated_recall": Metric("sum(h) / min(K, n)", lambda lists, k: lists.hits[:, :k].sum(1) / _ideal(lists, k)),
+    "recall": Metric("sum(h) / n", lambda lists, k: lists.hits[:, :k].sum(1) / lists.n_held_out),
+    "precision": Metric("sum(h) / K", lambda lists, k: lists.hits[:, :k].sum(1) / k),
+    "hit_rate": Metric("1 if any h", lambda lists, k: np.asarray(lists.hits[:, :k].any(1), np.float64)),
+    "ndcg": Metric(
+        "sum(h_r / log2(r + 1)) / sum over r <= min(K, n) of 1 / log2(r + 1)",
+        lambda lists, k: dcg(lists.hits, k) / ideal_dcg(lists.n_held_out, k),
+    ),
+    "mrr": Metric("1 / rank of the first hit", _mrr),
+    "map": Metric("sum(h_r * precision@r) / min(K, n)", _map),
+    "popularity": Metric(
+        "mean share of training users who have the recommended items (the popularity bias)",
+        lambda lists, k: lists.popularity[:, :k].sum(1) / np.maximum(1, np.minimum(k, lists.length)),
+        descriptive=True,
+    ),
+    "coverage": Metric(
+        "share of all items that are recommended to some user",
+        overall=lambda recommended: float(recommended.mean()),
+        descriptive=True,
+    ),
 }
-COVERAGE = "coverage"
 
 
 def parse_metric(name: str) -> tuple[str, int]:
     """Return (kind, K) of a metric's name."""
     kind, _, k = name.partition("@")
-    if kind not in (*PER_USER, COVERAGE):
-        raise choices("metric", name, [f"{known}@K" for known in (*PER_USER, COVERAGE)])
+    if kind not in METRICS:
+        raise choices("metric", name, [f"{known}@K" for known in METRICS], "metrics")
     if not k.isdecimal() or int(k) < 1:
-        raise InputError(f"Expected a metric with a list length, such as '{kind}@20', got '{name}'.")
+        raise InputError(f"Expected a metric with a list length, such as '{kind}@20', got '{name}'.", "metrics")
     return kind, int(k)
 
 
 def is_descriptive(name: str) -> bool:
-    """Return whether a metric says what the lists are like, and not how good they are."""
-    return name.partition("@")[0] in ("popularity", COVERAGE)
+    """Return whether a metric describes the lists and does not say how good they are."""
+    known = METRICS.get(name.partition("@")[0])
+    return known is not None and known.descriptive
 
 
 def check_metrics(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of at least one metric, none of them twice; anything else is an error."""
+    """Return the names of the metrics; raise if there is none, an unknown one, or one twice."""
     for name in names:
         parse_metric(name)
     if not names or len(set(names)) < len(names):
         raise InputError(
-            f"Expected at least one metric, such as {DEFAULT_METRICS[-1]}, and none twice, got {list(names)}."
+            f"Expected at least one metric, such as {MAIN_METRIC}, and none twice, got {list(names)}.", "metrics"
         )
     return tuple(names)
 
 
 def judge(items: IntArray, held_out: Csr, popularity: Values) -> Lists:
-    """Return the lists `items` (users, K; -1 where a list ends) together with which of them are hits."""
+    """Return the lists `items` (users, K; -1 after the end of a list) with their hits."""
     n_users, n_items = held_out.shape
     relevant = np.zeros((n_users, n_items), bool)
     relevant[row_numbers(held_out), held_out.indices] = True
@@ -109,6 +133,8 @@ def judge(items: IntArray, held_out: Csr, popularity: Values) -> Lists:
 
 
 def per_user(lists: Lists, names: Sequence[str]) -> dict[str, Values]:
-    """Return each per-user metric's values (users,); `coverage` is left to the caller, who sees all users."""
+    """Return the values (users,) of each metric that has a value per user."""
     parsed = {name: parse_metric(name) for name in names}
-    return {name: PER_USER[kind](lists, k) for name, (kind, k) in parsed.items() if kind != COVERAGE}
+    return {
+        name: compute(lists, k) for name, (kind, k) in parsed.items() if (compute := METRICS[kind].per_user) is not None
+    }

@@ -1,7 +1,6 @@
-"""Asking a model for scores: with the signals that it reads, or by its histories alone where it reads none."""
+"""Scores of a model: with the signals that it reads, or from histories alone."""
 
-from collections.abc import Collection
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike
@@ -11,26 +10,34 @@ from recfusion.data.split import Fold
 
 
 class Scorer(Protocol):
-    """Whatever gives scores (users, items) for a batch of histories."""
+    """Gives scores (users, items) for a batch of histories."""
 
     def score(self, history: Csr) -> FloatArray: ...
 
 
-class Reader(Protocol):
-    """A model that takes more than ones."""
+@runtime_checkable
+class ReadsSignals(Protocol):
+    """Reads ratings, timestamps or features beside the interactions; `reads` names them."""
+
+    @property
+    def reads(self) -> frozenset[Signal]: ...
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Any: ...
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray: ...
 
 
+def signals_read(model: object) -> frozenset[Signal]:
+    """Return the signals that a model, or a model class, reads; none if it does not say."""
+    return frozenset(getattr(model, "reads", ()))
+
+
 def read_by(model: object, extra: Extra | None) -> Extra | None:
-    """Return what a model gets of some signals: those that its class says it reads; None for none."""
-    reads: Collection[Signal] = getattr(model, "reads", ())
-    return None if extra is None else extra.only(reads)
+    """Return the part of some signals that a model reads; None if it reads none of them."""
+    return None if extra is None else extra.only(signals_read(model))
 
 
 def scores(model: Scorer, history: Csr, extra: Extra | None = None) -> FloatArray:
-    """Return the scores (users, items) of a batch of histories with what else is known of its users."""
+    """Return the scores (users, items) of a batch of histories; the model gets the signals that it reads."""
     read = read_by(model, extra)
-    return model.score(history) if read is None else cast(Reader, model).score(history, extra=read)
+    return model.score(history) if read is None else cast(ReadsSignals, model).score(history, extra=read)

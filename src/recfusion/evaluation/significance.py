@@ -1,9 +1,8 @@
-"""Intervals and paired tests from one value per user, honest where splits share users.
+"""Confidence intervals and paired tests from one value per user, also if splits share users.
 
-A user who is a test user in several splits gives several values that are not independent. So whole users are drawn,
-with all the values they have (a cluster bootstrap); with one split this is the ordinary bootstrap over users. All
-columns (models and metrics) share the same draws, so differences between them are paired. A single user varies with
-nobody: there is no interval then, and no test.
+A test user of several splits has several values that are not independent. So users are drawn with all their values (a
+cluster bootstrap); with one split this is the ordinary bootstrap over users. All columns (models and metrics) share the
+same draws, so differences between them are paired. With a single user there is no interval and no test.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from recfusion.core.arrays import IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.evaluation.metrics import Values
 
-DRAWS = 30_000  # with twenty models Holm multiplies the smallest p by 19: it should still come out below .001
+DRAWS = 30_000  # with twenty models Holm multiplies the smallest p by 19: it can still be below .001
 _DRAWS_AT_ONCE = 200
 
 
@@ -24,7 +23,7 @@ class Summary:
     """A metric over users and splits."""
 
     mean: float  # over all test users of all splits
-    ci95: tuple[float, float] | None  # of that mean, bootstrap over users; None where fewer than two have values
+    ci95: tuple[float, float] | None  # of that mean, bootstrap over users; None with fewer than two users
     median: float  # over splits, of each split's mean
     iqr: tuple[float, float]  # over splits
     splits: tuple[float, ...]  # each split's mean
@@ -35,14 +34,14 @@ class Difference:
     """The paired difference of two columns of values."""
 
     difference: float
-    ci95: tuple[float, float] | None  # None, as p, where all values are of one user
+    ci95: tuple[float, float] | None  # None, like p, if all values are of one user
     p: float | None
 
 
 def bootstrap_means(users: IntArray, values: Values, *, rng: RngLike = 0, draws: int = DRAWS) -> Values:
-    """Return bootstrap means (draws, columns) of `values` (rows, columns), whose rows belong to `users`.
+    """Return bootstrap means (draws, columns) of `values` (rows, columns); `users` has the user of each row.
 
-    Those of a single user are NaN: all draws would be alike, and look like certainty.
+    With a single user they are NaN: all draws would be equal and look certain.
     """
     _, cluster = np.unique(users, return_inverse=True)
     counts = np.bincount(cluster).astype(np.float64)
@@ -61,7 +60,7 @@ def bootstrap_means(users: IntArray, values: Values, *, rng: RngLike = 0, draws:
 
 
 def summarise(split_values: Sequence[Values], drawn: Values | None) -> Summary:
-    """Return the summary of one column: its values split by split, and its bootstrap means (draws,) if it has any."""
+    """Return the summary of one column, from its values per split and its bootstrap means (draws,), if any."""
     means = [float(values.mean()) for values in split_values]
     first, middle, third = np.quantile(means, [0.25, 0.5, 0.75])
     return Summary(
@@ -76,7 +75,7 @@ def summarise(split_values: Sequence[Values], drawn: Values | None) -> Summary:
 def paired_difference(a: Values, b: Values, drawn_a: Values, drawn_b: Values) -> Difference:
     """Return mean(a - b) with its interval and a two-sided bootstrap test of no difference.
 
-    p is the share of bootstrap differences, centred on zero, that lie at least as far out as the observed one; it is
+    p is the share of bootstrap differences, centred on zero, that are at least as large as the observed one; it is
     never below 1 / (draws + 1).
     """
     observed = float((a - b).mean())
@@ -89,9 +88,9 @@ def paired_difference(a: Values, b: Values, drawn_a: Values, drawn_b: Values) ->
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's step-down adjusted p-values: valid together, never smaller than the raw ones.
+    """Return Holm's step-down adjusted p-values: jointly valid, never smaller than the raw ones.
 
-    What was not tested is None, and counts for nothing.
+    None means not tested and is not counted.
     """
     tested = sorted((p, which) for which, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)

@@ -1,4 +1,4 @@
-"""The K best unseen items of each user; the one place where seen items are masked."""
+"""The K best unseen items of each user; seen items are masked only here."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
 
-CELLS_PER_BATCH = 1 << 20  # users x items scored at once: 4 MB of scores, which stays in cache
-_FEW = 0.9  # share of the items below which those that may come are taken out before they are compared
+CELLS_PER_BATCH = 1 << 20  # users x items scored at once: 4 MB of scores, which stay in cache
+_FEW = 0.9  # with a smaller share of possible items, the others are removed before the selection
 
 
 def batch_rows(n_items: int) -> int:
@@ -18,8 +18,8 @@ def batch_rows(n_items: int) -> int:
 def top_k(scores: FloatArray, history: Csr, k: int, disliked: Csr | None = None) -> tuple[IntArray, FloatArray]:
     """Return (items, scores) of the K best items per row, best first; seen items and items at -inf never appear.
 
-    What was seen is the history, and what was `disliked` where that is known. Equal scores keep the order of the
-    columns. A row with fewer than K candidates ends in item -1 with score -inf. `scores` (users, items) is overwritten.
+    Seen items are the history and the `disliked` items. Ties keep the order of the columns. A row with fewer than K
+    candidates ends in item -1 with score -inf. `scores` (users, items) is overwritten.
     """
     for seen in (history,) if disliked is None else (history, disliked):
         scores[row_numbers(seen), seen.indices] = -np.inf
@@ -28,7 +28,7 @@ def top_k(scores: FloatArray, history: Csr, k: int, disliked: Csr | None = None)
     if not scores.size:
         return items, values
     there = None
-    # What nobody may get is left out first: numpy's selection is twenty times slower among many equal values.
+    # Items at -inf for all users are removed: numpy's selection is twenty times slower among many equal values.
     possible = (scores if len(scores) == 1 else scores.max(axis=0, keepdims=True))[0] != -np.inf
     if np.count_nonzero(possible) < _FEW * len(possible):
         there = np.flatnonzero(possible)
@@ -53,7 +53,7 @@ def _best(scores: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
 
 
 def _chosen(scores: FloatArray, least: FloatArray, k: int) -> NDArray[np.bool_]:
-    """Return which K cells of each row are the best, the least of which is `least`; of equals the first ones."""
+    """Return which K cells of each row are the best; `least` is the lowest of them, ties go to the first columns."""
     chosen = scores >= least
     tied = np.flatnonzero(np.count_nonzero(chosen, axis=1) > k)
     if len(tied):

@@ -20,7 +20,8 @@ from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, Place, Result, package_versions
-from recfusion.models.base import Recommender, fitting
+from recfusion.models.abilities import check_rating_values, fit_in_epochs, signals_read
+from recfusion.models.base import Recommender
 from recfusion.models.registry import OURS
 from recfusion.models.self_tuning import judged_users
 from recfusion.training.epoch import Checkpoint, Curve, Epoch, OnEpoch
@@ -65,7 +66,7 @@ def fit(
     epochs: list[Epoch] = []
     stopped = None
     began = time.perf_counter()
-    for epoch in fitting(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
+    for epoch in fit_in_epochs(model, train, valid, read_by(model, extra), rng=rng, checkpoint=checkpoint):
         epochs.append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -77,8 +78,8 @@ def fit(
 
 def check_grades(candidate: Candidate, data: Interactions, used: Collection[Signal]) -> None:
     """Raise where a candidate reads grades and some of the data, in whichever part of a split, are none of its own."""
-    if "grades" in used and "grades" in candidate.model.reads:
-        candidate.model.check_grades(all_grades(data.grades, data.disliked), "the data")
+    if "grades" in used and "grades" in signals_read(candidate.model):
+        check_rating_values(candidate.model, all_grades(data.grades, data.disliked), "the data")
 
 
 def fit_and_judge(

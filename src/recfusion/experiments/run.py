@@ -22,6 +22,7 @@ from recfusion.experiments.candidate import Candidate, Packed, unique
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
 from recfusion.experiments.result import Result, append_result, read_results, result_key
+from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
 from recfusion.training.epoch import Epoch
 
@@ -132,7 +133,7 @@ def run_candidates(
     by_label = {candidate.label: candidate for candidate, _ in candidates}
     data = with_features(data, signals)
     used = used_signals(signals, data)
-    check_read(used, [(candidate.label, candidate.model.reads) for candidate, _ in candidates])
+    check_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     found = matching(candidates, protocol, [] if store is None else read_results(store))
     seeds = dict.fromkeys(seed for _, its in candidates for seed in its)

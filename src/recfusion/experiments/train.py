@@ -25,6 +25,7 @@ from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.fit import Fitted, check_grades, fit, fit_and_judge
 from recfusion.inference.bundle import Bundle, name_among
+from recfusion.models.abilities import UsesDevice, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
@@ -63,13 +64,13 @@ def train(
     mean of the last metric, `OldIsBetter` is raised and nothing is refitted.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
-    unfitted = candidate.model if histories else candidate.model.without_histories()
+    unfitted = candidate.model if histories else without_histories(candidate.model)
     candidate = replace(candidate, model=replace(unfitted))
     use_device(candidate.model, device)
     plan = plan or SplitPlan()
     data = with_features(data, signals)
     used = used_signals(signals, data)
-    check_read(used, [(candidate.entry.name, candidate.model.reads)])
+    check_read(used, [(candidate.entry.name, signals_read(candidate.model))])
     check_grades(candidate, data, used)
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     everything = whole_extra(data, used)
@@ -79,7 +80,7 @@ def train(
         kept = Checkpoint(checkpoint, json.dumps(run))
     judge = judge or against is not None
     parts: Split | None = None
-    if not all_users or judge or candidate.model.needs_validation(Shape.of(data.matrix)):
+    if not all_users or judge or needs_validation(candidate.model, Shape.of(data.matrix)):
         try:
             parts = split(data, plan, seed=seed, used=used)
         except NobodyToJudge:
@@ -98,7 +99,7 @@ def train(
     judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
     found: dict[str, Any] = {} if judged.test is None else {"test": with_intervals(judged.test)}
     if against is not None:
-        old = replace(candidate, label="old", entry=against.entry, model=against.model.settled())
+        old = replace(candidate, label="old", entry=against.entry, model=settled(against.model))
         use_device(old.model, device)
         found["against"] = _compared(judged, fit_and_judge(old, data, protocol, parts, on_epoch=on_epoch))
     seconds = judged.result.fit_seconds
@@ -109,9 +110,9 @@ def train(
             fit_seconds=seconds,
             metrics={"validation": with_intervals(judged.validation)} | found,
         )
-    settled = replace(candidate, model=judged.model.settled())
+    again = replace(candidate, model=settled(judged.model))
     fitted, _, more, _ = fit(
-        *(settled, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
+        *(again, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
     )
     return Bundle.of(
         *(candidate.entry, fitted, data, data.matrix, protocol),
@@ -157,7 +158,8 @@ def use_device(model: Recommender, device: str) -> None:
 
         if not torch.cuda.is_available():
             raise InputError("Device cuda is asked for, but torch finds no CUDA here: use --device cpu.")
-    model.use_device(device)
+    if isinstance(model, UsesDevice):
+        model.use_device(device)
 
 
 def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, Any]:

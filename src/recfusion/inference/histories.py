@@ -23,6 +23,7 @@ from recfusion.data.reading.reader import read_table
 from recfusion.data.signals import Extra, valued
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.ids import id_texts
+from recfusion.models.abilities import check_rating_values
 
 log = logging.getLogger(__name__)
 YOU = "you"  # the user of a history that comes without one
@@ -99,7 +100,7 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
         return Histories(users, matrix, int(unknown.sum()), tuple(names))
     given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
     grades = given.cast(pl.Float32).fill_null(np.nan).to_numpy()
-    bundle.model.check_grades(grades[~np.isnan(grades)], "the history")
+    check_rating_values(bundle.model, grades[~np.isnan(grades)], "the history")
     known = (row[entries], column[entries], grades[entries], _times(rows, row)[entries])
     matrix, extra, disliked = with_signals(bundle.protocol, *known, (len(users), n_items))
     return Histories(users, matrix, int(unknown.sum()), tuple(names), extra, disliked)

@@ -16,6 +16,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.filters import Allowed, Rules, allowed_items, check_count
 from recfusion.inference.greedy_selection import Reranker
 from recfusion.inference.reranking import Knobs, assumed_items, knob_terms, log_relevance
+from recfusion.models.abilities import find_lists, finds_lists
 from recfusion.models.base import Recommender
 
 
@@ -87,12 +88,12 @@ class ListMaker:
     def _may_find(self, extra: Extra | None) -> bool:
         """Return whether lists are what the model finds: the best by its own scores."""
         plain = not self.terms and self.reranker is None and not self.knobs.adventurousness and not self.include_seen
-        return plain and extra is None and self.bundle.model.finds
+        return plain and extra is None and finds_lists(self.bundle.model)
 
     def _found(self, history: Csr, k: int) -> Lists:
         """Return what the model finds, and what is popular for users without a history."""
         mask = self.allowed.mask
-        items, scores = self.bundle.model.find(history, k, mask)
+        items, scores = find_lists(self.bundle.model, history, k, mask)
         empty = np.flatnonzero(np.diff(history.indptr) == 0)
         if len(empty):
             popular = self.popularity if mask is None else np.where(mask, self.popularity, np.float32(-np.inf))

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from recfusion.data.protocol import Protocol
+from recfusion.models.abilities import keeps_histories
 from recfusion.models.settings import setting_values, settings_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def model_card(bundle: Bundle) -> str:
             "more, and what was tried before this fit is not counted.",
         ],
         "Limitations": [
-            (_HOLDS_ROWS if bundle.model.keeps_histories else "")
+            (_HOLDS_ROWS if keeps_histories(bundle.model) else "")
             + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its "
             "data. Items with no interaction in training cannot be recommended on merit"
             + (" but by their features" if bundle.recipes.items is not None else "")

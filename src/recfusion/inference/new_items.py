@@ -23,6 +23,7 @@ from recfusion.data.interactions import to_columns
 from recfusion.data.reading.values import parse_ids
 from recfusion.inference.bundle import COUNT, Bundle, name_among
 from recfusion.inference.bundle_files import ADDED, CONFIG, FEATURES, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config
+from recfusion.models.abilities import AddsItems
 from recfusion.models.registry import trusted
 from recfusion.models.settings import PARTS, saved_sparse
 
@@ -58,7 +59,7 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
                 f"The file {name} in the model folder '{folder}' is not the one that was saved: copy it again."
             )
     recipe, kind = _recipe(folder, config.digests), trusted(config.model, config.place, ()).load()
-    join = getattr(kind, "with_added", None)
+    join = kind.with_added if issubclass(kind, AddsItems) else None
     if recipe is None or join is None:
         raise InputError(
             f"The model {config.model} in '{folder}' knows no features of items: train thinning-features with "
@@ -90,7 +91,7 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
 
 def can_add(bundle: Bundle) -> bool:
     """Return whether a model gives items that are new their place by their features."""
-    return bundle.recipes.items is not None and hasattr(bundle.model, "with_added")
+    return bundle.recipes.items is not None and isinstance(bundle.model, AddsItems)
 
 
 def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
@@ -98,8 +99,8 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
 
     What `add_items` does to a folder, in memory; the table has columns of the bundle's own.
     """
-    recipe, join = bundle.recipes.items, getattr(bundle.model, "with_added", None)
-    if recipe is None or join is None or table.is_empty():
+    recipe, adds = bundle.recipes.items, bundle.model if isinstance(bundle.model, AddsItems) else None
+    if recipe is None or adds is None or table.is_empty():
         return bundle
     ids = parse_ids(table["item"], bundle.items["item"].dtype)
     fresh = _fresh(bundle.items, table.with_columns(ids.alias("item")).drop_nulls("item"))[0]
@@ -109,7 +110,7 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
     if not known.any():
         return bundle
     model = copy(bundle.model)
-    for name, array in join(partial(getattr, model), encoded[known], getattr(model, "features_")).items():  # noqa: B009
+    for name, array in adds.with_added(partial(getattr, model), encoded[known], getattr(model, "features_")).items():  # noqa: B009
         setattr(model, name, array)
     return replace(bundle, model=model, items=_joined(bundle.items, fresh.filter(pl.Series(known))))
 

@@ -20,6 +20,7 @@ from recfusion.inference.filters import Rules
 from recfusion.inference.histories import check_read, with_signals
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.reranking import Knobs
+from recfusion.models.abilities import check_rating_values, finds_lists
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def answer(bundle: Bundle, asked: Sequence[Ask]) -> list[Answer | InputError]:
     found = [bundle.columns_of(own) for own in ids]
     histories, extra = _histories(bundle, asked, found)
     # A model that finds lists without all scores is asked for each list, and the others for all at once.
-    scores = None if bundle.model.finds else model_scores(bundle.model, histories, extra)
+    scores = None if finds_lists(bundle.model) else model_scores(bundle.model, histories, extra)
     answers: list[Answer | InputError] = []
     for row, ask in enumerate(asked):
         try:
@@ -133,7 +134,7 @@ def check_history(bundle: Bundle, history: Sequence[str | Had]) -> None:
     said = [one for one in history if not isinstance(one, str)]
     grades = [one.grade for one in said if one.grade is not None]
     check_read(bundle.protocol, graded=bool(grades), timed=any(one.time is not None for one in said))
-    bundle.model.check_grades(np.array(grades, np.float32), "the history")
+    check_rating_values(bundle.model, np.array(grades, np.float32), "the history")
 
 
 def _fault(bundle: Bundle, ask: Ask) -> InputError | None:

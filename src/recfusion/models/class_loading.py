@@ -1,4 +1,4 @@
-"""Classes of other people's models by their place: imported where a person or an installed package names them."""
+"""Import model classes by place, "package.module:Class" or "file.py:Class", if a user or an installed package asks."""
 
 import hashlib
 import importlib
@@ -12,7 +12,7 @@ from types import ModuleType
 from recfusion.core.errors import InputError
 from recfusion.models.base import Recommender
 
-_OF_FILE = "recfusion_file_"  # how the modules that are made of files are called
+_OF_FILE = "recfusion_file_"  # prefix of the modules that are loaded from files
 
 
 @cache
@@ -30,7 +30,7 @@ def load_class(place: str) -> type[Recommender]:
 
 @cache
 def load_file(path: Path) -> ModuleType:
-    """Return the module of a Python file, under a name of its own that worker processes can give it too."""
+    """Load a Python file as a module, with a name that worker processes give it too."""
     if not path.is_file():
         raise InputError(f"Expected a Python file at '{path}', got nothing: check the path.")
     name = f"{_OF_FILE}{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=4).hexdigest()}"
@@ -40,21 +40,21 @@ def load_file(path: Path) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever somebody else's file raises
+    except (Exception, SystemExit) as error:  # another person's file may raise anything
         del sys.modules[name]
         raise _cannot_import(path.name, error) from None
     return module
 
 
 def home_file(kind: type) -> Path | None:
-    """Return the file that `load_file` took a class from."""
+    """Return the file that `load_file` loaded a class from."""
     module = sys.modules.get(kind.__module__)
     known = kind.__module__.startswith(_OF_FILE) and module is not None and module.__file__
     return Path(known) if known else None
 
 
 def is_importable(kind: type) -> bool:
-    """Return whether a worker process can import a class: a notebook's or a function's it cannot."""
+    """Return whether a worker process can import a class; it cannot if a notebook or function defines it."""
     if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
         return False
     try:
@@ -64,7 +64,7 @@ def is_importable(kind: type) -> bool:
 
 
 def require_recommender(found: object, place: str) -> None:
-    """Raise unless a class is a model: it inherits from Recommender, is a dataclass, and has all methods."""
+    """Raise unless a class inherits from Recommender, is a dataclass, and has fit and score."""
     if not isinstance(found, type) or not _is_recommender(found):
         raise InputError(f"Expected a class that inherits from recfusion.Recommender at '{place}', got {found!r}.")
     if "__dataclass_fields__" not in vars(found):
@@ -76,10 +76,10 @@ def require_recommender(found: object, place: str) -> None:
 
 @cache
 def source_digest(kind: type[Recommender]) -> str:
-    """Return a digest of the source that a class is written in: its whole file, or what Python knows of the class."""
+    """Return a digest of the file of a class, or of its source or bytecode if there is no file."""
     try:
         text = Path(inspect.getfile(kind)).read_bytes()
-    except (OSError, TypeError):  # of a notebook, or typed in
+    except (OSError, TypeError):  # defined in a notebook or a shell
         try:
             text = inspect.getsource(kind).encode()
         except (OSError, TypeError):
@@ -91,7 +91,7 @@ def source_digest(kind: type[Recommender]) -> str:
 def _import(where: str) -> ModuleType:
     try:
         return importlib.import_module(where)
-    except (Exception, SystemExit) as error:  # whatever somebody else's module raises
+    except (Exception, SystemExit) as error:  # another person's module may raise anything
         raise _cannot_import(where, error) from None
 
 
@@ -100,5 +100,5 @@ def _is_recommender(found: object) -> bool:
 
 
 def _cannot_import(what: str, error: BaseException) -> InputError:
-    told = " ".join(str(error).split())
-    return InputError(f"Cannot import '{what}' ({type(error).__name__}: {told}): see that Python can run it by itself.")
+    message = " ".join(str(error).split())
+    return InputError(f"Cannot import '{what}' ({type(error).__name__}: {message}): check that Python can run it.")

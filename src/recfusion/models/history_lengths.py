@@ -1,11 +1,11 @@
-"""How many items users have: the shares of all lengths, none of which is impossible."""
+"""The distribution of history lengths; every length has a positive probability."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import IntArray
 
-_SPREAD = 1e-3  # share of all users that is spread evenly over all lengths
+_SPREAD = 1e-3  # probability that is spread evenly over all lengths
 
 
 def length_shares(lengths: IntArray, n_items: int) -> NDArray[np.float64]:

@@ -1,9 +1,9 @@
-"""An inverted file: items in cells of like vectors, so that the best for somebody are found without scoring all.
+"""An inverted file: items in cells of similar vectors, to find the best items of a user without scoring all.
 
-Cells are found by k-means, and the vectors of a cell lie side by side (Jegou, Douze and Schmid 2011, without their
-codes). A search looks into the cells whose centres have the largest products with somebody's code, and scores what lies
-there exactly: what it finds has its true score, and what lies elsewhere may be missed. A cell of scattered vectors
-may hold better ones than its centre tells, so that its spread counts too.
+Cells are found by k-means, and the vectors of a cell are stored together (Jegou, Douze and Schmid 2011, without their
+codes). A search scores the items of the cells with the centres nearest to a user's code: items have their exact scores,
+and items of other cells may be missed. A cell of scattered vectors may hold better items than its centre suggests, so
+its spread counts too.
 """
 
 from collections.abc import Iterator
@@ -16,39 +16,39 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
 
-_LEAST = 200_000  # items from which on there is an index, unless one is asked for
-_PER_ROOT = 2  # cells for each root of the items
-_SAMPLE, _ROUNDS = 40, 8  # items of a cell by which its centre is found, and rounds in which it moves
-_AT_ONCE = 1 << 25  # products of items and centres that are held
-_SHARE, _FEWEST, _ROOM = 1 / 32, 5_000, 4  # looked at, of the items that may come: a share, a number, times the list
-_NEIGHBOURS = 4_000  # that are looked at in whatever cell
-_OPTIMISM = 0.1  # deviations of a cell that are added to its centre's product (.1 and .2 do best, 0 and .5 worse)
+_LEAST = 200_000  # with at least so many items there is an index by default
+_PER_ROOT = 2  # cells per root of the number of items
+_SAMPLE, _ROUNDS = 40, 8  # items per cell for k-means, and its rounds
+_AT_ONCE = 1 << 25  # products of items and centres held at once
+_SHARE, _FEWEST, _ROOM = 1 / 32, 5_000, 4  # items scored, at least: a share, a number, times the list
+_NEIGHBOURS = 4_000  # most items outside of these cells that are scored for their weights in `near`
+_OPTIMISM = 0.1  # deviations of a cell added to its centre's product (.1 and .2 are best, 0 and .5 worse)
 
 
 def usual_cells(n_items: int) -> int:
-    """Return how many cells so many items have: none where all scores take a few milliseconds."""
+    """Return the default number of cells: none if scoring all items takes a few milliseconds."""
     return int(_PER_ROOT * n_items**0.5) if n_items >= _LEAST else 0
 
 
 @dataclass(frozen=True)
 class Index:
-    """Vectors of items in the order of their cells."""
+    """Item vectors in the order of their cells."""
 
-    vectors: FloatArray  # (width, items): products with the codes of a few users are quickest so
-    order: IntArray  # (items,): the item of each place
+    vectors: FloatArray  # (width, items): the quickest layout for a few users
+    order: IntArray  # (items,): the item at each place
     starts: IntArray  # (cells + 1,): where each cell starts, and the end
     centres: FloatArray  # (cells, width + 1): the mean of each cell's vectors, and their deviation from it
 
     @classmethod
     def of(cls, vectors: FloatArray, count: int, rng: np.random.Generator) -> "Index":
-        """Return an index of so many cells."""
+        """Return an index with `count` cells."""
         n_items, count = vectors.shape[1], min(count, vectors.shape[1])
         some = vectors[:, np.sort(rng.choice(n_items, min(n_items, _SAMPLE * count), replace=False))]
         centres = np.ascontiguousarray(some[:, np.sort(rng.choice(some.shape[1], count, replace=False))].T)
         for _ in range(_ROUNDS):
             own = _nearest(some, centres)
             sizes = np.bincount(own, minlength=count)
-            there = np.flatnonzero(sizes)  # a cell that has lost all of its items stays where it was
+            there = np.flatnonzero(sizes)  # an empty cell stays where it was
             starts = (np.cumsum(sizes) - sizes)[there]
             sums = np.add.reduceat(some[:, np.argsort(own, kind="stable")], starts, axis=1)
             centres[there] = (sums / sizes[there].astype(np.float32)).T
@@ -63,7 +63,7 @@ class Index:
 
     @property
     def parts(self) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
-        """The arrays that it consists of."""
+        """The arrays of the index."""
         return self.vectors, self.order, self.starts, self.centres
 
     @cached_property
@@ -74,7 +74,7 @@ class Index:
         return places
 
     def check(self, n_items: int) -> None:
-        """Raise unless every item has one place, in one cell."""
+        """Raise unless every item has exactly one place."""
         width, cells = len(self.vectors), self.starts.size - 1
         shapes = [part.shape for part in self.parts]
         if shapes != [(width, n_items), (n_items,), (cells + 1,), (cells, width + 1)] or cells < 1:
@@ -87,10 +87,10 @@ class Index:
     def search(
         self, codes: FloatArray, k: int, seen: Csr, near: Csr, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[IntArray, FloatArray]:
-        """Return (items, scores) as `top_k` does, of scores that are products with codes (users, width) plus `near`.
+        """Return (items, scores) as `top_k` does, for scores that are products with codes (users, width) plus `near`.
 
-        No item comes that was `seen`, or is not `allowed`. Who has large numbers in `near` (users, items) is looked at
-        in whatever cell.
+        Items that were `seen` or are not `allowed` are left out. Items with large values in `near` (users, items) are
+        scored whatever their cell.
         """
         users, n_items = len(codes), len(self.order)
         k = min(int(k), n_items)
@@ -113,12 +113,12 @@ class Index:
     def _candidates(
         self, code: FloatArray, may: NDArray[np.bool_], sizes: IntArray, least: int, near: IntArray, added: FloatArray
     ) -> tuple[IntArray, FloatArray]:
-        """Return the places that are looked at, of those that `may` come, and their products.
+        """Return the allowed places that are scored, and their products.
 
-        They are those of the nearest cells, until these have enough by `sizes`, and of the nearest neighbours.
+        These are the places of the nearest cells, until they have enough items by `sizes`, and of neighbours.
         """
         wanted = max(least, int(_SHARE * sizes.sum()))
-        if sizes.sum() <= max(wanted, int(_SHARE * len(may))):  # as few as would be looked at without rules
+        if sizes.sum() <= max(wanted, int(_SHARE * len(may))):  # so few that all of them are scored
             found = np.flatnonzero(may)
             return found, code @ (self.vectors if may.all() else self.vectors[:, found])
         hope = np.append(code, np.float32(_OPTIMISM) * np.linalg.norm(code))
@@ -143,14 +143,14 @@ def _nearest(vectors: FloatArray, centres: FloatArray) -> IntArray:
 
 
 def _parts(vectors: FloatArray, count: int) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield the vectors in parts that may have `count` numbers each beside them."""
+    """Yield the vectors in parts, small enough for `count` numbers per vector."""
     step = max(1, _AT_ONCE // count)
     slices = (slice(start, start + step) for start in range(0, vectors.shape[1], step))
     return ((part, vectors[:, part]) for part in slices)
 
 
 def _best(items: IntArray, scores: FloatArray, k: int, seen: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return the K best items that were not seen, best first, of equals the first, and their scores."""
+    """Return the K best unseen items, best first, ties by number, and their scores."""
     if np.isnan(scores).any():
         raise InputError("The model gave scores that are not numbers (NaN): train it again with other settings.")
     room = k + len(seen)

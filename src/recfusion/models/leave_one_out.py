@@ -1,7 +1,7 @@
-"""Leave-one-user-out in closed form: what a fit without a training user would have scored for a part of their row.
+"""Leave-one-user-out scores in closed form: the scores of a training user's shown items by a fit without that user.
 
-A regression of weighted squares on features has the answer in its own residual. Penalties are held fixed: they are
-functions of all users' counts, and stay what they are while one user goes. docs/thinning.md has the proof.
+They follow from the residuals of the weighted least-squares fit. Penalties are held fixed: they depend on the counts of
+all users and do not change when one user is left out. The proof is in docs/thinning.md.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, keep_entries, row_numbers
 from recfusion.data.split import Fold
 
-SHOWN = 0.8  # share of a user's items that is shown where no validation users say how much
+SHOWN = 0.8  # share of a user's items that is shown if there are no validation users
 
 
 def left_out(train: Csr, most: int, rng: np.random.Generator, shown: float = SHOWN) -> Fold:
-    """Return training users, evenly chosen, with a share of each row shown and the rest held out.
+    """Return an even choice of training users, with a share of each row shown and the rest held out.
 
-    `users` are rows of `train`. Users with a single item cannot be judged and are left aside.
+    `users` are rows of `train`. Users with a single item are left out.
     """
     able = np.flatnonzero(np.diff(train.indptr) >= 2)
     if most < 1:
@@ -40,13 +40,13 @@ def nobody(train: Csr) -> Fold:
 
 
 def share_shown(fold: Fold) -> float:
-    """Return which share of their items the users of a fold show."""
+    """Return the share of their items that the users of a fold show."""
     return fold.history.nnz / max(1, fold.history.nnz + fold.held_out.nnz)
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A fit of items on items, asked for training users as if each of them had not been in it."""
+    """Scores of training users by an item-to-item model fitted without them."""
 
     train: Csr
     fold: Fold
@@ -59,7 +59,7 @@ class LeftOut:
         return self.scores_and_diagonal(places)[0]
 
     def scores_and_diagonal(self, places: slice, scale: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return scores and the diagonals of P, (users, items); what is shown enters with its items' `scale`."""
+        """Return scores and the diagonals of P, (users, items); shown items are weighted by `scale`."""
         users, queries = self.fold.users[places], self.fold.history[places]
         if scale is not None:
             values = queries.data * scale[queries.indices]
@@ -70,10 +70,10 @@ class LeftOut:
 def linear_scores(
     weights: FloatArray, diagonal: FloatArray, rows: Csr, queries: Csr, user_weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return what a fit without each of `rows` scores for its query, and the diagonal of that fit's P, (rows, items).
+    """Return the scores of each query by a fit without its row, and the diagonal of that fit's P, (rows, items).
 
-    `weights` are B_ij = -P_ij / P_jj with 0 on the diagonal, `diagonal` is P_jj. Scores of a query's own items mean
-    nothing. With r = x - xB, the residual, everything else follows from B: P x = diagonal * r.
+    `weights` are B_ij = -P_ij / P_jj with 0 on the diagonal, `diagonal` is P_jj. Scores of a query's own items are
+    meaningless. With the residual r = x - xB everything follows from B: P x = diagonal * r.
     """
     scores = np.asarray(queries @ weights)  # (rows, items)
     residual = residuals(rows, rows, weights)
@@ -92,7 +92,7 @@ def without_user(
 ) -> FloatArray:
     """Return the scores (rows, items) of a weighted ridge regression without each row; `scores` are overwritten.
 
-    With A the Gram matrix and penalties of the features that target j may use, `leverage` is x'A^-1 x and `across`
+    With A the Gram matrix plus penalties of the features that target j may use, `leverage` is x'A^-1 x and `across`
     z'A^-1 x, both (rows, items): loo_j = z'b - w r z'A^-1 x / (1 - w x'A^-1 x).
     """
     w = user_weights[:, None]
@@ -101,7 +101,7 @@ def without_user(
 
 
 def residuals(rows: Csr, features: Csr, weights: FloatArray) -> FloatArray:
-    """Return what a fit leaves of `rows`, x - fB, (rows, items)."""
+    """Return the residuals x - fB of a fit, (rows, items)."""
     residual = np.asarray(features @ weights)
     np.negative(residual, out=residual)
     residual[row_numbers(rows), rows.indices] += rows.data

@@ -1,4 +1,4 @@
-"""Why an item is scored as it is: what each item of the history contributes."""
+"""Explanations of scores: the contribution of each item of the history."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
 from recfusion.data.signals import Extra, valued
 from recfusion.evaluation.topk import batch_rows
 
-Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference without the source, or a mixture of both
+Kind = Literal["exact", "left out", "partly exact"]  # a sum, a difference without the source, or both
 
 
 @dataclass(frozen=True)
 class Reasons:
-    """What sources contribute to the scores of some items: sources are items of the history, or pairs of them.
+    """The contributions of sources to the scores of some items; sources are items of the history, or pairs of them.
 
-    A number beyond the items is a feature of the item that is scored, counted from there.
+    A source number n_items + f is feature f of the scored item.
     """
 
     kind: Kind
@@ -27,15 +27,15 @@ class Reasons:
 
 
 class Reader(Protocol):
-    """A model that takes more than ones for its reasons."""
+    """A model with `reasons` that read signals."""
 
     def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons: ...
 
 
 def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntArray | None = None) -> Reasons:
-    """Return x_i B_ij for one row of features (1, features): they add up to the scores.
+    """Return x_i B_ij for one row of features (1, features); they add up to the scores.
 
-    Features beyond the items are `pairs` of them, (pairs, 2).
+    Features after the items are `pairs` of items, (pairs, 2).
     """
     n_items = weights.shape[1]
     chosen = weights[np.ix_(features.indices, items)]  # (sources, items)
@@ -47,9 +47,9 @@ def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntA
 
 
 def left_out(score: Callable[..., FloatArray], history: Csr, items: IntArray, extra: Extra | None = None) -> Reasons:
-    """Return how much each score falls when one item of the history (1, items) is left out, for any model.
+    """Return how much each score falls if one item of the history (1, items) is left out, for any model.
 
-    With `extra`, what else is known of the user, `score` takes what is left of it by that name.
+    With `extra`, the user's signals, `score` gets those of the other items as the keyword `extra`.
     """
     if extra is not None:
         known = extra
@@ -66,7 +66,7 @@ def left_out(score: Callable[..., FloatArray], history: Csr, items: IntArray, ex
 
 
 def mixed(of_parts: Iterable[tuple[float, Reasons]]) -> Reasons:
-    """Return the weighted sum of the reasons of several models."""
+    """Return the weighted sum of the contributions of several models."""
     weighted = list(of_parts)
     kinds = {reasons.kind for _, reasons in weighted}
     sources = list(dict.fromkeys(source for _, reasons in weighted for source in reasons.sources))
@@ -79,7 +79,7 @@ def mixed(of_parts: Iterable[tuple[float, Reasons]]) -> Reasons:
 
 
 def _known_of(rows: Csr, extra: Extra) -> Extra:
-    """Return what is known of one user for each of `rows`, which have some of the user's history."""
+    """Return the signals of one user for each of `rows`, which have parts of the user's history."""
 
     def picked(values: Csr | None) -> Csr | None:
         return None if values is None else valued(rows, values.data[np.searchsorted(values.indices, rows.indices)])

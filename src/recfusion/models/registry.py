@@ -1,4 +1,4 @@
-"""The models by name: the rows of models.toml, and those that installed packages add (entry points `recfusion.models`).
+"""Models by name: the tables of models.toml, and models of installed packages (entry points `recfusion.models`).
 
 Classes are imported when they are first used, so that the linear models need no torch.
 """
@@ -20,44 +20,46 @@ from recfusion.models.class_loading import load_class, require_recommender, sour
 from recfusion.models.settings import setting_values
 
 log = logging.getLogger(__name__)
+DEFAULT_MODEL = "thinning"
+QUICK_MODEL = "thinning-linear"  # for demos: its fit takes seconds
 TUNED = "tuned"
-PRESET = "preset"  # names settings to lay over a model's own
+PRESET = "preset"  # the name of a set of settings, given like a setting
 GROUP = "recfusion.models"  # of entry points
 OURS = "recfusion"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A model: what it is, where its class is, and the settings in which it differs from the class."""
+    """A model: its title, the place of its class, and settings that differ from those of the class."""
 
     name: str
     title: str
     place: str  # "package.module:Class" or "file.py:Class"
     settings: Mapping[str, Any] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    origin: str = OURS  # the distribution, module or file that it comes from
-    kind: type[Recommender] | None = None  # the class, where it was handed over
+    origin: str = OURS  # the package, module or file that it comes from
+    kind: type[Recommender] | None = None  # the class, if it was given
 
     def load(self) -> type[Recommender]:
         """Return the class."""
         return self.kind or load_class(self.place)
 
     def make(self, settings: Mapping[str, Any] | None = None, *, text: bool = True) -> Recommender:
-        """Return a new model with settings given as values or, with `text`, as text.
+        """Return a new model with settings given as values or, with `text`, as strings.
 
-        `preset` is no setting of its own: it names settings to lay over the model's own ("paper", where the model has
-        it; "tuned", the default, lays over none).
+        `preset` names a set of settings that replace the model's own ("paper", if the model has it; "tuned", the
+        default, replaces none).
         """
         given = dict(settings or {})
         preset = given.pop(PRESET, TUNED)
         if preset != TUNED and (not isinstance(preset, str) or preset not in self.presets):
-            raise choices(f"preset of {self.name}", preset, [TUNED, *self.presets])
+            raise choices(f"preset of {self.name}", preset, [TUNED, *self.presets], PRESET)
         values = {**self.settings, **self.presets.get(preset, {}), **given}
         return build(self.load(), self.name, values, text=text)
 
     @property
     def source(self) -> str:
-        """A digest of the code of somebody else's class, so that results of an edited model are told apart."""
+        """A digest of the code of another person's class, which changes if the model is edited."""
         return "" if self.origin == OURS else source_digest(self.load())
 
 
@@ -79,7 +81,7 @@ MODELS: Mapping[str, Entry] = _rows()
 
 
 def known_models() -> dict[str, Entry]:
-    """Return our models and those of installed packages, by name."""
+    """Return the models of recfusion and of installed packages, by name."""
     return {**MODELS, **_installed()}
 
 
@@ -87,17 +89,17 @@ def entry(name: str) -> Entry:
     """Return the model of that name."""
     known = known_models()
     if name not in known:
-        raise choices("model", name, [*known, "or a class of yours as file.py:Class or package.module:Class"])
+        raise choices("model", name, [*known, "or a class of yours as file.py:Class or package.module:Class"], "model")
     return known[name]
 
 
 def make_model(name: str, settings: Mapping[str, Any] | None = None, *, text: bool = True) -> Recommender:
-    """Return a new model by name or place, with settings given as values or, with `text`, as text."""
+    """Return a new model by name or place, with settings given as values or, with `text`, as strings."""
     return find(name).make(settings, text=text)
 
 
 def typed_settings(entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return settings given as text, as values of the types that a model takes; `preset` stays as it is."""
+    """Parse settings given as strings; `preset` stays as it is."""
     model = entry.make(texts)
     return {key: text if key == PRESET else getattr(model, key) for key, text in texts.items()}
 
@@ -105,7 +107,7 @@ def typed_settings(entry: Entry, texts: Mapping[str, str]) -> dict[str, Any]:
 def find(model: str | type[Recommender] | Recommender, folder: Path | None = None) -> Entry:
     """Return the entry of a name, a place ("file.py:Class", "package.module:Class"), a class or an instance.
 
-    A file is looked for from `folder`, else from the working folder. An instance's settings become the entry's.
+    Files are relative to `folder`, or to the working folder. The settings of an instance become those of the entry.
     """
     if isinstance(model, str):
         return _placed(model, folder) if ":" in model else entry(model)
@@ -118,17 +120,17 @@ def find(model: str | type[Recommender] | Recommender, folder: Path | None = Non
 
 
 def trusted(name: str, place: str, trust: Iterable[type[Recommender]]) -> Entry:
-    """Return the entry of a model that a file names; code that only the file names is never imported."""
+    """Return the entry of a model that a stored file names; unknown code is never imported."""
     ours = known_models().get(name)
-    if ours is not None and (not place or _package(place) == _package(ours.place)):  # a class may have moved within it
+    if ours is not None and (not place or _package(place) == _package(ours.place)):  # a class may have moved
         return ours
     wanted = place.rpartition(":")[2] or name
     for kind in trust:
         if kind.__qualname__ == wanted:
             return find(kind)
     raise InputError(
-        f"The model's class is '{place or name}', which is neither recfusion's nor an installed package's: hand it "
-        f"over if you trust it (in Python trust=[{wanted}], in a command --trust {place or 'file.py:Class'})."
+        f"The model's class '{place or name}' is not from recfusion or an installed package: if you trust it, pass "
+        f"trust=[{wanted}] in Python or --trust {place or 'file.py:Class'} in a command."
     )
 
 
@@ -142,6 +144,8 @@ def _placed(place: str, folder: Path | None) -> Entry:
         raise InputError(f"Expected a model as file.py:Class or package.module:Class, got '{place}'.")
     if where.endswith(".py"):
         return _foreign(load_class(f"{(folder or Path.cwd()) / where}:{name}"), f"{Path(where).name}:{name}")
+    if where.startswith(f"{OURS}.models."):  # the module of a class may have moved
+        place = next((row.place for row in MODELS.values() if row.place.endswith(f":{name}")), place)
     return find(load_class(place))
 
 
@@ -152,7 +156,7 @@ def _foreign(kind: type[Recommender], place: str) -> Entry:
 
 @cache
 def _installed() -> dict[str, Entry]:
-    """Return the models of installed packages; nothing of them is imported before it is used."""
+    """Return the models of installed packages; they are imported when they are first used."""
     found: dict[str, Entry] = {}
     for point in importlib.metadata.entry_points(group=GROUP):
         origin = point.dist.name if point.dist is not None else point.module

@@ -1,7 +1,7 @@
-"""Self-tuning: a closed form chooses the settings that were left open by a small search.
+"""Self-tuning: a closed form chooses its open settings by a small search.
 
-Trials are judged by training users, each left out of the fit in turn where a closed form allows that, and by the
-validation users where there are any.
+Trials are scored on training users, each left out of the fit in turn if a closed form allows that, and on validation
+users if there are any.
 """
 
 import logging
@@ -14,26 +14,26 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import map_batches
-from recfusion.evaluation.metrics import Values, judge, per_user
+from recfusion.evaluation.metrics import MAIN_METRIC, Values, judge, parse_metric, per_user
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
 from recfusion.models.leave_one_out import SHOWN, left_out, nobody, share_shown
 from recfusion.models.settings import search_space, setting, setting_values, settings_of
+from recfusion.models.thinning.parts import part_message
 from recfusion.training.search_space import search
 
 log = logging.getLogger(__name__)
-METRIC = "ndcg@100"
-LEAST_USERS = 20  # judged users below which a search would choose by chance
-DOUBT = 2.0  # standard errors by which other settings must be better than the defaults before a search is worth it
-MOST_ITEMS = 6000  # items beyond which a trial on all of them would take minutes
-MOST_USERS = 1000  # judged users beyond which more would cost time and change nothing
-POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of popularity, by which scores are divided: they need no fit of their own
-_RAREST = 1e-3  # popularity, in units of the mean, below which an item counts as if it had that much
+LEAST_USERS = 20  # with fewer users a search would choose by chance
+DOUBT = 2.0  # a search goes on only if a trial beats the defaults by so many standard errors
+MOST_ITEMS = 6000  # with more items a trial on all of them would take minutes
+MOST_USERS = 1000  # more users would cost time and change nothing
+POWERS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of popularity that scores are divided by: one fit serves all of them
+_RAREST = 1e-3  # lowest popularity that counts, in units of the mean
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Settings, and what they came to for each judged user."""
+    """Settings and their score for each user."""
 
     settings: Mapping[str, Any]
     values: Values  # (users,)
@@ -41,7 +41,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Jury:
-    """By whom settings are judged: training users, each left out of the fit in turn, and validation users."""
+    """Users on whom settings are scored: training users, each left out of the fit in turn, and validation users."""
 
     left_out: Fold  # `users` are rows of the training matrix
     valid: Fold
@@ -51,51 +51,51 @@ class Jury:
         return self.left_out.history.shape[0] + self.valid.history.shape[0]
 
     def judge(self, of_valid: "Variants", of_left_out: "Variants") -> Values:
-        """Return NDCG@100 (variants, users) of the users left out, then of the validation users."""
+        """Return NDCG@100 (variants, users) of the left-out users, then of the validation users."""
         both = ((of_left_out, self.left_out), (of_valid, self.valid))
         return np.concatenate([ndcg_of(scores, fold) for scores, fold in both if len(fold.users)], axis=1)
 
 
-Variants = Callable[[slice], Iterable[FloatArray]]  # rows of a fold -> their scores (users, items) by each variant
-Objective = Callable[[Mapping[str, Any], Jury], Sequence[Judged]]  # settings, users -> the variants that are free
+Variants = Callable[[slice], Iterable[FloatArray]]  # rows of a fold -> scores (users, items) of each variant
+Objective = Callable[[Mapping[str, Any], Jury], Sequence[Judged]]  # settings, users -> the scores of all variants
 
 
 def cannot_choose(count: int, chosen: str, kind: str = "") -> str:
-    """Return the beginning of a warning that so many users, maybe of a `kind`, are too few to choose something by."""
+    """Return the start of a warning: `count` users, of some `kind`, are too few to choose something."""
     if not count:
-        return f"No user has 2 items, one to show and one to find, so that nobody can choose {chosen}"
+        return f"No user has 2 items, one to show and one to find, to choose {chosen} by"
     users = f"{count} {kind} user{'s are' if count > 1 else ' is'}".replace("  ", " ")
     return f"{users} too few to choose {chosen} by (at least {LEAST_USERS} are needed)"
 
 
 def trials_setting(default: int = 20) -> Any:
-    """Declare how many trials a self-tuning model's search has."""
-    return setting(default, "trials of the search for the settings left open; 0: none", at_least=0, at_most=10_000)
+    """Declare the number of trials of a self-tuning model's search."""
+    return setting(default, "trials of the search for open settings; 0: no search", at_least=0, at_most=10_000)
 
 
 def fewer_trials(model: Recommender, most: int) -> Recommender:
-    """Return a model whose own search, where it has one, has no more than `most` trials."""
+    """Return the model with at most `most` trials of its own search, if it has one."""
     own = setting_values(model).get("tune_trials")
     fewer: dict[str, Any] = {"tune_trials": min(most, own or 0)}
     return model if own is None else replace(model, **fewer)
 
 
 def open_settings(model: Recommender) -> dict[str, Any]:
-    """Return the settings of `model` that are still to be chosen, with what each is without a search."""
+    """Return the open settings of `model` with their values without a search."""
     declared = settings_of(type(model))
     return {name: d.start for name, d in declared.items() if d.start is not None and getattr(model, name) is None}
 
 
 def searches(model: Recommender, unused: Collection[str] = ()) -> bool:
-    """Return whether a fit has settings to search, but for `unused` ones."""
+    """Return whether a fit has settings to search, other than `unused` ones."""
     trials = setting_values(model).get("tune_trials", 0)
     return trials > 0 and bool(open_settings(model).keys() - set(unused))
 
 
 def jury(train: Csr, valid: Fold | None, rng: np.random.Generator, most: int = MOST_USERS) -> Jury:
-    """Return who judges trials: the validation users, and training users up to `most` in all; 0: none of these.
+    """Return the users that trials are scored on: validation users, and training users up to `most` users in all.
 
-    Of a training user as much is shown as of the validation users.
+    Training users show the same share of their items as the validation users.
     """
     if valid is None:
         return Jury(left_out(train, most, rng, SHOWN), nobody(train))
@@ -116,14 +116,13 @@ def settle(
     starts: Mapping[str, Any] | None = None,
     probes: int = 0,
 ) -> None:
-    """Search those open settings of `model` that are `searched`, then set the values of these and the `free` ones.
+    """Search the open settings of `model` that are `searched`, then set the values of these and the `free` settings.
 
-    The value of a setting is in the field of its name with an underscore: what the search chose, or what was given.
-    The objective gets all that are searched; its variants try the free ones, which stay at their starts otherwise.
-    The search begins with the starts, those declared or `starts`, then with each of `first` laid over them. With
-    `probes`, it ends after so many trials unless one of them is better than the starts by `DOUBT` standard errors:
-    defaults that fit are not worth a search. With nobody to judge trials by, or too few, or such as find all trials
-    equally good, the starts are taken.
+    The value of a setting is stored in the field with its name and an underscore: the chosen or the given one. The
+    objective gets all searched settings; its variants try the free ones, which otherwise keep their starts. The search
+    tries the starts first, the declared ones or `starts`, then each of `first` laid over them. With `probes`, it ends
+    after so many trials unless one of them beats the starts by `DOUBT` standard errors: good defaults need no search.
+    The starts are used if there are too few users, or if all trials are equally good.
     """
     begun = open_settings(model)
     begun |= {name: value for name, value in (starts or {}).items() if name in begun}
@@ -142,7 +141,7 @@ def settle(
         if jury.n_users >= LEAST_USERS:
             begin = {name: begun[name] for name in space}
             laid = [{**begin, **{k: v for k, v in point.items() if k in space}} for point in first]
-            points = [begin, *(point for point in laid if point != begin)]  # a trial twice would be one lost
+            points = [begin, *(point for point in laid if point != begin)]  # a repeated trial would be wasted
             count, seed = trials if space else 1, int(rng.integers(2**31))
             done = search(score, space, trials=min(count, probes) if probes else count, seed=seed, first=points)
             if 0 < probes < count and _in_doubt(tried, begin):
@@ -151,16 +150,16 @@ def settle(
             log.info("%d trials chose %s", len(done), chosen)
             model.trials_ += len(done)
             if len(tried) > 1 and all(np.array_equal(one.values, tried[0].values) for one in tried):
-                told = f"The {jury.n_users} users who judge settings find all of them equally good"
-                log.warning(model.named(f"{told}: the defaults of {wanted} are used."))
+                message = f"All settings are equally good for the {jury.n_users} users that score them"
+                log.warning(part_message(model, f"{message}: the defaults of {wanted} are used."))
         else:
-            log.warning(model.named(f"{cannot_choose(jury.n_users, wanted)}: the defaults are used."))
+            log.warning(part_message(model, f"{cannot_choose(jury.n_users, wanted)}: the defaults are used."))
     for name in (*searched, *free):
         setattr(model, f"{name}_", chosen.get(name, getattr(model, name)))
 
 
 def _in_doubt(judged: Sequence[Judged], starts: Mapping[str, Any]) -> bool:
-    """Return whether any settings are better than the starts, at their best free ones, by more than noise."""
+    """Return whether any settings beat the starts, with their best free settings, by more than noise."""
     at_starts = [one for one in judged if all(one.settings[name] == value for name, value in starts.items())]
     usual = max(at_starts, key=lambda one: float(one.values.mean()))
     gains = [one.values - usual.values for one in judged]
@@ -168,10 +167,9 @@ def _in_doubt(judged: Sequence[Judged], starts: Mapping[str, Any]) -> bool:
 
 
 def choose(judged: Sequence[Judged], starts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with the highest mean, or the starts where those are not better by a standard error.
+    """Return the settings with the highest mean, or the starts if the gain is below a standard error.
 
-    The best of many trials is partly the luckiest one: a gain within the noise of the users is no reason to leave
-    settings that have proved themselves elsewhere.
+    The best of many trials is partly the luckiest one, and the starts have proved themselves on other data.
     """
     best = max(judged, key=lambda one: float(one.values.mean()))
     usual = next(one for one in judged if one.settings == starts)
@@ -182,7 +180,7 @@ def choose(judged: Sequence[Judged], starts: Mapping[str, Any]) -> dict[str, Any
 
 
 def judged_users(valid: Fold, most: int = MOST_USERS) -> Fold:
-    """Return the validation users that a search looks at: all, or an even choice of the most that it needs."""
+    """Return the validation users, or an even choice of `most` of them."""
     n_users = valid.history.shape[0]
     if n_users <= most:
         return valid
@@ -191,43 +189,41 @@ def judged_users(valid: Fold, most: int = MOST_USERS) -> Fold:
 
 
 def searched_items(train: Csr, valid: Fold | None) -> tuple[Csr, Fold | None]:
-    """Return what a search over items-by-items matrices looks at: all items, or the popular ones.
+    """Return the data for a search over items-by-items matrices: all items, or the most popular ones.
 
-    A trial on 40,000 items takes ten minutes, one on the 6,000 most popular of them seconds. Validation users keep
-    their items among those; who has none left on either side drops out.
+    A trial on 40,000 items takes ten minutes, one on the 6,000 most popular of them seconds. Validation users without
+    such items on either side are dropped.
     """
     n_items = train.shape[1]
     if n_items <= MOST_ITEMS:
         return train, valid
-    log.info("The search for settings looks at the %d most popular of %d items.", MOST_ITEMS, n_items)
+    log.info("The search for settings uses the %d most popular of %d items.", MOST_ITEMS, n_items)
     items = np.sort(np.argsort(-column_counts(train), kind="stable")[:MOST_ITEMS])
-    if valid is None:
-        return train[:, items], None
-    return train[:, items], valid.over(items)
+    return train[:, items], None if valid is None else valid.over(items)
 
 
 def ndcg_of(variants: Variants, fold: Fold) -> Values:
-    """Return the users' NDCG@100, (variants, users)."""
-    popularity = np.zeros(fold.history.shape[1])
+    """Return NDCG@100 of each user by each variant of the scores, (variants, users)."""
+    popularity, length = np.zeros(fold.history.shape[1]), parse_metric(MAIN_METRIC)[1]
 
     def run(rows: slice) -> Values:
         part = fold.take(rows)
         judged = []
         for scores in variants(rows):
-            items, _ = top_k(scores, part.history, 100, part.disliked)
-            judged.append(per_user(judge(items, part.held_out, popularity), (METRIC,))[METRIC])
+            items, _ = top_k(scores, part.history, length, part.disliked)
+            judged.append(per_user(judge(items, part.held_out, popularity), (MAIN_METRIC,))[MAIN_METRIC])
         return np.stack(judged)  # (variants, users)
 
     return np.concatenate(list(map_batches(run, fold.history, threads=1)), axis=1)
 
 
 def ndcg(score: Callable[[Csr], FloatArray], fold: Fold) -> Values:
-    """Return the users' NDCG@100, (users,)."""
+    """Return NDCG@100 of each user, (users,)."""
     return ndcg_of(lambda rows: [score(fold.history[rows])], fold)[0]
 
 
 def relative(n: FloatArray, mean: float | None = None) -> FloatArray:
-    """Return popularity in units of its mean (that of `n` unless given), never quite 0, (items,)."""
+    """Return popularity over its mean (that of `n` unless given), always above 0, (items,)."""
     return np.maximum(n / max(float(n.mean()) if mean is None else mean, 1e-12), _RAREST)
 
 
@@ -244,9 +240,9 @@ def by_scaling(
     score: Callable[[Csr], FloatArray],
     score_left_out: Callable[[slice], FloatArray],
 ) -> list[Judged]:
-    """Judge scores with each power c of popularity, or with the one that is given.
+    """Score the model with each power c of popularity, or with the given one.
 
-    `score` is asked for validation users by their histories, `score_left_out` for training users by their places.
+    `score` gets the histories of validation users, `score_left_out` the places of left-out training users.
     """
     powers = POWERS if c is None else (c,)
     rows = scalings(train, powers)

@@ -1,4 +1,4 @@
-"""How a model's settings and learned fields are declared, checked and read; every model is a dataclass of them."""
+"""Settings and learned fields of models: how they are declared, checked and read."""
 
 import dataclasses
 import types
@@ -14,7 +14,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, first_problem
 from recfusion.training.search_space import Choice, Interval
 
 if typing.TYPE_CHECKING:
@@ -26,14 +26,14 @@ PARTS = ("data", "indices", "indptr", "shape")  # of a saved sparse matrix
 
 @dataclass(frozen=True)
 class Range:
-    """Which values a setting may take, and between which it is worth searching."""
+    """The allowed values of a setting, and the range for a search."""
 
     doc: str
     at_least: float | None = None
-    at_most: float | None = None  # of a count that means work: an absurd one would never end, or take all memory
+    at_most: float | None = None  # for counts: an absurd one would never end, or take all memory
     search: tuple[float, float] | Literal["all"] | None = None  # "all": each value of a closed choice
     log: bool = False
-    start: Any = None  # of a self-tuned setting: what it is without a search
+    start: Any = None  # of a self-tuned setting: its value without a search
 
 
 def setting(
@@ -45,9 +45,9 @@ def setting(
     search: tuple[float, float] | Literal["all"] | None = None,
     log: bool = False,
 ) -> Any:
-    """Declare a hyper-parameter: its default, what it means, its bounds and its search range, in one place.
+    """Declare a hyper-parameter: its default, meaning, bounds and search range.
 
-    A closed choice (a Literal, or true or false) has no range: `search="all"` makes all its values worth searching.
+    A closed choice (a Literal or a bool) has no range: `search="all"` searches all its values.
     """
     return dataclasses.field(default=default, metadata={"setting": Range(doc, at_least, at_most, search, log)})
 
@@ -61,37 +61,36 @@ def self_tuned(
     log: bool = False,
     rule: str | None = None,
 ) -> Any:
-    """Declare a setting that `fit` chooses by a search unless it is given; without anybody to judge it is `start`.
+    """Declare a setting that `fit` chooses by a search unless it is given; without a search it is `start`.
 
-    It stays None: what `fit` chose, or was given, is in the learned field of its name with an underscore. A `rule`
-    says in words where a model begins that makes its starts from the data.
+    The setting stays None: the chosen or given value is in the learned field with its name and an underscore. `rule`
+    describes a start that depends on the data.
     """
     doc = f"{doc} (chosen by the fit; without a search {rule or f'{start:g}'})"
     return dataclasses.field(default=None, metadata={"setting": Range(doc, at_least, None, search, log, start)})
 
 
 def learned(*, item_numbers: bool = False) -> Any:
-    """Declare what `fit` learns; it is saved with the model. Its name ends in an underscore.
+    """Declare a learned field, with a name that ends in an underscore; it is saved with the model.
 
-    With `item_numbers` it holds columns of the matrix, which a saved model must not have outside of its items.
+    With `item_numbers` it holds numbers of items, which are checked when a model is loaded.
     """
-    return dataclasses.field(
-        init=False, repr=False, compare=False, metadata={"learned": True, "item_numbers": item_numbers}
-    )
+    metadata = {"learned": True, "item_numbers": item_numbers}
+    return dataclasses.field(init=False, repr=False, compare=False, metadata=metadata)
 
 
 @cache
 def settings_of(model: Kind) -> dict[str, Range]:
-    """Return the settings of a model class: its declared ones, and plain fields of its constructor.
+    """Return the settings of a model class: declared settings and plain fields of its constructor.
 
-    A field with `compare=False` is no part of the model, such as the device to compute on.
+    A field with `compare=False`, such as the device, is not a setting.
     """
     fields = [field for field in dataclasses.fields(model) if field.init and field.compare]
     return {field.name: field.metadata.get("setting", Range("")) for field in fields}
 
 
 def search_space(model: Kind, names: Collection[str] | None = None) -> dict[str, Interval | Choice]:
-    """Return what a model class declares to be searched of its settings, all of them or those named."""
+    """Return the search ranges of a model class, for all settings or for these names."""
     kinds = hints(model)
     found: dict[str, Interval | Choice] = {}
     for name, declared in settings_of(model).items():
@@ -105,18 +104,18 @@ def search_space(model: Kind, names: Collection[str] | None = None) -> dict[str,
 
 
 def closed_values(kind: Any) -> tuple[Any, ...]:
-    """Return the values of a type that is a closed choice, a Literal or bool; of any other none."""
+    """Return the values of a closed choice, a Literal or bool; none for any other type."""
     return (False, True) if kind is bool else typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def setting_values(model: "DataclassInstance") -> dict[str, Any]:
-    """Return the values of a model's settings as they were given, as they go into JSON."""
+    """Return the settings of a model as they were given, as they are written to JSON."""
     return {name: getattr(model, name) for name in settings_of(type(model))}
 
 
 @cache
 def open_names(model: Kind) -> tuple[str, ...]:
-    """Return the settings that `fit` chooses where they are None: those with a learned field of their name and `_`."""
+    """Return the settings that `fit` chooses if they are None: those with a learned field `name_`."""
     fields = {field.name: field for field in dataclasses.fields(model)}
     return tuple(
         name
@@ -133,13 +132,13 @@ def learned_names(model: Kind) -> list[str]:
 
 @cache
 def hints(model: Kind) -> dict[str, Any]:
-    """Return the types of a model class's fields."""
+    """Return the types of the fields of a model class."""
     try:
         return typing.get_type_hints(model)
-    except Exception as error:  # whatever an annotation of somebody else's class raises
+    except Exception as error:  # an annotation of another person's class may raise anything
         raise InputError(
-            f"The annotations of {model.__name__} cannot be read ({type(error).__name__}: {error}): write its settings "
-            "with types that its module knows."
+            f"The annotations of {model.__name__} cannot be read ({type(error).__name__}: {error}): use types that its "
+            "module knows."
         ) from None
 
 
@@ -148,17 +147,18 @@ def _adapter(model: Kind, name: str) -> TypeAdapter[Any]:
     config = ConfigDict(allow_inf_nan=False, arbitrary_types_allowed=True)
     try:
         return TypeAdapter(hints(model)[name], config=config)
-    except PydanticUserError:  # a record, say, which has rules of its own
+    except PydanticUserError:  # such as a record with its own rules
         raise InputError(
-            f"The setting {name} of {model.__name__} has a type that cannot be checked: use numbers, texts, truth "
-            "values, lists or tables of them."
+            f"The setting {name} of {model.__name__} has a type that cannot be checked: use numbers, strings, bools, "
+            "or lists or dictionaries of them.",
+            name,
         ) from None
 
 
 def checked(model: Kind, name: str, value: Any, *, called: str = "", text: bool = False) -> Any:
-    """Return a setting's value as its declared type; a whole number may stand for any number.
+    """Return the value of a setting as its declared type; an integer is accepted for a float.
 
-    With `text`, text is parsed, as it comes from a command line. `called` is what the error calls the model.
+    With `text`, strings from a command line are parsed. Errors call the model `called`.
     """
     plain = value.item() if isinstance(value, np.generic) else value
     declared, of = settings_of(model)[name], called or model.__name__
@@ -167,17 +167,17 @@ def checked(model: Kind, name: str, value: Any, *, called: str = "", text: bool 
     try:
         parsed = _adapter(model, name).validate_python(plain, strict=not (text and isinstance(plain, str)))
     except ValidationError as error:
-        expected = error.errors()[0]["msg"].lower()
-        raise InputError(f"Setting {name} of {of}: {expected}; got {value!r}.") from None
+        problem = first_problem(error.errors()[0])[1]
+        raise InputError(f"Setting {name} of {of}: {problem}; got {value!r}.", name) from None
     if declared.at_least is not None and parsed is not None and parsed < declared.at_least:
-        raise InputError(f"Expected {name} of {of} to be at least {declared.at_least:g}, got {parsed}.")
+        raise InputError(f"Expected {name} of {of} to be at least {declared.at_least:g}, got {parsed}.", name)
     if declared.at_most is not None and parsed is not None and parsed > declared.at_most:
-        raise InputError(f"Expected {name} of {of} to be at most {declared.at_most:,}, got {parsed}.")
+        raise InputError(f"Expected {name} of {of} to be at most {declared.at_most:,}, got {parsed}.", name)
     return parsed
 
 
 def without_retired(settings: Any) -> Any:
-    """Return saved settings without those that are no more: time limits, a mixture's draws, old objectives."""
+    """Return saved settings without retired ones: time limits, draws of mixtures, old objectives."""
     if not isinstance(settings, dict):
         return settings
     retired = {"tune_seconds"} | ({"steps", "temperature", "draw"} if "members" in settings else set())
@@ -186,11 +186,11 @@ def without_retired(settings: Any) -> Any:
 
 
 def saved_sparse(parts: Mapping[str, NDArray[Any]], name: str) -> Csr:
-    """Return a saved sparse matrix; one whose indices lie outside of it would crash the interpreter when used."""
+    """Return a saved sparse matrix; raise if its indices are out of range, which would crash the interpreter."""
     data, indices, indptr, shape = (parts[part] for part in PARTS)
     whole = all(part.ndim == 1 and part.dtype.kind == "i" for part in (indices, indptr, shape)) and shape.shape == (2,)
     if not whole or data.ndim != 1 or len(indptr) != shape[0] + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
-        raise ValueError(f"{name} is no sparse matrix")
+        raise ValueError(f"{name} is not a sparse matrix")
     inside = (np.diff(indptr) >= 0).all() and (not len(indices) or (indices.min() >= 0 and indices.max() < shape[1]))
     if len(data) != len(indices) or not inside:
         raise ValueError(f"{name} has entries outside of its {shape[0]} x {shape[1]} cells")
@@ -198,7 +198,7 @@ def saved_sparse(parts: Mapping[str, NDArray[Any]], name: str) -> Csr:
 
 
 def check_array(model: Kind, name: str, value: Any, n_items: int) -> None:
-    """Raise unless a saved array has the type that its field declares, and its item numbers are such."""
+    """Raise unless a saved array has the declared type and, if it holds item numbers, valid ones."""
     kind = hints(model)[name]
     alternatives = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     dtypes = {dtype for alternative in alternatives for dtype in _dtypes(alternative)}
@@ -210,7 +210,7 @@ def check_array(model: Kind, name: str, value: Any, n_items: int) -> None:
 
 
 def _dtypes(kind: Any) -> list[np.dtype[Any]]:
-    """Return the dtype of NDArray[number], float32 of a sparse matrix, and nothing of another type."""
+    """Return the dtype of NDArray[number], float32 for a sparse matrix, and none for other types."""
     if kind is csr_array:
         return [np.dtype(np.float32)]
     inner = typing.get_args(kind)

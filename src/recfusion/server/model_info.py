@@ -7,6 +7,7 @@ import polars as pl
 from recfusion.core.errors import InputError
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.single import plain_values
+from recfusion.models.abilities import keeps_histories
 from recfusion.server.loaded_models import Served, Shelf, age
 
 _VALUES = 50  # of a column that are listed
@@ -53,7 +54,7 @@ def _model(served: Served) -> dict[str, Any]:
             "all_users": bundle.all_users,
             "preparation": list(protocol.assumptions()),
         },
-        "holds_histories": bundle.model.keeps_histories,
+        "holds_histories": keeps_histories(bundle.model),
         "fit_seconds": round(bundle.fit_seconds, 1),
         "metrics": [
             told | {"judged_on": who, "metric": metric, "words": words(metric, told["mean"], who)}

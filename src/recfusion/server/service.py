@@ -19,6 +19,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.histories import is_liked
 from recfusion.inference.single import Answer, Ask, Had, answer
+from recfusion.models.abilities import lowest_rating
 from recfusion.server import worker_registry as workers
 from recfusion.server.batcher import Batcher, Busy
 from recfusion.server.config import Settings
@@ -112,7 +113,7 @@ class Service:
         """
         if user is None:
             return list(given)
-        protocol, lowest = bundle.protocol, bundle.model.lowest_grade
+        protocol, lowest = bundle.protocol, lowest_rating(bundle.model)
         events = self.reading.taken(user)
         known = [] if self.reading.is_forgotten(user) else self.known.of(user)
         graded, timed = ("grades" in protocol.signals.used, "times" in protocol.signals.used)

@@ -1,6 +1,6 @@
-"""The contract of `Recommender` as named checks, which anybody can run on a model of their own.
+"""The contract of `Recommender` as named checks, for your own models.
 
-`check_recommender(MyModel())` runs all of them; `checks()` lists them, for a test each.
+`check_recommender(MyModel())` runs all of them; `checks()` lists them, to write a test for each.
 """
 
 from recfusion.testing.contract import Check, ContractError, check_recommender, checks

@@ -1,4 +1,4 @@
-"""The contract as a table of checks, and how they are run."""
+"""The checks of the contract, and the function that runs them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from recfusion.testing.sample_data import Subject
 
 
 class ContractError(AssertionError):
-    """A model breaks the contract; `check` is the name of what found it."""
+    """A model breaks the contract; `check` is the name of the failed check."""
 
     def __init__(self, model: str, check: "Check", came: str) -> None:
         super().__init__(f"{model} fails the check {check.name}: expected that {check.wants}, got {came}.")
@@ -20,25 +20,25 @@ class ContractError(AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that every model must do; `look` returns what came where it is not that."""
+    """One thing that every model must do; `look` returns what it does instead, or None."""
 
     wants: str
     look: Callable[[Subject], str | None]
-    contract: bool = True  # otherwise sensible models may fail it, and it is run only by its name
+    contract: bool = True  # False: sensible models may fail it, and it runs only by name
 
     def __call__(self, subject: Subject) -> None:
         """Raise a ContractError unless the model passes."""
         try:
             came = self.look(subject)
-        except Exception as error:  # whatever somebody else's model raises
-            told = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(" :.")
-            raise ContractError(subject.kind.__name__, self, told) from error
+        except Exception as error:  # another person's model may raise anything
+            message = f"{type(error).__name__}: {' '.join(str(error).split())}".rstrip(" :.")
+            raise ContractError(subject.kind.__name__, self, message) from error
         if came is not None:
             raise ContractError(subject.kind.__name__, self, came)
 
     @property
     def name(self) -> str:
-        """The check's name: that of its function."""
+        """The name of its function."""
         return self.look.__name__
 
     def __str__(self) -> str:
@@ -46,9 +46,9 @@ class Check:
 
 
 def check_recommender(model: Recommender, *, only: str | Iterable[str] | None = None) -> None:
-    """Raise a ContractError at the first check that a model fails: all of the contract, or those named in `only`.
+    """Raise a ContractError for the first failed check of the contract, or of the checks named in `only`.
 
-    `model` is an instance with the settings that are to be tried; it is copied and stays as it is.
+    `model` is an instance with the settings to test; it is copied and not changed.
     """
     if not isinstance(model, Recommender):
         raise InputError(f"Expected an instance of a class that inherits from Recommender, got {model!r}.")
@@ -63,46 +63,46 @@ def check_recommender(model: Recommender, *, only: str | Iterable[str] | None = 
 
 
 def checks(*, every: bool = False) -> list[Check]:
-    """Return the checks of the contract; with `every` also those that a model may fail and still be one."""
+    """Return the checks of the contract; with `every` also those that a sensible model may fail."""
     return [check for check in _CHECKS if check.contract or every]
 
 
 _CHECKS = (
-    Check("the class is a dataclass of which every setting has a default", declared.made_by_defaults),
+    Check("the class is a dataclass with a default for every setting", declared.made_by_defaults),
     Check("a model that is not fitted says so in one sentence, by an InputError", declared.not_fitted),
     Check("the constructor refuses wrong settings by an InputError", declared.settings_checked),
-    Check("settings come back from JSON as they were", declared.settings_in_json),
-    Check("every search range goes upwards within the values that are allowed", declared.search_ranges),
+    Check("settings are the same after a round trip through JSON", declared.settings_in_json),
+    Check("every search range is ascending and within the allowed values", declared.search_ranges),
     Check("dataclasses.replace gives an equal model that has learned nothing", declared.copied),
     Check("a model can be sent to another process", declared.pickled),
     Check("fit returns the model itself", fits.returns_itself),
     Check("fit changes no setting", fits.settings_stay),
     Check("scores are an array of the shape (users, items), also of one user or none", fits.shape),
     Check("scores are float32", fits.float32),
-    Check("scores are numbers, or -inf for what is never recommended", fits.finite),
+    Check("scores are numbers, or -inf for items that are never recommended", fits.finite),
     Check("a user's scores depend on that user's history alone", fits.user_alone),
-    Check("lists that the model finds by itself have unseen items with the scores of score()", fits.found),
+    Check("lists from the model's index have unseen items with the scores of score()", fits.found),
     Check("the caller may overwrite the scores and the model stays the same", fits.overwritten),
-    Check("several threads that score at once get what one gets", fits.threads),
-    Check("fit and score leave what they are given as it is", fits.inputs_stay),
+    Check("several threads that score at once get the same scores as one thread", fits.threads),
+    Check("fit and score do not change their inputs", fits.inputs_stay),
     Check("the same seed gives the same scores, as a number or as a generator", fits.same_seed),
-    Check("the fit of one model leaves another as it is", fits.fits_apart),
-    Check("fitting again gives what a fresh model gives", fits.refit),
-    Check("epochs() yields Epochs or nothing, and fits as fit does", fits.epochs),
+    Check("the fit of one model does not change another model", fits.fits_apart),
+    Check("a second fit gives the same scores as a fresh model", fits.refit),
+    Check("epochs() yields Epochs or nothing, and gives the same scores as fit", fits.epochs),
     Check("fit needs neither validation users nor a seed", fits.train_alone),
-    Check("a user without history has sound scores", fits.empty_history),
-    Check("a user who has everything has sound scores", fits.full_history),
+    Check("scores of a user without history are numbers", fits.empty_history),
+    Check("scores of a user who has all items are numbers", fits.full_history),
     Check("a model that reads signals fits and scores with them, and scores without them", fits.signals),
-    Check("fit and score leave signals as they are", fits.signals_stay),
-    Check("an item that nobody has in training breaks nothing", fits.unseen_item),
-    Check("a training user who has nothing breaks nothing", fits.user_without_items),
+    Check("fit and score do not change signals", fits.signals_stay),
+    Check("an item without training users is accepted", fits.unseen_item),
+    Check("a training user without items is accepted", fits.user_without_items),
     Check("three training users are enough", fits.few_users),
     Check("one training user is enough", fits.one_user),
     Check("one item is enough", fits.one_item),
-    Check("what the fit chose goes into JSON, and settled() needs no validation users", declared.chosen),
+    Check("chosen settings can be written to JSON, and a settled model needs no validation users", declared.chosen),
     Check("state() holds arrays of finite numbers", declared.state),
-    Check("a saved model scores as before, bit by bit", declared.saved),
+    Check("a saved and loaded model gives bit-identical scores", declared.saved),
     Check("seconds() is None or a number of at least 0", declared.seconds),
-    Check("economical() returns a model of the same class and changes none", declared.economical),
+    Check("economical() returns a model of the same class and does not change the model itself", declared.economical),
     Check("the item withheld from a checkerboard ranks first", fits.learns_tastes, contract=False),
 )

@@ -1,4 +1,4 @@
-"""What a class must declare, and how its instances are made, copied, sent and saved."""
+"""Checks of the declarations of a class, and of building, copying, pickling and saving its instances."""
 
 import dataclasses
 import json
@@ -17,10 +17,12 @@ from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.inference.bundle import Bundle
+from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender, Shape, build
 from recfusion.models.class_loading import require_recommender
 from recfusion.models.registry import find
 from recfusion.models.settings import checked, hints, search_space, setting_values, settings_of
+from recfusion.models.thinning.parts import economical as economical_part
 from recfusion.testing.fit_checks import apart
 from recfusion.testing.sample_data import N_ITEMS, SEED, Subject
 from recfusion.training.search_space import Choice
@@ -81,7 +83,7 @@ def search_ranges(s: Subject) -> str | None:
         else:
             options = (each.within(each.low), each.within(each.high))
         if not options:
-            return f"{name} with nothing to choose from"
+            return f"{name} without choices"
         for value in options:
             checked(s.kind, name, value)
     return None
@@ -93,13 +95,13 @@ def copied(s: Subject) -> str | None:
         if copy != model:
             return f"{copy} of {model}"
         if kept := [field.name for field in _learned(s.kind) if field.name in vars(copy)]:
-            return f"a copy that has {', '.join(kept)}"
+            return f"a copy with {', '.join(kept)}"
     return None
 
 
 def pickled(s: Subject) -> str | None:
     if "<locals>" in s.kind.__qualname__:
-        return None  # no other process can import it: it is fitted in this one
+        return None  # other processes cannot import it: it is fitted in this one
     again = setting_values(pickle.loads(pickle.dumps(s.fresh())))
     return None if again == setting_values(s.fresh()) else f"{again} of {s.settings}"
 
@@ -107,12 +109,12 @@ def pickled(s: Subject) -> str | None:
 def chosen(s: Subject) -> str | None:
     chosen = s.fitted.chosen()
     if json.loads(json.dumps(chosen, allow_nan=False)) != chosen:
-        return f"{chosen}, which JSON holds otherwise"
-    settled = s.fitted.settled()
-    if type(settled) is not s.kind or settled is s.fitted:
-        return f"{settled!r} from settled()"
-    again = s.fit(s.train, None, model=settled).chosen()
-    return f"a settled model that chose {again} again" if again else None
+        return f"{chosen}, which JSON changes"
+    again = settled(s.fitted)
+    if type(again) is not s.kind or again is s.fitted:
+        return f"{again!r} from settled()"
+    more = s.fit(s.train, None, model=again).chosen()
+    return f"a settled model that chose {more} again" if more else None
 
 
 def state(s: Subject) -> str | None:
@@ -120,7 +122,7 @@ def state(s: Subject) -> str | None:
         if not isinstance(array, np.ndarray):
             return f"{name} of the type {type(array).__name__}"
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-            return f"{name} with something else than finite numbers (type {array.dtype})"
+            return f"{name} with values other than finite numbers (type {array.dtype})"
     found = s.fitted.n_parameters
     return None if isinstance(found, int) and found >= 0 else f"n_parameters = {found!r}"
 
@@ -140,7 +142,7 @@ def saved(s: Subject) -> str | None:
 
 def seconds(s: Subject) -> str | None:
     for shape in _SHAPES:
-        found = s.fresh().seconds(shape)
+        found = s.fresh().forecast(shape).seconds
         number = isinstance(found, int | float) and not isinstance(found, bool)
         if found is not None and not (number and 0 <= found < float("inf")):
             return f"{found!r}"
@@ -150,11 +152,11 @@ def seconds(s: Subject) -> str | None:
 def economical(s: Subject) -> str | None:
     for shape in _SHAPES:
         model = s.fresh()
-        found = model.economical(shape)
+        found = economical_part(model, shape)
         if type(found) is not s.kind:
             return f"{found!r}"
         if setting_values(model) != setting_values(s.fresh()):
-            return f"a model that was changed itself, to {model}"
+            return f"a changed model {model}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a fit must do, to its inputs, to other models and with odd data, and what the scores after it must be."""
+"""Checks of fits, also on odd data, and of the scores after them."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +17,13 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
-from recfusion.models.base import Recommender, fitting
+from recfusion.models.abilities import find_lists, finds_lists, fit_in_epochs, signals_read
+from recfusion.models.base import Recommender
 from recfusion.models.settings import setting_values
 from recfusion.testing.sample_data import N_ITEMS, SEED, Subject, signals_of
 from recfusion.training.epoch import Epoch
 
-TOLERANCE = 1e-5  # of the largest score: what float32 sums lose when a batch of another size adds in another order
+TOLERANCE = 1e-5  # of the largest score: float32 sums differ between batches of different sizes
 _THREADS, _TIMES = 4, 8
 
 
@@ -44,7 +45,7 @@ def inputs_stay(s: Subject) -> str | None:
         "history to score": (s.first.asked, s.asked),
     }
     changed = [what for what, (now, before) in pairs.items() if not _same(now, before)]
-    return f"another {' and another '.join(changed)} after it" if changed else None
+    return f"a changed {' and a changed '.join(changed)}" if changed else None
 
 
 def _same(one: Csr, other: Csr) -> bool:
@@ -69,7 +70,7 @@ def refit(s: Subject) -> str | None:
 
 def epochs(s: Subject) -> str | None:
     model = s.fresh()
-    for epoch in model.epochs(s.train.copy(), deepcopy(s.valid), rng=SEED):
+    for epoch in fit_in_epochs(model, s.train.copy(), deepcopy(s.valid), rng=SEED):
         if not isinstance(epoch, Epoch):
             return f"{epoch!r}"
     differ = apart(model.score(s.asked.copy()), s.scores)
@@ -143,26 +144,26 @@ def user_alone(s: Subject) -> str | None:
 
 
 def found(s: Subject) -> str | None:
-    if not s.fitted.finds:
+    if not finds_lists(s.fitted):
         return None
     k = 3
-    items, values = s.fitted.find(s.asked.copy(), k)
+    items, values = find_lists(s.fitted, s.asked.copy(), k)
     if items.shape != (s.asked.shape[0], k) or values.shape != items.shape:
         return f"lists of the shapes {items.shape} and {values.shape} for {s.asked.shape[0]} users and {k} items each"
     user, place = np.nonzero(items >= 0)
     if s.asked[user, items[user, place]].any():
-        return "an item that the user has"
+        return "an item that the user already has"
     return apart(values[user, place], s.scores[user, items[user, place]], tolerance=TOLERANCE)
 
 
 def overwritten(s: Subject) -> str | None:
     first = s.fitted.score(s.asked.copy())
     if not first.flags.writeable:
-        return "an array that cannot be written to"
+        return "a read-only array"
     kept = first.copy()
     s.fitted.score(s.asked[::-1])
     if apart(first, kept):
-        return "an array that the next call wrote into"
+        return "an array that the next call overwrites"
     first[:] = -1
     changed = apart(s.fitted.score(s.asked.copy()), kept)
     first[:] = kept
@@ -179,7 +180,7 @@ def threads(s: Subject) -> str | None:
         return [s.fitted.score(rows[number].copy()) for _ in range(_TIMES)]
 
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # so that threads come between each other's steps
+    sys.setswitchinterval(1e-5)  # switches threads often
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
             answers = list(pool.map(ask, range(_THREADS)))
@@ -198,11 +199,11 @@ def full_history(s: Subject) -> str | None:
 
 
 def signals(s: Subject) -> str | None:
-    """Fit and score with all that the model says it reads, and score without."""
-    unknown = [str(name) for name in s.kind.reads if name not in get_args(Signal)]
+    """Fit and score with the signals that the model reads, and score without them."""
+    unknown = [str(name) for name in signals_read(s.kind) if name not in get_args(Signal)]
     if unknown:
         return f"a model that reads {', '.join(unknown)}, of {', '.join(get_args(Signal))}"
-    if not s.kind.reads:
+    if not signals_read(s.kind):
         return None
     fitted, again = (_with_signals(s)[0] for _ in range(2))
     asked = signals_of(s.asked, SEED)
@@ -214,22 +215,22 @@ def signals(s: Subject) -> str | None:
 
 
 def signals_stay(s: Subject) -> str | None:
-    if not s.kind.reads:
+    if not signals_read(s.kind):
         return None
     model, given, before = _with_signals(s)
     asked = signals_of(s.asked, SEED)
     model_scores(model, s.asked.copy(), asked)
     pairs = [(given, before), (asked, signals_of(s.asked, SEED))]
     same = (_same(_matrix(now, name), _matrix(old, name)) for now, old in pairs for name in vars(old))
-    return None if all(same) else "other signals after it"
+    return None if all(same) else "changed signals"
 
 
 def _with_signals(s: Subject) -> tuple[Recommender, Extra, Extra]:
-    """Return a model fitted with signals, and those that it was given as they are now and as they were."""
+    """Return a model fitted with signals, these signals after the fit, and as they were before."""
     model, given = s.fresh(), signals_of(s.train, SEED)
     valid = replace(deepcopy(s.valid), extra=signals_of(s.valid.history, SEED))
     read = read_by(model, given)
-    for _ in fitting(model, s.train.copy(), valid, read, rng=SEED):
+    for _ in fit_in_epochs(model, s.train.copy(), valid, read, rng=SEED):
         pass
     return model, given, signals_of(s.train, SEED)
 
@@ -241,7 +242,7 @@ def _matrix(extra: Extra, name: str) -> Csr:
 
 
 def learns_tastes(s: Subject) -> str | None:
-    """Even users have the even items and odd users the odd ones; one item is taken from a new user."""
+    """Even users have the even items and odd users the odd ones; one item of a new user is withheld."""
     n_items = 20
     board = np.indices((60, n_items)).sum(axis=0) % 2 == 0
     model = s.fit(csr_array(board.astype(np.float32)), None)
@@ -254,7 +255,7 @@ def learns_tastes(s: Subject) -> str | None:
 
 
 def apart(one: FloatArray, other: FloatArray, *, tolerance: float = 0.0) -> str | None:
-    """Return how far two arrays of scores are apart, if they are."""
+    """Return how much two arrays of scores differ, or None."""
     if one.shape != other.shape:
         return f"scores of the shapes {one.shape} and {other.shape}"
     a, b = (np.asarray(scores, np.float64) for scores in (one, other))
@@ -267,6 +268,7 @@ def apart(one: FloatArray, other: FloatArray, *, tolerance: float = 0.0) -> str 
 
 
 def unsound(scores: FloatArray) -> str | None:
+    """Return how many scores are NaN or +inf, or None."""
     for what, found in (("NaN", np.isnan(scores)), ("+inf", np.isposinf(scores))):
         if found.any():
             return f"{int(found.sum())} scores of {scores.size} that are {what}"

@@ -1,4 +1,4 @@
-"""Small data, and a model on it: what several checks ask of it is done once."""
+"""Small sample data, and a model with fits that several checks share."""
 
 import dataclasses
 from copy import deepcopy
@@ -20,7 +20,7 @@ SEED = 5
 
 
 class Subject:
-    """A model that is looked at, with small data. It is never fitted itself; what many checks need is done once."""
+    """A model under test, with small data; copies of it are fitted, once for all checks if possible."""
 
     def __init__(self, model: Recommender) -> None:
         self.model = model
@@ -31,41 +31,41 @@ class Subject:
         self.asked = _fold(tastes(6, 4)).history
 
     def fresh(self) -> Recommender:
-        """Return a model with the same settings that has learned nothing."""
+        """Return an unfitted model with the same settings."""
         return dataclasses.replace(self.model)
 
     def fit(
         self, train: Csr, valid: Fold | None, *, rng: RngLike = SEED, model: Recommender | None = None
     ) -> Recommender:
-        """Return a model, a fresh one unless given, fitted on copies of this data."""
+        """Return the model, or a fresh one, fitted on copies of this data."""
         model = model or self.fresh()
         model.fit(train.copy(), deepcopy(valid), rng=rng)
         return model
 
     @cached_property
     def first(self) -> "First":
-        """A fit that many checks ask about."""
+        """The fit that most checks use."""
         return First(self)
 
     @property
     def fitted(self) -> Recommender:
-        """A fitted model, which checks do not fit again."""
+        """The fitted model; checks do not fit it again."""
         return self.first.model
 
     @property
     def scores(self) -> FloatArray:
-        """What the fitted model gave for `asked` right after its fit."""
+        """The scores of `asked` right after the fit."""
         return self.first.scores
 
     @cached_property
     def on_other(self) -> FloatArray:
-        """What a fresh model gives that is fitted on other data, after the first."""
+        """The scores of a fresh model that is fitted on other data, after the first fit."""
         _ = self.first
         return self.fit(self.other, self.few).score(self.asked.copy())
 
 
 class First:
-    """A fit and its scores, with what they were given and what came back."""
+    """A fit and its scores, with their inputs and outputs."""
 
     def __init__(self, subject: Subject) -> None:
         self.model = subject.fresh()
@@ -75,7 +75,7 @@ class First:
 
 
 def signals_of(rows: Csr, seed: int) -> Extra:
-    """Return grades, times, dislikes and features of made-up users and items."""
+    """Return random ratings, times, dislikes and features."""
     rng = np.random.default_rng(seed)
     below = csr_array(np.where((rows.toarray() == 0) & (rng.random(rows.shape) < 0.1), 1, 0).astype(np.float32))
     kinds = np.eye(_GROUPS, dtype=np.float32)
@@ -92,7 +92,7 @@ def signals_of(rows: Csr, seed: int) -> Extra:
 
 
 def tastes(n_users: int, seed: int) -> Csr:
-    """Return users of three groups: most of the items of their own group, and one of another."""
+    """Return users of three groups, each with most items of their own group and one of another."""
     rng = np.random.default_rng(seed)
     size = N_ITEMS // _GROUPS
     dense = np.zeros((n_users, N_ITEMS), np.float32)
@@ -104,7 +104,7 @@ def tastes(n_users: int, seed: int) -> Csr:
 
 
 def _fold(rows: Csr) -> Fold:
-    """Return users of whom all but their first two items are shown."""
+    """Return a fold that holds out the first two items of each user."""
     dense = rows.toarray()
     hidden = np.where(dense.cumsum(axis=1) <= 2, dense, 0)
     return Fold(np.arange(len(dense)), csr_array(dense - hidden), csr_array(hidden))

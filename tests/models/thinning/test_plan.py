@@ -40,7 +40,7 @@ def test_a_mixture_of_many_items_is_fitted_by_its_plan_and_says_so(
     monkeypatch.setattr(plans, "DENSE_ITEMS", 15)
     model = Thinning(tune_trials=0).fit(random_csr(60, 20, 0.2, seed=0), rng=0)
     assert set(model.parts_) == {"thinning-local", "ials"}
-    assert "With 20 items, thinning-local stands for thinning-pairs" in caplog.text
+    assert "With 20 items, thinning-local replaces thinning-pairs" in caplog.text
     assert "thinning-deep is left out" in caplog.text
     again = Thinning(parts=model.chosen()["parts"], weights=model.weights_)
     again.load_state(model.state(), {}, 20)

@@ -15,6 +15,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.split import split
 from recfusion.diffusion.objectives import multinomial_removed
+from recfusion.models.abilities import fit_in_epochs
 from recfusion.models.base import Shape
 from recfusion.models.registry import make_model
 from recfusion.models.thinning.deep import ThinningDeep, co_occurrence_features
@@ -223,10 +224,12 @@ def test_an_interrupted_training_ends_in_the_same_weights_at_the_same_rates(
     settings = {**SMALL, "max_epochs": 5, "patience": 5}
     whole = make_model("thinning-deep", settings).fit(parts.train, parts.valid, rng=3)
     checkpoint = Checkpoint(tmp_path / "run", "this run")
-    broken = make_model("thinning-deep", settings).epochs(parts.train, parts.valid, rng=3, checkpoint=checkpoint)
+    broken = fit_in_epochs(
+        make_model("thinning-deep", settings), parts.train, parts.valid, rng=3, checkpoint=checkpoint
+    )
     assert [next(broken).number, next(broken).number] == [1, 2]  # then it is interrupted
     resumed = make_model("thinning-deep", settings)
-    numbers = [epoch.number for epoch in resumed.epochs(parts.train, parts.valid, rng=3, checkpoint=checkpoint)]
+    numbers = [epoch.number for epoch in fit_in_epochs(resumed, parts.train, parts.valid, rng=3, checkpoint=checkpoint)]
     assert numbers == [3, 4, 5]
     assert asked == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
     for key, array in whole.state().items():

@@ -16,6 +16,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
+from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines.popularity import Popularity
 from recfusion.models.factors.ials import IALS
@@ -234,7 +235,7 @@ def test_whatever_was_given_is_loaded_and_settled_as_it_was_fitted(
     history = split(groups).test.history
     assert (loaded.score(history) == bundle.model.score(history)).all()
     assert loaded.chosen() == bundle.model.chosen()
-    again = bundle.model.settled().fit(split(groups).train, rng=0)
+    again = settled(bundle.model).fit(split(groups).train, rng=0)
     assert again.chosen() == {}
     assert again.score(history) == pytest.approx(bundle.model.score(history), abs=1e-3)
 
@@ -280,10 +281,10 @@ def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     monkeypatch.setattr(IALS, "seconds", lambda self, shape: 7200.1 if shape == Shape.of(TRAIN) else 0.0)
     closed = {"thinning-pairs", "thinning-local"}
     assert set(Thinning()._planned(Shape.of(TRAIN))) == closed | {"thinning-deep", "thinning-deep#2"}
-    assert "The mixture does without ials: it would take hours on 40 users and 20 items." in caplog.text
+    assert "The mixture leaves out ials: it would take hours on 40 users and 20 items." in caplog.text
     monkeypatch.setattr(ThinningDeep, "seconds", lambda self, shape: 7200.1)
     assert set(Thinning()._planned(Shape.of(TRAIN))) == closed
-    assert caplog.text.count("The mixture does without thinning-deep") == 1  # though it was to be there twice
+    assert caplog.text.count("The mixture leaves out thinning-deep") == 1  # though it was to be there twice
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_what_would_take_hours_on_large_data_is_left_out_with_a_message(
     ids=["deep", "ials", "long factors"],
 )
 def test_a_part_knows_about_how_long_its_fit_takes(model: Recommender, users: int, items: int, hours: float) -> None:
-    seconds = model.seconds(Shape(users, items, 10_000_000))
+    seconds = model.forecast(Shape(users, items, 10_000_000)).seconds
     assert seconds is not None
     assert seconds / 3600 == pytest.approx(hours, abs=0.1)
 

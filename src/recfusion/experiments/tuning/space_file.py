@@ -7,6 +7,7 @@ from typing import Any
 
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_regular
+from recfusion.models.abilities import skipped_settings
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry
 from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
@@ -23,7 +24,7 @@ def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = Non
     kind, model = entry.load(), entry.make(given)
     own = {name for name, each in settings_of(kind).items() if each.start is not None}
     fixed = {*given, *(name for name in own if getattr(model, name) is not None)}
-    declared = {name: each for name, each in search_space(kind).items() if name not in model.idle}
+    declared = {name: each for name, each in search_space(kind).items() if name not in skipped_settings(model)}
     if file is None:
         space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in fixed}
         if not space:

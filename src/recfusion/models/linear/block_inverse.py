@@ -7,15 +7,15 @@ from scipy.linalg.lapack import spotrf, strtri
 from recfusion.core.arrays import FloatArray
 
 _BLOCK = 1024
-_STRIP = 4  # blocks of columns that are inverted at once: wider ones are quicker, and half of the last is for nothing
+_STRIP = 4  # blocks of columns that are inverted at once: wider strips are quicker but waste half of the last one
 
 
 def invert_by_blocks(a: FloatArray, block: int = _BLOCK) -> bool:
-    """Replace the upper triangle of `a` (C order) by that of its inverse; return whether it has one.
+    """Replace the upper triangle of `a` (C order) by that of its inverse; return False if it has no inverse.
 
-    A = R'R, then N = R^-1, then A^-1 = N N'. LAPACK takes the same three steps, but OpenBLAS's parallel form of the
-    first one ends the process from some 25,000 rows on (0.3.30). Nearly all of the work is in products of blocks
-    with what stands before or behind them; beside `a` a few blocks of rows are held.
+    A = R'R, then N = R^-1, then A^-1 = N N'. LAPACK does the same, but the parallel first step of OpenBLAS (0.3.30)
+    crashes from some 25,000 rows on. Nearly all of the work is in matrix products; only a few blocks of rows are held
+    beside `a`.
     """
     starts = range(0, len(a), block)
     for start in starts:
@@ -29,9 +29,9 @@ def invert_by_blocks(a: FloatArray, block: int = _BLOCK) -> bool:
 
 
 def _factor(a: FloatArray, start: int, stop: int) -> bool:
-    """Replace a block of rows by those of R, given those before it."""
+    """Replace a block of rows by the rows of R, given the rows of R before it."""
     rest = a[start:stop, start:]
-    a[start:stop, :start] = 0  # products count on zeros there
+    a[start:stop, :start] = 0  # later products need zeros there
     if start:
         rest -= a[:start, start:stop].T @ a[:start, start:]
     width = len(rest)
@@ -45,7 +45,7 @@ def _factor(a: FloatArray, start: int, stop: int) -> bool:
 
 
 def _invert_rows(a: FloatArray, start: int, stop: int) -> None:
-    """Replace a block of rows of R by those of its inverse, given those after it: from the last columns on."""
+    """Replace a block of rows of R by the rows of its inverse, given the rows after it."""
     inverse = np.triu(strtri(a[start:stop, start:stop])[0])
     wide = _STRIP * (stop - start)
     for left in reversed(range(stop, len(a), wide)):

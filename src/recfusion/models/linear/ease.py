@@ -18,12 +18,36 @@ from recfusion.models.linear.gram import Grams, gram_bytes, item_weights, requir
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned
 
-_SOLVED = ("l2", "p", "beta")  # what an inverse is needed for
-_TENTHS = tuple(tenth / 10 for tenth in range(11))  # values of xi and a, which a trial tries with its one inverse
+_SOLVED = ("l2", "p", "beta")  # settings that need an inverse of their own
+_TENTHS = tuple(tenth / 10 for tenth in range(11))  # values of xi and a that a trial scores with one inverse
 
 
 @dataclass
-class EASE(Recommender):
+class ItemWeights(Recommender):
+    """A model with a dense matrix of item-to-item weights in closed form."""
+
+    weights_: FloatArray = learned()  # (items, items)
+
+    def needs_validation(self, shape: Shape) -> bool:
+        """Return False: settings are scored on training users, each left out of the fit in turn."""
+        return False
+
+    def fit_bytes(self, shape: Shape) -> int:
+        return gram_bytes(shape.items, self._matrices(shape.items), shape.interactions)
+
+    def score(self, history: Csr) -> FloatArray:
+        return np.asarray(history @ self.weights_)
+
+    def reasons(self, history: Csr, items: IntArray) -> Reasons:
+        return exact(history, self.weights_, items)
+
+    def _matrices(self, n_items: int) -> float:
+        """Return how many matrices are held at once: a search copies the Gram matrix."""
+        return 2.1 if selftune.searches(self) and n_items <= selftune.MOST_ITEMS else 1.1
+
+
+@dataclass
+class EASE(ItemWeights):
     """Item-item weights B that minimise |X - XB|^2 + l2 |B|^2 with diag(B) = 0.
 
     With P = (X'X + l2 I)^-1 the solution is B_ij = -P_ij / P_jj off the diagonal.
@@ -32,11 +56,9 @@ class EASE(Recommender):
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
-    weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        copied = selftune.searches(self) and train.shape[1] <= selftune.MOST_ITEMS
-        require_gram_memory(train.shape[1], "EASE", n_matrices=2.1 if copied else 1.1)
+        require_gram_memory(train.shape[1], "EASE", self._matrices(train.shape[1]))
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
@@ -53,38 +75,24 @@ class EASE(Recommender):
         self.weights_ = item_weights(grams.last(0.0), self.l2_)
         return self
 
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: training users judge its settings, each left out of the fit in turn."""
-        return False
-
-    def fit_bytes(self, shape: Shape) -> int:
-        copied = selftune.searches(self) and shape.items <= selftune.MOST_ITEMS
-        return gram_bytes(shape.items, 2.1 if copied else 1.1, shape.interactions)
-
-    def score(self, history: Csr) -> FloatArray:
-        return np.asarray(history @ self.weights_)
-
-    def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        return exact(history, self.weights_, items)
-
 
 @dataclass
-class LinearAutoencoder(Recommender):
-    """Item-item weights that minimise a weighted squared error with drop-out, under a bound on the diagonal.
+class LinearAutoencoder(ItemWeights):
+    """Item-item weights that minimise a weighted squared error with drop-out, with a bound on the diagonal.
 
     With P = (X'WX + diag L)^-1 and L_i = l2 + p / (1 - p) n_i, where n are the plain counts of the items:
 
         B_ij = -P_ij s_j, s_j = max(L_j, (1 - xi) / P_jj);   score_j = n_j^-a sum_i x_i n_i^a B_ij
 
-    p is the chance that an entry of the input is dropped (EDLAE; Steck, 2020). xi bounds the diagonal, which ranks
-    nothing and is left out: 0 forbids it, 1 leaves it free (RDLAE; Moon et al., 2023). W = |u|^-beta, rescaled to keep
-    the sum, weights the users, and n^a scales the items on both sides (DAN; Park et al., 2025). The rescaling changes
-    what l2 and p mean and not what they can reach. p = xi = beta = a = 0 is EASE. A search begins with what was good on
-    ML-1M, as that of `thinning-linear` does: docs/thinning.md says on whom these starts were seen.
+    p is the probability that an entry of the input is dropped (EDLAE; Steck, 2020). xi bounds the diagonal, which does
+    not affect the ranking and is left out: 0 forbids it, 1 leaves it free (RDLAE; Moon et al., 2023). W = |u|^-beta,
+    rescaled to keep the sum, weights the users, and n^a scales the items on both sides (DAN; Park et al., 2025). The
+    rescaling changes the meaning of l2 and p, but not the models that they can reach. p = xi = beta = a = 0 is EASE. A
+    search starts from values that were good on ML-1M, as that of `thinning-linear` does (see docs/thinning.md).
     """
 
     l2: float | None = self_tuned(350.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
-    p: float | None = self_tuned(0.45, "chance that an entry of the input is dropped", at_least=0, search=(0.0, 0.9))
+    p: float | None = self_tuned(0.45, "probability of dropping an entry of the input", at_least=0, search=(0.0, 0.9))
     xi: float | None = self_tuned(0.4, "bound of the diagonal", at_least=0, search=(0.0, 1.0))
     beta: float | None = self_tuned(0.5, "users are weighted by |u|^-beta", search=(0.0, 1.0))
     a: float | None = self_tuned(0.3, "items are scaled by popularity^a on both sides", search=(0.0, 1.0))
@@ -94,16 +102,14 @@ class LinearAutoencoder(Recommender):
     xi_: float = learned()
     beta_: float = learned()
     a_: float = learned()
-    weights_: FloatArray = learned()  # (items, items)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.p is not None and self.p >= 1:
-            raise InputError(f"Expected p of a linear autoencoder to be below 1, got {self.p}: choose one such as 0.5.")
+            raise InputError(f"Expected p of a linear autoencoder to be below 1, got {self.p}: set p to 0.5, say.", "p")
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        copied = selftune.searches(self) and train.shape[1] <= selftune.MOST_ITEMS
-        require_gram_memory(train.shape[1], "A linear autoencoder", 2.1 if copied else 1.1)
+        require_gram_memory(train.shape[1], "A linear autoencoder", self._matrices(train.shape[1]))
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
@@ -131,22 +137,8 @@ class LinearAutoencoder(Recommender):
         self.weights_ /= out[:, None]
         return self
 
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: training users judge its settings, each left out of the fit in turn."""
-        return False
-
-    def fit_bytes(self, shape: Shape) -> int:
-        copied = selftune.searches(self) and shape.items <= selftune.MOST_ITEMS
-        return gram_bytes(shape.items, 2.1 if copied else 1.1, shape.interactions)
-
-    def score(self, history: Csr) -> FloatArray:
-        return np.asarray(history @ self.weights_)
-
-    def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        return exact(history, self.weights_, items)
-
     def _judged(self, solved: "Solved", train: Csr, weights: FloatArray, jury: selftune.Jury) -> list[selftune.Judged]:
-        """Judge every bound and every power that is open: they scale items and need no inverse of their own."""
+        """Score every open bound and power: they only scale items, so that one inverse serves all of them."""
         bounds = _TENTHS if self.xi is None else (self.xi,)
         powers = _TENTHS if self.a is None else (self.a,)
         scales = selftune.scalings(train, powers)
@@ -173,32 +165,32 @@ class LinearAutoencoder(Recommender):
 
 @dataclass
 class EASEDAN(LinearAutoencoder):
-    """The same form, begun elsewhere: weighted users and scaled items want more drop-out and less of a ridge."""
+    """The same form with other starts: weighted users and scaled items need more drop-out and a smaller ridge."""
 
     l2: float | None = self_tuned(100.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
-    p: float | None = self_tuned(0.67, "chance that an entry of the input is dropped", at_least=0, search=(0.0, 0.9))
+    p: float | None = self_tuned(0.67, "probability of dropping an entry of the input", at_least=0, search=(0.0, 0.9))
 
 
 @dataclass(frozen=True)
 class Solved:
-    """EDLAE's weights with the diagonal of P, from which every member of the family is a scale of the columns."""
+    """EDLAE's weights and the diagonal of P; every model of the family scales their columns."""
 
     weights: FloatArray  # (items, items): -P_ij / P_jj, 0 on the diagonal
     diagonal: FloatArray  # (items,): that of P
     penalties: FloatArray  # (items,): L
 
     def scale(self, xi: float) -> FloatArray:
-        """Return s_j P_jj, (items,): the diagonal of B is 1 - P_jj s_j, and no more than xi."""
+        """Return s_j P_jj, (items,): the diagonal of B is 1 - P_jj s_j, at most xi."""
         return np.maximum(self.penalties * self.diagonal, np.float32(1 - xi))
 
 
 def solve(g: FloatArray, ridge: FloatArray) -> Solved:
-    """Return what the inverse of g + diag ridge comes to; `g` is overwritten."""
+    """Return the solution for the Gram matrix `g` and the penalties `ridge`; `g` is overwritten."""
     return Solved(*solve_items(g, ridge), ridge)
 
 
 def penalties(train: Csr, l2: float, p: float) -> FloatArray:
-    """Return L_i = l2 + p / (1 - p) n_i, (items,): what drop-out of the input comes to on average, and a ridge."""
+    """Return L_i = l2 + p / (1 - p) n_i, (items,): a ridge plus the expected penalty of drop-out."""
     return (l2 + p / (1 - p) * column_counts(train)).astype(np.float32)
 
 

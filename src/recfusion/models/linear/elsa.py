@@ -14,7 +14,7 @@ from recfusion.nets.sparse import SparseRows, sparse_product
 
 
 class LowRank(nn.Module):
-    """x B with B = A A' - I; the rows of A have length 1, so that the diagonal of B is 0."""
+    """x B with B = A A' - I; the rows of A have length 1, so that B has a zero diagonal."""
 
     def __init__(self, n_items: int, factors: int) -> None:
         super().__init__()
@@ -32,14 +32,14 @@ class LowRank(nn.Module):
 
 @dataclass
 class ELSA(NeuralRecommender):
-    """Weights A A' - I that minimise the squared distance of a user's row and its image, both of length 1.
+    """Weights A A' - I that minimise the squared distance of a user's row and its image, both scaled to length 1.
 
-    A has a row of length 1 for each item: memory and time grow with items x factors instead of items x items.
+    A has a row for each item: memory and time grow with items x factors instead of items x items.
     """
 
     maps: ClassVar[float] = 17.0
     lr: float = setting(0.05, "learning rate of AdamW", at_least=0, search=(1e-3, 0.3), log=True)
-    factors: int = setting(256, "length of an item's row", at_least=1, at_most=100_000, search=(64, 1024), log=True)
+    factors: int = setting(256, "length of an item's vector", at_least=1, at_most=100_000, search=(64, 1024), log=True)
 
     def make_net(self, n_items: int) -> LowRank:
         return LowRank(n_items, self.factors)

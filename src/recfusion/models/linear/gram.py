@@ -1,4 +1,4 @@
-"""Dense work on the items-by-items Gram matrix, shared by the linear models: float32, in place."""
+"""The items-by-items Gram matrix and its inverse, for all linear models: float32, in place."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -17,56 +17,55 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.models.linear.block_inverse import invert_by_blocks
 
-FLOPS = 5e10  # of an inverse in a second on one core, counted as n^3 (measured)
+FLOPS = 5e10  # per second of an inverse on one core, counted as n^3 (measured)
 _CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
-_PRODUCTS_PER_BLOCK = 1 << 23  # multiply-adds of a block of sparse Gram rows, and so the most entries that it can have
-_SPARSE_PENALTY = 500.0  # what a sparse product's multiply-add costs, counted in a dense one's (measured)
-_DENSE_SECONDS = 2e-11  # of a dense product's multiply-add, about
-_COMPILED = 0.2  # what a compiled loop takes of a sparse product's, as it makes one triangle (measured)
-_SMALL = 6000  # items up to which one thread is enough
-_LAPACK = 16_000  # rows up to which LAPACK may invert: see `inverse`
+_PRODUCTS_PER_BLOCK = 1 << 23  # multiply-adds, and so at most as many entries, of a block of sparse Gram rows
+_SPARSE_PENALTY = 500.0  # cost of a multiply-add of a sparse product over that of a dense one (measured)
+_DENSE_SECONDS = 2e-11  # of a multiply-add of a dense product, about
+_COMPILED = 0.2  # time of a compiled loop over that of a sparse product, as it fills one triangle (measured)
+_SMALL = 6000  # up to so many items one thread is enough
+_LAPACK = 16_000  # rows up to which LAPACK may invert: see `block_inverse`
 
 
 def gram_bytes(n_features: int, n_matrices: float, interactions: int) -> int:
-    """Return the bytes of a fit with matrices over all features, and of the data's copies that make them."""
+    """Return the bytes of a fit with so many matrices (features, features) and the copies of the data."""
     return int(n_matrices * 4 * n_features**2) + 24 * interactions + 16 * _PRODUCTS_PER_BLOCK
 
 
 def require_gram_memory(n_items: int, model: str, n_matrices: float, n_pairs: int = 0) -> None:
-    """Raise before a fit whose matrices over items, and pairs of them, would not fit into memory."""
-    features = f"{n_items:,} items and {n_pairs:,} pairs" if n_pairs else f"{n_items:,} items"
+    """Raise if the matrices over items, and pairs of items, do not fit into memory."""
+    features = f"{n_items:,} items{f' and {n_pairs:,} pairs' if n_pairs else ''}"
     fewer_pairs = "ask for fewer pairs, " if n_pairs else ""
     require_memory(
         int(n_matrices * 4 * (n_items + n_pairs) ** 2),
         f"{model} on {features}",
-        f"{fewer_pairs}train thinning-local, which holds no matrix of items by items, raise --min-users-per-item so "
+        f"{fewer_pairs}train thinning-local, which has no matrix of items by items, raise --min-users-per-item so "
         "that fewer items remain, or use a machine with more memory.",
     )
 
 
 def blas_threads(n_items: int) -> AbstractContextManager[object]:
-    """Return the context in which BLAS takes one thread for small matrices.
+    """Return a context in which BLAS uses one thread for small matrices.
 
-    OpenBLAS threads wait for each other in busy loops. Where another process has a core, they turn the third of a
-    second that these factorisations take into several; large matrices gain more from threads than that costs.
+    OpenBLAS threads wait for each other in busy loops: if another process uses a core, a factorisation of a third of a
+    second takes several seconds. Large matrices gain more from threads than that costs.
     """
-    limits: AbstractContextManager[object] = _libraries().limit(
-        limits=1 if n_items <= _SMALL else None, user_api="blas"
-    )
+    threads = 1 if n_items <= _SMALL else None
+    limits: AbstractContextManager[object] = _libraries().limit(limits=threads, user_api="blas")
     return limits
 
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Return the BLAS of numpy and scipy; finding them takes longer than a user's scores."""
+    """Return the BLAS libraries of numpy and scipy; finding them takes longer than scoring a user."""
     return ThreadpoolController()
 
 
 def gram(train: Csr) -> FloatArray:
-    """Return G = X'X (items, items), both triangles, in Fortran order as LAPACK wants it.
+    """Return G = X'X (items, items), both triangles, in Fortran order for LAPACK.
 
-    By dense products of users in blocks, by sparse products of items in blocks, or, where either would take long, by a
-    compiled loop over the lower triangle alone.
+    It is computed by dense products of blocks of users, by sparse products of blocks of items, or, if both would take
+    long, by a compiled loop over the lower triangle.
     """
     n_users, n_items = train.shape
     sparse = _SPARSE_PENALTY * float(np.square(np.diff(train.indptr).astype(np.float64)).sum())
@@ -101,7 +100,7 @@ def fill_gram(
     by_item: tuple[IntArray, IntArray, FloatArray],
     g: FloatArray,
 ) -> None:
-    """Add X'X to these rows of `g`, from the diagonal on; `rows` and `by_item` are the `parts` of X and X'."""
+    """Add X'X to these rows of `g`, from the diagonal on; `rows` and `by_item` are `parts` of X and X'."""
     indptr, indices, data = rows
     starts, users, values = by_item
     for j in items:
@@ -110,27 +109,27 @@ def fill_gram(
             user, value = users[place], values[place]
             for at in range(indptr[user + 1] - 1, indptr[user] - 1, -1):
                 k = indices[at]
-                if k < j:  # they ascend
+                if k < j:  # columns ascend
                     break
-                own[np.uint32(k)] += value * data[at]  # unsigned: a loop would look for a place counted from the end
+                own[np.uint32(k)] += value * data[at]  # unsigned: no check for negative places
 
 
 def parts(matrix: Csr) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return indptr, indices and data, as a compiled loop takes them."""
+    """Return indptr, indices and data, for a compiled loop."""
     return matrix.indptr, matrix.indices, matrix.data
 
 
 def products(rows: Csr, by_item: Csr) -> NDArray[np.float64]:
-    """Return how many products make up each row of G, (items,)."""
+    """Return the number of products of each row of G, (items,)."""
     lengths = np.diff(rows.indptr).astype(np.float64)
     made = np.bincount(row_numbers(by_item), lengths[by_item.indices], minlength=by_item.shape[0])
     return made.astype(np.float64)
 
 
 def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
-    """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first one.
+    """Yield G = X'X (items, items) as blocks of sparse rows, each with the number of its first row.
 
-    `by_item` is the transpose of `rows`. Blocks are of about equal work, however popular their items are.
+    `by_item` is the transpose of `rows`. All blocks take about the same work.
     """
     done = np.cumsum(products(rows, by_item))
     start, n_items = 0, by_item.shape[0]
@@ -142,7 +141,7 @@ def gram_rows(rows: Csr, by_item: Csr) -> Iterator[tuple[int, Csr]]:
 
 
 class Grams:
-    """The Gram matrix for the user weights asked for last, as a copy to work in."""
+    """The Gram matrix for the last user weights; callers get a copy that they may overwrite."""
 
     def __init__(self, train: Csr) -> None:
         self._train = train
@@ -153,19 +152,19 @@ class Grams:
         return self._matrix(b).copy(order="F")
 
     def last(self, b: float) -> FloatArray:
-        """Return the matrix itself, and keep none: there will be no other call."""
+        """Return the matrix itself and forget it; this is the last call."""
         g, self._g = self._matrix(b), None
         return g
 
     def _matrix(self, b: float) -> FloatArray:
         if self._g is None or b != self._b:
-            self._g = None  # makes room for the other one
+            self._g = None  # frees its memory first
             self._g, self._b = gram(user_weighted(self._train, b)), b
         return self._g
 
 
 def user_weights(train: Csr, b: float) -> FloatArray:
-    """Return weights |u|^-b, rescaled so that the sum over all entries is kept, (users,)."""
+    """Return weights |u|^-b, rescaled to keep the sum over all entries, (users,)."""
     lengths = np.diff(train.indptr).astype(np.float64)
     weights = np.maximum(lengths, 1) ** -b
     weights *= lengths.sum() / max((weights * lengths).sum(), 1e-12)
@@ -173,7 +172,7 @@ def user_weights(train: Csr, b: float) -> FloatArray:
 
 
 def user_weighted(train: Csr, b: float) -> Csr:
-    """Return the rows times the roots of the users' weights."""
+    """Return the rows times the roots of the user weights."""
     if b == 0:
         return train
     data = np.repeat(np.sqrt(user_weights(train, b)), np.diff(train.indptr))
@@ -190,7 +189,7 @@ def invert_in_place(a: FloatArray) -> FloatArray:
             if not failed:
                 a, failed = spotri(factor, lower=True, overwrite_c=True)
     if failed:
-        raise InputError("The regularised Gram matrix is not positive definite: raise the regularisation (l2).")
+        raise InputError("The regularised Gram matrix is not positive definite: raise the regularisation (l2).", "l2")
     return mirror_lower(a)
 
 
@@ -205,7 +204,7 @@ def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
 def solve_items(g: FloatArray, ridge: float | FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return B as `item_weights` does, and the diagonal of P, (items,); `g` is overwritten."""
     g[np.diag_indices(len(g))] += np.asarray(ridge, np.float32)
-    weights = invert_in_place(g).T  # P is symmetric: its transpose is P itself, in the order that scoring wants
+    weights = invert_in_place(g).T  # P is symmetric: its transpose is P in the memory order for scoring
     diagonal = np.diag(weights).copy()
     weights /= -diagonal
     np.fill_diagonal(weights, 0)
@@ -213,7 +212,7 @@ def solve_items(g: FloatArray, ridge: float | FloatArray) -> tuple[FloatArray, F
 
 
 def mirror_lower(a: FloatArray, block: int = 1024) -> FloatArray:
-    """Copy the lower triangle onto the upper one, in place, block by block."""
+    """Copy the lower triangle onto the upper triangle, in place."""
     n = len(a)
     for start in range(0, n, block):
         stop = min(start + block, n)

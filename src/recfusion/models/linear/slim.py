@@ -16,8 +16,8 @@ from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 
 log = logging.getLogger(__name__)
-_MATRICES = 3.2  # of items by items, held at once at the most
-_FIRST_CANDIDATES = 64  # items that a target starts with, and at most gains in a round
+_MATRICES = 3.2  # of items by items, held at once at most
+_FIRST_CANDIDATES = 64  # candidates that a target starts with, and most that it gains in a round
 _CELLS_PER_CHUNK = 1 << 24  # targets x candidates x candidates at once: 64 MB
 
 
@@ -25,18 +25,18 @@ _CELLS_PER_CHUNK = 1 << 24  # targets x candidates x candidates at once: 64 MB
 class SLIM(Recommender):
     """Item-item weights W >= 0 that minimise |X - XW|^2 / 2 + l2 |W|^2 / 2 + l1 |W|_1 with diag(W) = 0.
 
-    The columns of W are independent problems with few non-zero weights each. Every round solves them on a short list
-    of candidates by coordinate descent, many columns side by side, then adds to each list the items whose gradient
-    still asks for a positive weight; when no item does, the solution is the one of the whole problem.
+    The columns of W are independent problems with few non-zero weights each. Every round solves them on a short list of
+    candidates by coordinate descent, many columns at once, then adds the items with a gradient towards a positive
+    weight. If there are none, the whole problem is solved.
     """
 
     l1: float = setting(
         10.0, "weight of the absolute penalty: larger is sparser", at_least=0, search=(1, 100), log=True
     )
     l2: float = setting(200.0, "weight of the squared penalty", at_least=0, search=(10.0, 2000.0), log=True)
-    max_rounds: int = setting(20, "rounds of adding candidates at the most", at_least=1, at_most=100_000)
-    max_sweeps: int = setting(200, "passes of coordinate descent in a round at the most", at_least=1, at_most=100_000)
-    tolerance: float = setting(1e-4, "a round ends once no weight moves further than this in a pass", at_least=0)
+    max_rounds: int = setting(20, "most rounds of adding candidates", at_least=1, at_most=100_000)
+    max_sweeps: int = setting(200, "most passes of coordinate descent in a round", at_least=1, at_most=100_000)
+    tolerance: float = setting(1e-4, "a round ends when no weight moves further than this in a pass", at_least=0)
     weights_: Csr = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -63,7 +63,7 @@ class SLIM(Recommender):
         return exact(history, self.weights_, items)
 
     def _wanted(self, g: FloatArray, w: Csr) -> Csr:
-        """Return, for each target (row), the items without a weight that would gain most by one."""
+        """Return the items without a weight that would gain most by one, for each target (row)."""
         n_items = len(g)
         most = min(_FIRST_CANDIDATES, n_items)
         curvature = np.diag(g) + np.float32(self.l2) + np.float32(1e-6)
@@ -76,7 +76,7 @@ class SLIM(Recommender):
             weighted = w[targets].tocoo()
             pull[weighted.row, weighted.col] = 0
             pull[pull <= self.tolerance * curvature] = 0  # its weight would not move further than the tolerance
-            pull /= np.sqrt(curvature)  # pull^2 / curvature is what the objective gains
+            pull /= np.sqrt(curvature)  # the objective gains pull^2 / curvature
             best = np.argpartition(pull, n_items - most, axis=1)[:, n_items - most :]
             gains = np.take_along_axis(pull, best, axis=1)
             target, place = np.nonzero(gains)
@@ -87,7 +87,7 @@ class SLIM(Recommender):
         return csr_array(found, shape=(n_items, n_items))
 
     def _solve(self, g: FloatArray, w: Csr, wanted: Csr) -> Csr:
-        """Return the weights after solving each target that wants items, on those and the ones it has."""
+        """Return the weights after solving each target with wanted items on these and its present items."""
         lists = (w + wanted).tocsr()  # both are positive where stored, so no candidate cancels out
         lengths = np.diff(lists.indptr) * (np.diff(wanted.indptr) > 0)
         settled = w.tocoo()

@@ -19,9 +19,11 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.models.abilities import check_rating_values
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.self_tuning import LEAST_USERS, cannot_choose
 from recfusion.models.settings import setting
+from recfusion.models.thinning.parts import part_message
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -117,10 +119,10 @@ class NeuralRecommender(Recommender):
         if valid is not None and len(valid.users) < LEAST_USERS and self.max_epochs > 1:
             # They choose all the same: a dozen users find an epoch that is about right, and the last is far too late.
             told = cannot_choose(len(valid.users), "the number of epochs", "validation")
-            log.warning(self.named(f"{told}: the choice is made all the same, and owes much to chance."))
+            log.warning(part_message(self, f"{told}: the choice is made all the same, and owes much to chance."))
         generator = torch_rng(make_rng(rng))
         if extra is not None:
-            self.check_grades(all_grades(extra.grades, extra.disliked), "the data")
+            check_rating_values(self, all_grades(extra.grades, extra.disliked), "the data")
         known = self.encoded(train, extra)
         self.prepare(known)
         self._require_memory(Shape.of(train))

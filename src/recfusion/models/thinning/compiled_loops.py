@@ -1,6 +1,4 @@
-"""The inner loops of local thinning, to be compiled: rows of the Gram matrix, the best of each, small solutions, and
-products with factors.
-"""
+"""Loops of local thinning that numba compiles: nearest items, small Gram matrices and their solutions, products."""
 
 import numpy as np
 
@@ -17,15 +15,15 @@ def fill_nearest(
 ) -> None:
     """Fill `found` and `shared` (items, count): the others k with the most G_jk weight_k, ascending, and their G_jk.
 
-    `rows` and `by_item` are (indptr, indices, data) of X and X'. Of equal gains that of the lower number counts more.
-    Places left over keep what is in them.
+    `rows` and `by_item` are (indptr, indices, data) of X and X'. Of equal gains the lower number wins. Unused places
+    stay as they are.
     """
     indptr, indices, data = rows
     starts, users, values = by_item
     count = found.shape[1]
     whole = np.zeros(len(weight), np.float32)
     touched = np.empty(len(weight), np.int32)
-    gains, best = np.empty(count, np.float32), np.empty(count, np.int32)  # a heap, the worst on top
+    gains, best = np.empty(count, np.float32), np.empty(count, np.int32)  # a heap with the worst on top
     for j in items:
         n_touched = 0
         for place in range(starts[j], starts[j + 1]):
@@ -86,8 +84,8 @@ def fill_triangles(
 ) -> None:
     """Fill row p of the lower triangle of G_NN for every place (target, p) of `chosen` that holds one of `items`.
 
-    Those of item i are order[cuts[i] : cuts[i + 1]], as target * count + p. A triangle is packed row by row. Neighbours
-    ascend, and so do the indices of `rows`: only the columns up to i itself are wanted and added up.
+    The places of item i are order[cuts[i] : cuts[i + 1]], as target * count + p. A triangle is packed row by row.
+    Neighbours and the indices of `rows` ascend: only columns up to i are summed.
     """
     indptr, indices, data = rows
     starts, users, values = by_item
@@ -108,7 +106,7 @@ def fill_triangles(
             first = p * (p + 1) // 2
             for q in range(p + 1):
                 packed[target, first + q] = whole[chosen[target, q]]
-        if work > i // 8:  # clearing all of it in a row is quicker than a few places here and there
+        if work > i // 8:  # clearing everything is quicker than clearing many single places
             whole[: i + 1] = 0
         else:
             for place in range(starts[i], starts[i + 1]):
@@ -127,12 +125,12 @@ def solve_packed(
     ridge: FloatArray,
     solved: FloatArray,
 ) -> None:
-    """Fill these rows of `solved` with (G_NN + diag ridge_N)^-1 G_Nj, by Cholesky's factors in place.
+    """Fill these rows of `solved` with (G_NN + diag ridge_N)^-1 G_Nj, by Cholesky factors in place.
 
     On one core LAPACK is as quick for 50 neighbours and takes half the time for 100 (`benchmarks/local_solves.py`), but
-    it wants both triangles, so twice the memory or twice the passes, and holds the lock between its calls.
-    A row has lengths[row] neighbours, the first ones of its row of `chosen`; the rest of `solved` is 0. Where the
-    matrix is not positive definite the solution is not a number.
+    it needs both triangles, so twice the memory or twice the passes, and holds the lock between its calls. A row has
+    the first lengths[row] neighbours of its row of `chosen`; the rest of `solved` is 0. The solution is NaN if the
+    matrix is not positive definite.
     """
     for row in rows:
         a, x, n = packed[row], solved[row], lengths[row]
@@ -143,7 +141,7 @@ def solve_packed(
                 total = np.float32(0)
                 for r in range(q):
                     total += a[begin + r] * a[other + r]
-                a[begin + q] = (a[begin + q] - total) * a[other + q]  # diagonals are kept as their inverses
+                a[begin + q] = (a[begin + q] - total) * a[other + q]  # diagonals are stored as their inverses
             total = np.float32(0)
             for r in range(p):
                 total += a[begin + r] * a[begin + r]

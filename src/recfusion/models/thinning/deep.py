@@ -1,4 +1,4 @@
-"""The deep denoiser of thinned rows: a network trained on the ranking part of its process's bound, and that bound."""
+"""The deep denoiser of thinned rows: a network trained on the ranking part of the bound, and that bound."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -25,29 +25,28 @@ from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.batches import dense
 from recfusion.training.epoch import risen_and_fallen
 
-_NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
-_WARM_UP = 10  # epochs until the learning rate has risen to its highest
-_GAIN = 3.0  # of the vectors on the way in: alike as they are now, they may begin longer
+_NEVER = -1e9  # logit of an item that survived: finite, because a softmax over nothing is NaN
+_WARM_UP = 10  # epochs until the learning rate is highest
+_GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
 _LEAST, _MOST = 1e-12, 1 - 1e-6
-_NOTHING = 1e-6  # length of an item's features below which it has none
+_NOTHING = 1e-6  # features shorter than this count as none
 
 
 @dataclass
 class ThinningDeep(NeuralRecommender):
-    """A network that sees what survives thinning and says which items were removed.
+    """A network that sees the items that survive thinning and predicts the removed ones.
 
-    x_t keeps a share a of a user's ones, a uniform between `low` and `high`. The loss is the cross-entropy of the
-    removed items under a softmax over the entries with x_t = 0: the ranking part of the bound's term at a, without
-    its factor 1 / (1 - a), which would let the least noisy rows decide. A history is x_t at the noise level that it
-    really has, and one reverse step ranks. The rate s(x_t, a) that the bound needs besides is `removed_rate`.
+    x_t keeps a share a of a user's ones, with a uniform between `low` and `high`. The loss is the cross-entropy of the
+    removed items under a softmax over the entries with x_t = 0: the ranking part of the bound's term at a, without its
+    factor 1 / (1 - a), which would let the least noisy rows dominate. A history is x_t at its own noise level, and one
+    reverse step ranks. The bound also needs the rate s(x_t, a), `removed_rate`.
 
-    Strong weight decay under a learning rate that rises and falls is what makes so large a net generalise from a few
-    thousand users; there is no early stopping to speak of. What the decay pulls towards is popularity, not a fair die:
-    the output's bias begins at `prior` log(count) and does not decay.
+    Strong weight decay with a learning rate that rises and falls makes so large a net generalise from a few thousand
+    users; early stopping hardly matters. The decay pulls towards popularity, not towards equal scores: the output's
+    bias starts at `prior` log(count) and does not decay.
 
-    An item's vectors, on the way in and on the way out, begin as random mixtures of the leading directions of the
-    co-occurrences: items of the same users start out alike, so that a few epochs do what many do from vectors without
-    a meaning.
+    The input and output vectors of items start as random mixtures of the leading directions of the co-occurrences:
+    items of the same users start alike, so that fewer epochs are needed than from random vectors.
     """
 
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
@@ -55,36 +54,43 @@ class ThinningDeep(NeuralRecommender):
     batch_size: int = setting(
         500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(100, 1000), log=True
     )
-    max_epochs: int = setting(14, "epochs, over which the learning rate falls to 0", at_least=1, at_most=100_000)
+    max_epochs: int = setting(14, "epochs; the learning rate falls to 0 over them", at_least=1, at_most=100_000)
     patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
     width: int = setting(
         1000, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
     )
     layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000, search=(1, 6))
     latent: int = setting(300, "length of a user's code", at_least=1, at_most=100_000, search=(50, 600), log=True)
-    low: float = setting(0.4, "smallest share of ones that survives in training", at_least=0, search=(0.1, 0.7))
-    high: float = setting(0.9, "largest share of ones that survives in training", at_least=0, search=(0.7, 1.0))
-    input_power: float = setting(0.25, "items enter with their count to minus this power", search=(0.0, 0.5))
-    prior: float = setting(
-        1.0, "power of popularity at which the output begins, and to which decay pulls", at_least=0, search=(0.0, 1.0)
+    low: float = setting(
+        0.4, "smallest share of a user's items that survives in training", at_least=0, search=(0.1, 0.7)
     )
-    b: float = setting(0.5, "users' losses are weighted by |u|^-b within a batch", search=(0.0, 1.0))
+    high: float = setting(
+        0.9, "largest share of a user's items that survives in training", at_least=0, search=(0.7, 1.0)
+    )
+    input_power: float = setting(0.25, "items are weighted by their count to minus this power", search=(0.0, 0.5))
+    prior: float = setting(
+        1.0,
+        "power of popularity that the output starts from and that decay pulls towards",
+        at_least=0,
+        search=(0.0, 1.0),
+    )
+    b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
     directions: int = setting(
-        300, "directions of co-occurrence in which items' vectors begin; 0: vectors at random", at_least=0, at_most=5000
+        300, "directions of co-occurrence that item vectors start from; 0: random vectors", at_least=0, at_most=5000
     )
     item_weights_: FloatArray = learned()  # (items,)
-    lengths_: IntArray = learned()  # how many training users have 0, 1, 2, ... items
-    _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), while it is fitted
-    _features: FloatArray = field(init=False, repr=False, compare=False)  # (items, directions or fewer), likewise
+    lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
+    _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), during the fit
+    _features: FloatArray = field(init=False, repr=False, compare=False)  # (items, directions or fewer), during the fit
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.low <= self.high <= 1:
-            raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.")
+            raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.", "low")
 
     def prepare(self, train: Csr) -> None:
         vectors, wide = f"The start of item vectors on {train.shape[0]:,} users", self._start_bytes(Shape.of(train))
-        require_memory(wide, vectors, "set fewer directions (0: vectors begin at random), or train thinning-fast.")
+        require_memory(wide, vectors, "set fewer directions (0: random vectors), or train thinning-fast.")
         self._counts = relative(column_counts(train).astype(np.float32))
         self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
@@ -92,16 +98,16 @@ class ThinningDeep(NeuralRecommender):
 
     def make_net(self, n_items: int) -> Autoencoder:
         hidden = DenseEncoder(n_items, self.width, self.layers)
-        nn.init.xavier_normal_(hidden.first.weight)  # smaller features would drown in the layer norm's eps
+        nn.init.xavier_normal_(hidden.first.weight)  # with smaller features the eps of the layer norm would dominate
         nn.init.zeros_(hidden.first.bias)
         encoder = nn.Sequential(hidden, nn.Linear(self.width, self.latent))
         return Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
     def trainee(self) -> nn.Module:
-        """Return the net, whose logits are about those of popularity before it has learned anything.
+        """Return the net, which starts with about the logits of popularity.
 
-        The random vectors of as many items as there are directions become the vectors of these directions: features
-        have length 1, so that an item's vector is about as long as it was drawn.
+        The random vectors of the first items become the vectors of the directions: features have length 1, so that an
+        item's vector is about as long as it was drawn.
         """
         features = torch.from_numpy(self._features).to(self.device)
         directions = features.shape[1]
@@ -124,7 +130,7 @@ class ThinningDeep(NeuralRecommender):
         return self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
 
     def economical(self, shape: Shape) -> Self:
-        """Return a smaller net for small data, with more passes over it: as good as a part, in less time."""
+        """Return a smaller net with more epochs for small data: as good in a mixture, in less time."""
         if shape.interactions >= LARGE:
             return self
         width, layers, latent = min(self.width, 400), min(self.layers, 2), min(self.latent, 200)
@@ -132,7 +138,7 @@ class ThinningDeep(NeuralRecommender):
         return replace(self, width=width, layers=layers, latent=latent, max_epochs=epochs)
 
     def fit_bytes(self, shape: Shape) -> int:
-        """Return the larger of what the items' start and the training take: one comes after the other."""
+        """Return the larger of the bytes for the start of the item vectors and for the training."""
         return max(super().fit_bytes(shape), self._start_bytes(shape))
 
     def _start_bytes(self, shape: Shape) -> int:
@@ -160,11 +166,11 @@ class ThinningDeep(NeuralRecommender):
 
 
 def co_occurrence_features(train: Csr, directions: int) -> FloatArray:
-    """Return what items are like by who has them, rows of length 1 or of zeros alone, (items, directions or fewer).
+    """Return features of items from co-occurrences, rows of length 1 or 0, (items, directions or fewer).
 
     With M the users' and N the items' counts, these are the leading eigenvectors of N^-1/2 X'M^-1X N^-1/2, each times
-    the root of its eigenvalue, without what is popularity in them: an eigenvector too, n^1/2, but not the only one of
-    eigenvalue 1 where data falls into parts without a common user.
+    the root of its eigenvalue, without popularity: that is the eigenvector n^1/2 of eigenvalue 1, which is not the only
+    one if the data has parts without a common user.
     """
     if not directions:
         return np.zeros((train.shape[1], 0), np.float32)
@@ -184,7 +190,7 @@ def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tenso
     """E[|x_0| - k | |x_t| = k, a], (rows,): the expected number of removed ones, by Bayes' rule.
 
     |x_t| is Binomial(|x_0|, a), and |x_0| has the distribution of the training users' lengths, counted in `lengths`.
-    It depends on x_t and a alone, as a bound demands, and vanishes like 1 - a.
+    It depends on x_t and a alone, as the bound requires, and vanishes like 1 - a.
     """
     n = torch.arange(n_items + 1, dtype=torch.float64)
     k, a = k.double()[:, None], a.double()[:, None]
@@ -200,10 +206,10 @@ def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tenso
 def thinning_bound(
     model: ThinningDeep, users: Csr, means: Tensor, rng: torch.Generator, *, steps: int = 200, draws: int = 8
 ) -> Bound:
-    """Estimate the bound for some users with `steps` steps, of which `draws` are drawn for each user.
+    """Estimate the bound for some users with `steps` steps; `draws` of them are drawn for each user.
 
-    A share t / (steps + 1) of the ones is gone at step t; the last step keeps a few, so that L_T is finite under the
-    prior, the items' smoothed `means` times the share that is left. The denoiser is xhat_0 = s softmax(logits over the
+    A share t / (steps + 1) of the ones is removed at step t; the last step keeps a few, so that L_T is finite under the
+    prior: the items' smoothed `means` times the share that is kept. The denoiser is xhat_0 = s softmax(logits over the
     entries with x_t = 0).
     """
     survival = torch.linspace(1, 1 / (steps + 1), steps + 1, dtype=torch.float64)[1:]

@@ -1,12 +1,13 @@
-"""The linear denoiser with several blocks of features, in closed form: what an item says of itself is left out.
+"""The linear denoiser with several blocks of features, in closed form, without the item's own features.
 
-Features are the likes of the items first, then blocks of the same length that say something else of the same items
-(what was disliked), then columns that belong to no item (features of users). Target j is the like of item j; S_j are
-the features of item j itself, one in each block. With P = (Z'Z + diag Lambda)^-1 and A = P Z'Y, column j minimises
+The first block of features has the likes of the items; further blocks of the same length say something else about the
+same items, such as dislikes; then come columns that belong to no item, such as user features. Target j is the like of
+item j; S_j are the features of item j itself, one in each block. With P = (Z'Z + diag Lambda)^-1 and A = P Z'Y, column
+j minimises
 
     |y_j - Z b|^2 + b' diag(Lambda) b   with b = 0 on S_j:      b = A_.j - P_.S (P_SS)^-1 A_Sj
 
-Where the targets are the first block itself, A_.j = e_j - Lambda_j P_.j, and this is e_j - P_.S (P_SS)^-1 e_1.
+If the targets are the first block itself, A_.j = e_j - Lambda_j P_.j, and this is e_j - P_.S (P_SS)^-1 e_1.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The linear denoiser of thinned rows with features of items as further columns, and columns for items that are new."""
+"""The linear denoiser with features of items as further columns, and with columns for new items."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,90 +8,73 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.interactions import Features, Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
-from recfusion.models.base import Recommender, Shape
+from recfusion.models.base import Shape
 from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, Grams, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.linear import ThinningLinear, penalty
+from recfusion.models.thinning.linear import fit_linear
 from recfusion.models.thinning.new_item_columns import Solved, solve_with_features
 from recfusion.models.thinning.new_item_settings import Hidden, as_new, fair_lift, judged_settings
+from recfusion.models.thinning.ridge import RidgeRecommender, penalty
 
-_OPEN = ("l2", "nu", "kappa", "b", "c")
-_TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries beside where it starts
+_TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries after its start
 
 
 @dataclass
-class ThinningFeatures(Recommender):
-    """Weights from items and from features of items to items, and from features alone to items that nobody has yet.
+class ThinningFeatures(RidgeRecommender):
+    """Weights from items and features of items to items, and from features alone to new items.
 
-    A history x has the features x F. They are columns that are never recommended, solved in one inverse with the
-    items, and each target is predicted without what it adds to them itself. Without features this is
-    `thinning-linear`. An item that nobody has in training, or that is added later, gets the column T f of its
-    features f, where T is the ridge regression of the columns of the known items on their features. A user without
-    history gets the regression of the training rows on users' features. The derivations are in docs/features.md.
+    A history x has the features x F: columns that are never recommended. One inverse solves them with the items, and
+    each target is predicted without its own share of them. Without features this is `thinning-linear`. An item that no
+    training user has, or that is added later, gets the column T f of its features f, where T is the ridge regression of
+    the columns of the known items on their features. A user without history gets the regression of the training rows
+    on user features. The derivations are in docs/features.md.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
-    l2: float | None = self_tuned(
-        693.0, "penalty of an item of mean popularity", at_least=1e-6, search=(1, 1e4), log=True
-    )
-    nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
-    kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
-    b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
-    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
     feature_l2: float | None = self_tuned(
-        1e5, "penalty of a history's feature", at_least=1e-6, search=(100, 1e7), log=True
+        1e5, "penalty of a feature of the history", at_least=1e-6, search=(100, 1e7), log=True
     )
     new_l2: float | None = self_tuned(
         1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True
     )
     own: float | None = self_tuned(
-        0.4, "what an item weighs for a new one that is like it", at_least=0, search=(0.0, 1.0)
+        0.4, "weight of an item for a new item with the same features", at_least=0, search=(0.0, 1.0)
     )
     lift: float | None = self_tuned(
-        1.0, "factor of new items' scores, at which they come as often as known ones", at_least=0, search=(0.5, 3.0)
+        1.0,
+        "factor of new items' scores; chosen to give them their share of lists",
+        at_least=0,
+        search=(0.5, 3.0),
     )
-    user_l2: float = setting(10.0, "penalty of a user's feature", at_least=1e-6)
+    user_l2: float = setting(10.0, "penalty of a user feature", at_least=1e-6)
     tune_trials: int = selftune.trials_setting()
-    l2_: float = learned()
-    nu_: float = learned()
-    kappa_: float = learned()
-    b_: float = learned()
-    c_: float = learned()
     feature_l2_: float = learned()
     new_l2_: float = learned()
     own_: float = learned()
     lift_: float = learned()
     weights_: FloatArray = learned()  # (items, items)
-    shared_: FloatArray = (
-        learned()
-    )  # (features, items): what a history's features say; rows of new items are made of it
+    shared_: FloatArray = learned()  # (features, items): weights of the history's features; they make new items' rows
     map_: FloatArray = learned()  # (items, features): T
-    links_: FloatArray = learned()  # (features, features): from a new item in the history to a new one
-    new_: NDArray[np.bool_] = learned()  # (items,): nobody has it in training
-    features_: Csr = learned()  # (items, features) of the new ones, for reasons; then of the added ones
+    links_: FloatArray = learned()  # (features, features): from a new item of the history to a new item
+    new_: NDArray[np.bool_] = learned()  # (items,): no training user has the item
+    features_: Csr = learned()  # (items, features) of new items, for explanations, then of added items
     people_: FloatArray = learned()  # (1 + user features, items)
     added_columns_: FloatArray = learned()  # (items, added)
     added_rows_: FloatArray = learned()  # (added, items + added)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         features = _matrix(None if extra is None else extra.item_features, train.shape[1])
-        require_gram_memory(
-            train.shape[1], "A linear thinning model with features", 1.1 + 4 * features.shape[1] / train.shape[1]
-        )
-        plain = ThinningLinear(**{name: getattr(self, name) for name in _OPEN}, tune_trials=self.tune_trials)
-        plain.fit(train, valid, rng=rng)
-        for name in _OPEN:
-            setattr(self, f"{name}_", getattr(plain, f"{name}_"))
-        self.trials_ = plain.trials_
-        del plain  # makes room
+        matrices = 1.1 + 4 * features.shape[1] / train.shape[1]
+        require_gram_memory(train.shape[1], "A linear thinning model with features", matrices)
+        fit_linear(self, train, valid, rng)
         known, counts = column_counts(train) > 0, column_counts(train).astype(np.float32)
         mean, grams = train.nnz / max(1, int(known.sum())), Grams(train)
         scale = np.where(known, selftune.relative(counts, mean) ** np.float32(-self.c_), 1).astype(np.float32)
@@ -125,7 +108,7 @@ class ThinningFeatures(Recommender):
         known: NDArray[np.bool_],
         rng: np.random.Generator,
     ) -> None:
-        """Choose how columns follow from features, by known items that are hidden from validation users."""
+        """Choose the settings of new items, by known items that are hidden from validation users."""
         hidden = None if valid is None or not features.nnz else Hidden.of(valid, known, rng)
         jury = None if hidden is None else selftune.Jury(nobody(hidden.fold.history), hidden.fold)
 
@@ -141,7 +124,7 @@ class ThinningFeatures(Recommender):
     def _learn_new(
         self, valid: Fold | None, features: Csr, solved: Solved, scale: FloatArray, known: NDArray[np.bool_]
     ) -> None:
-        """Scale the columns by popularity, and give those that nobody has theirs by their features."""
+        """Scale the columns by popularity, and make the columns of new items from their features."""
         new = as_new(features, known, self.new_l2_)
         self.lift_ = 1.0 if self.lift is None else self.lift
         if self.lift is None and valid is not None and valid.history.shape[0] >= selftune.LEAST_USERS:
@@ -155,16 +138,13 @@ class ThinningFeatures(Recommender):
         self.new_ = ~known & (np.diff(features.indptr) > 0)
         self.weights_[:, self.new_] = self.map_ @ features[self.new_].T.toarray()
         self.shared_[:, self.new_] = self.links_ @ features[self.new_].T.toarray()
-        kept = csr_array(
-            (features.data * self.new_[row_numbers(features)], features.indices, features.indptr), features.shape
-        )
-        kept.eliminate_zeros()
-        self.features_ = kept
+        self.features_ = csr_array(features.multiply(self.new_[:, None]))
+        self.features_.eliminate_zeros()
         self.added_columns_ = np.zeros((len(known), 0), np.float32)
         self.added_rows_ = np.zeros((0, len(known)), np.float32)
 
     def _learn_people(self, train: Csr, users: Features | None) -> None:
-        """Regress the rows on users' features: what is left to go by where every item of a history is lost."""
+        """Regress the rows on user features, for users without known items."""
         if users is None:
             self.people_ = np.zeros((0, train.shape[1]), np.float32)
             return
@@ -188,8 +168,8 @@ class ThinningFeatures(Recommender):
         return scores + history[:, n_items:] @ self.added_rows_
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        """Return what items of the history contribute; of items that are new, what their own features do."""
-        n_items, n_features = self.weights_.shape[0], self.map_.shape[1]
+        """Return the contributions of the history's items, or, for new items, of their own features."""
+        n_items = self.weights_.shape[0]
         sources = [(int(item),) for item in history.indices]
         by_item = self._rows(history.indices)[:, items].T  # (items asked for, sources)
         old, later = history[:, :n_items], history[:, n_items:]
@@ -200,12 +180,11 @@ class ThinningFeatures(Recommender):
         own[~new] = 0
         used = np.flatnonzero(np.any(own != 0, axis=0))
         named = [(len(self.new_) + len(self.added_rows_) + int(feature),) for feature in used]
-        assert n_features >= len(used)
         parts = np.hstack([by_item, own[:, used]]).astype(np.float32)
         return Reasons("exact", (*sources, *named), np.ascontiguousarray(parts))
 
     def seconds(self, shape: Shape) -> float:
-        """Return about how long the fit takes: an inverse, n^3, and products with features, 6 n^2 f, for each trial."""
+        """Return about how many seconds a fit takes: each trial has an inverse, n^3, and products, 6 n^2 f."""
         n, f = float(min(shape.items, selftune.MOST_ITEMS)), float(shape.item_features)
         with_features = min(self.tune_trials, 1 + len(_TRIED)) * (n**3 + 6 * n**2 * f)
         last = float(shape.items) ** 3 + 10 * float(shape.items) ** 2 * f
@@ -216,7 +195,7 @@ class ThinningFeatures(Recommender):
         return gram_bytes(shape.items, 2.1, shape.interactions) + beside
 
     def _rows(self, items: IntArray) -> FloatArray:
-        """Return the weights of some items of a history for all items, (items asked for, items + added)."""
+        """Return the rows of weights of these items, (items asked for, items + added)."""
         n_items = self.weights_.shape[0]
         rows = np.zeros((len(items), n_items + len(self.added_rows_)), np.float32)
         old = items < n_items
@@ -229,9 +208,9 @@ class ThinningFeatures(Recommender):
     def with_added(
         cls, saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr
     ) -> dict[str, NDArray[Any] | Csr]:
-        """Return the learned arrays that change when items with these `features` join, without a fit.
+        """Return the learned arrays that change when items with these `features` are added, without a fit.
 
-        `saved` reads one array of a saved model; `kept` are its `features_`, with those that were added before.
+        `saved` reads one array of a saved model; `kept` are its `features_`, with items that were added before.
         """
         mapped, n_items = saved("map_"), len(saved("new_"))
         known = vstack([kept, features]).tocsr().astype(np.float32)

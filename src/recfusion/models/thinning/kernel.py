@@ -7,6 +7,7 @@ from typing import Any, Self
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
+from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.neural.infinite_ae import (
     KernelRidge,
@@ -17,22 +18,14 @@ from recfusion.models.neural.infinite_ae import (
     predict,
     weighted,
 )
-from recfusion.models.self_tuning import (
-    MOST_USERS,
-    Judged,
-    Jury,
-    by_scaling,
-    jury,
-    scalings,
-    searches,
-    settle,
-    trials_setting,
-)
 from recfusion.models.settings import learned, self_tuned, setting
 
 _SEARCHED = ("ridge", "ridge_power", "input_power", "norm_power")
-_PROBES = ({"ridge": 1.5, "input_power": 0.1}, {"ridge": 10.0, "ridge_power": 0.2})  # is a search worth its time?
-_LANDMARKS = 5000  # users that stand for all others where time is shared
+_PROBES = (
+    {"ridge": 1.5, "input_power": 0.1},
+    {"ridge": 10.0, "ridge_power": 0.2},
+)  # tried first, to see whether a search is worth its time
+_LANDMARKS = 5000  # users of the approximation in a mixture
 
 
 @dataclass
@@ -40,24 +33,27 @@ class ThinningKernel(Recommender):
     """Scores k(x, X) (K + diag(ridge_u))^-1 X, divided by popularity^c: a network of infinite width, in closed form.
 
     It is the denoiser at the noise-free end of the schedule: inputs and targets are x_0. Sampled thinning of the
-    inputs did not help it. Items enter with the weight count^-input_power, rows divided by their norm^norm_power;
-    user u's ridge is ridge tr(K)/N (|u| / mean)^ridge_power. Beyond `max_users` users it is a Nystroem approximation.
+    inputs did not help. Items enter with the weight count^-input_power, and rows are divided by their norm^norm_power;
+    user u's ridge is ridge tr(K)/N (|u| / mean)^ridge_power. With more than `max_users` users it is a Nystroem
+    approximation.
     """
 
     ridge: float | None = self_tuned(
-        4.0, "ridge in mean diagonals of the kernel", at_least=1e-4, search=(0.1, 100.0), log=True
+        4.0, "ridge, in units of the kernel's mean diagonal", at_least=1e-4, search=(0.1, 100.0), log=True
     )
     ridge_power: float | None = self_tuned(0.4, "power of a user's number of items in the ridge", search=(0.0, 1.0))
     input_power: float | None = self_tuned(
-        0.25, "items enter with their count to minus this power", at_least=0, search=(0.0, 0.5)
+        0.25, "items are weighted by their count to minus this power", at_least=0, search=(0.0, 0.5)
     )
     norm_power: float | None = self_tuned(
         0.5, "rows are divided by their norm to this power", at_least=0, search=(0.0, 1.0)
     )
     c: float | None = self_tuned(0.1, "scores are divided by popularity^c", search=(0.0, 0.5))
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
-    max_users: int = setting(10_000, "users of the exact solution; beyond, landmarks that stand for all", at_least=1)
-    tune_trials: int = trials_setting(10)
+    max_users: int = setting(
+        10_000, "most users of the exact solution; more are approximated by so many landmark users", at_least=1
+    )
+    tune_trials: int = selftune.trials_setting(10)
     ridge_: float = learned()
     ridge_power_: float = learned()
     input_power_: float = learned()
@@ -71,9 +67,9 @@ class ThinningKernel(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         generator = make_rng(rng)
-        seed = int(generator.integers(2**31))  # the same landmarks in every trial
+        seed = int(generator.integers(2**31))  # every trial has the same landmarks
         exact = train.shape[0] <= self.max_users
-        kept: dict[tuple[Any, ...], tuple[FloatArray, KernelRidge]] = {}  # that of the last trial
+        kept: dict[tuple[Any, ...], tuple[FloatArray, KernelRidge]] = {}  # the last trial
 
         def fitted(values: Mapping[str, Any]) -> tuple[FloatArray, KernelRidge]:
             now = dict(values)
@@ -81,7 +77,7 @@ class ThinningKernel(Recommender):
             now |= {"bias": self.bias, "max_users": self.max_users, "model": "A thinning kernel"}
             return weights, fit_kernel_ridge(train, weights, **now, rng=make_rng(seed))
 
-        def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
+        def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
             kept.clear()
             kept[_values(values)] = weights, ridge = fitted(values)
 
@@ -92,13 +88,15 @@ class ThinningKernel(Recommender):
                 users, shown = jury.left_out.users[places], jury.left_out.history[places]
                 return predict(ridge, inputs(shown), self.bias, without=users)
 
-            return by_scaling(jury, train, self.c, lambda history: predict(ridge, inputs(history), self.bias), left_out)
+            return selftune.by_scaling(
+                jury, train, self.c, lambda history: predict(ridge, inputs(history), self.bias), left_out
+            )
 
         self.trials_ = 0
         judging = None
-        if searches(self) and (exact or valid is not None):  # landmarks have no left-out scores
-            judging = jury(train, valid, generator, MOST_USERS if exact else 0)
-        settle(
+        if selftune.searches(self) and (exact or valid is not None):  # landmarks have no left-out scores
+            judging = selftune.jury(train, valid, generator, selftune.MOST_USERS if exact else 0)
+        selftune.settle(
             *(self, objective, judging, generator),
             searched=_SEARCHED,
             free=("c",),
@@ -109,19 +107,19 @@ class ThinningKernel(Recommender):
         values = {name: getattr(self, f"{name}_") for name in _SEARCHED}
         self.item_weights_, ridge = kept.get(_values(values)) or fitted(values)
         self.inputs_, self.solution_, self.targets_ = folded(ridge)
-        self.scaling_ = scalings(train, (self.c_,))[0]
+        self.scaling_ = selftune.scalings(train, (self.c_,))[0]
         return self
 
     def needs_validation(self, shape: Shape) -> bool:
-        """Return whether landmarks stand for the users: they have no left-out scores."""
-        return shape.users > self.max_users and super().needs_validation(shape)
+        """Return whether users are approximated by landmarks, which have no left-out scores."""
+        return shape.users > self.max_users and bool(selftune.open_settings(self))
 
     def fit_bytes(self, shape: Shape) -> int:
-        searched = 4 * min(shape.users, self.max_users) ** 2 if searches(self) else 0  # a copy for each trial
+        searched = 4 * min(shape.users, self.max_users) ** 2 if selftune.searches(self) else 0  # a copy for each trial
         return kernel_bytes(shape, self.max_users) + searched
 
     def economical(self, shape: Shape) -> Self:
-        """Return it with its defaults, which serve every data set that was tried, and landmarks for many users."""
+        """Return the model with its defaults, which were good on every data set, and landmarks for many users."""
         basis = _LANDMARKS if shape.users > self.max_users else self.max_users
         return replace(self, max_users=basis, tune_trials=min(self.tune_trials, 1))
 
@@ -137,5 +135,5 @@ class ThinningKernel(Recommender):
 
 
 def _values(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the settings of a trial, as a key."""
+    """Return the settings of a trial as a key."""
     return tuple(values[name] for name in _SEARCHED)

@@ -1,4 +1,4 @@
-"""Leave-one-user-out scores of the linear denoiser with pairs: each target has features of its own to do without."""
+"""Leave-one-user-out scores of the linear denoiser with pairs, where each target excludes its own features."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from recfusion.data.split import Fold
 from recfusion.models.leave_one_out import along, residuals, without_user
 from recfusion.models.thinning.pairs import own_features, with_pairs
 
-_USERS = 250  # whose products with P are held at once
+_USERS = 250  # users with products with P held at once
 
 
 @dataclass(frozen=True)
 class PairsLeftOut:
-    """What the left-out scores need of P, taken before P is overwritten by the weights."""
+    """The parts of P that left-out scores need, computed before the weights overwrite P."""
 
     rows: Csr  # (users, features)
     queries: Csr  # (users, features)
@@ -25,11 +25,14 @@ class PairsLeftOut:
 
     @classmethod
     def of(cls, train: Csr, fold: Fold, user_weights: FloatArray, p: FloatArray, pairs: IntArray) -> "PairsLeftOut":
-        """Ask P = (G + penalties)^-1 (features, features) for the users of `fold`, rows of `train`."""
+        """Compute them from P = (G + penalties)^-1 (features, features) for the users of `fold`, rows of `train`."""
         n_items = train.shape[1]
         targets = train[fold.users]
         rows, queries = with_pairs(targets, pairs), with_pairs(fold.history, pairs)
-        own, rowwise = own_features(pairs, n_items), p.T  # symmetric: the transpose is P, in the order for products
+        own, rowwise = (
+            own_features(pairs, n_items),
+            p.T,
+        )  # symmetric: the transpose is P in the memory order for products
         leverage = np.empty((rows.shape[0], n_items), p.dtype)
         across = np.empty_like(leverage)
         for start in range(0, rows.shape[0], _USERS):
@@ -41,7 +44,7 @@ class PairsLeftOut:
         return cls(rows, queries, targets, user_weights[fold.users], leverage, across)
 
     def scores(self, places: slice, weights: FloatArray) -> FloatArray:
-        """Return what fits without each of some users score for what is shown of them, (users, items)."""
+        """Return the scores (users, items) of these users' shown items, by fits without each of them."""
         residual = residuals(self.targets[places], self.rows[places], weights)
         scores = np.asarray(self.queries[places] @ weights)
         fixed = self.leverage[places], self.across[places], self.user_weights[places]

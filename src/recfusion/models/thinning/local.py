@@ -1,4 +1,4 @@
-"""The linear denoiser for many items: weights of each item's neighbours, and all others through a few factors."""
+"""The linear denoiser for many items: weights for each item's neighbours, and a few factors for all other items."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,73 +20,51 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.inverted_index import Index, usual_cells
 from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
-from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.linear import ThinningLinear, penalty, start_l2
+from recfusion.models.settings import learned, setting
+from recfusion.models.thinning import neighbours as near
+from recfusion.models.thinning.linear import ThinningLinear, fit_linear
 from recfusion.models.thinning.low_rank import SPARE, far_field, leading
-from recfusion.models.thinning.neighbours import (
-    GRAM_BYTES,
-    WHOLE_ITEMS,
-    Places,
-    nearest,
-    nearest_of_whole,
-    solve_each,
-    solve_of_whole,
-    triangles,
-)
+from recfusion.models.thinning.neighbours import GRAM_BYTES, WHOLE_ITEMS, Places
+from recfusion.models.thinning.ridge import RIDGE, RidgeRecommender, penalty, start_l2
 
 log = logging.getLogger(__name__)
 _COMPILER_BYTES = 100 << 20
+_NO_ITEMS: IntArray = np.zeros(0, np.int64)
+_NO_CENTRES: FloatArray = np.zeros((0, 0), np.float32)
 Solved = tuple[Places, FloatArray, FloatArray]
-Solver = Callable[[Csr, FloatArray, FloatArray, int], tuple[Csr, FloatArray]]  # what `near_field` is
-_RIDGE = ("l2", "nu", "kappa", "b", "c")
+Solver = Callable[[Csr, FloatArray, FloatArray, int], tuple[Csr, FloatArray]]  # the type of `near_field`
 
 
 @dataclass
-class ThinningLocal(Recommender):
-    """`thinning-linear` as a sparse matrix and one of low rank: cost and memory are linear in the items.
+class ThinningLocal(RidgeRecommender):
+    """`thinning-linear` as a sparse matrix plus a matrix of low rank: cost and memory are linear in the items.
 
-    Column j of thinning-linear's B is the ridge regression of item j on all others. The near field is the one on the
-    items N_j that say most about it, (G_NN + diag Lambda_N)^-1 G_Nj, with the same G and Lambda. The far field makes
-    the sum of both the whole model's on the span of the leading eigenvectors (see `far`). With all other items as
-    neighbours it is the whole model; without any it is the truncated eigen-denoiser, `thinning-factors`. Settings left
-    open are chosen by thinning-linear's own search, on the most popular items where there are many.
+    Column j of thinning-linear's B is the ridge regression of item j on all other items. The near field is the
+    regression on the items N_j that say most about item j, (G_NN + diag Lambda_N)^-1 G_Nj, with the same G and Lambda.
+    The far field makes the sum of both equal to the whole model on the span of the leading eigenvectors (see
+    `low_rank`). With all other items as neighbours it is the whole model; without neighbours it is the truncated
+    eigen-denoiser, `thinning-factors`. Open settings are chosen by thinning-linear's search, on the most popular items
+    if there are many.
     """
 
-    l2: float | None = self_tuned(
-        693.0,
-        "penalty of an item of mean popularity",
-        at_least=1e-6,
-        search=(1, 1e4),
-        log=True,
-        rule="20 (mean users of an item)^.7",
-    )
-    nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
-    kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
-    b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
-    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
-    neighbours: int = setting(100, "items that each item has weights of its own from", at_least=0)
-    factors: int = setting(128, "leading eigenvectors through which all other items count", at_least=0, at_most=100_000)
+    neighbours: int = setting(100, "neighbours with their own weights for each item", at_least=0)
+    factors: int = setting(128, "leading eigenvectors that stand for all other items", at_least=0, at_most=100_000)
     cells: int | None = setting(
         None,
-        "cells of an index that finds lists without the scores of all items; 0: no index (none given: 2 root(items) "
-        "from 200,000 items on)",
+        "cells of an index that finds lists without scoring all items; 0: no index (default: 2 root(items) from "
+        "200,000 items on)",
         at_least=0,
         at_most=1_000_000,
     )
     tune_trials: int = selftune.trials_setting()
-    l2_: float = learned()
-    nu_: float = learned()
-    kappa_: float = learned()
-    b_: float = learned()
-    c_: float = learned()
     weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
     left_: FloatArray = learned()  # (items, factors)
-    right_: FloatArray = learned()  # (factors, items), by places of the index where there is one
-    order_: IntArray = learned(item_numbers=True)  # the item of each place; this and the next are empty without one
-    starts_: IntArray = learned()  # the place where each cell starts, and the end
-    centres_: FloatArray = learned()  # (cells, factors + 1)
-    _index: Index | None = field(init=False, repr=False, compare=False)  # of these arrays
-    # Where neighbourhoods are solved, if not in this process: no part of a model.
+    right_: FloatArray = learned()  # (factors, items), in the order of the index if there is one
+    order_: IntArray = learned(item_numbers=True)  # the items in the order of the index; empty without an index
+    starts_: IntArray = learned()  # where each cell of the index starts, and the end; empty without an index
+    centres_: FloatArray = learned()  # (cells, factors + 1); empty without an index
+    _index: Index | None = field(init=False, repr=False, compare=False)  # made of these arrays
+    # Solves the neighbourhoods elsewhere, such as on Spark; it is not a setting.
     solver: Solver | None = field(default=None, compare=False, kw_only=True, repr=False)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -101,30 +79,27 @@ class ThinningLocal(Recommender):
         rows = user_weighted(train, self.b_)
         n = np.bincount(rows.indices, rows.data.astype(np.float64) ** 2, minlength=n_items).astype(np.float32)
         ridge = penalty(n, l2=self.l2_, nu=self.nu_) + np.float32(self.kappa_) * n
-        solve = self.solver or near_field
-        near, explained = solve(rows, n, ridge, min(self.neighbours, n_items - 1))
+        weights, explained = (self.solver or near_field)(rows, n, ridge, min(self.neighbours, n_items - 1))
         scaling = selftune.scalings(train, (self.c_,))[0]
         rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
         s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
-        self.left_, right = far_field(near, ridge + n - explained, ridge, s, u)
-        near.data *= scaling[near.indices]
-        self.weights_ = near
+        self.left_, right = far_field(weights, ridge + n - explained, ridge, s, u)
+        weights.data *= scaling[weights.indices]
+        self.weights_ = weights
         cells = usual_cells(n_items) if self.cells is None else self.cells
         right *= scaling
         self._hold(right, Index.of(right, cells, generator) if cells and right.size else None)
         return self
 
     def _hold(self, right: FloatArray, index: Index | None) -> None:
-        """Keep what the far field gives each item, in the order of the index where there is one."""
-        nothing = np.zeros(0, np.int64)
-        parts = (right, nothing, nothing, np.zeros((0, 0), np.float32)) if index is None else index.parts
+        """Keep the right factor, in the order of the index if there is one."""
+        parts = (right, _NO_ITEMS, _NO_ITEMS, _NO_CENTRES) if index is None else index.parts
         self.right_, self.order_, self.starts_, self.centres_ = parts
         self._index = index
 
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
-        if "order_" not in state:  # of a version that had no index
-            nothing = np.zeros(0, np.int64)
-            state = {**state, "order_": nothing, "starts_": nothing, "centres_": np.zeros((0, 0), np.float32)}
+        # Models of older versions have no index.
+        state = {"order_": _NO_ITEMS, "starts_": _NO_ITEMS, "centres_": _NO_CENTRES, **state}
         super().load_state(state, chosen, n_items)
         index = None
         if self.order_.size or self.starts_.size or self.centres_.size:
@@ -138,8 +113,8 @@ class ThinningLocal(Recommender):
         scores = (history @ self.left_) @ self.right_
         if self._index is not None:
             scores = scores.take(self._index.places, axis=1)
-        near = history @ self.weights_
-        scores[row_numbers(near), near.indices] += near.data
+        close = history @ self.weights_
+        scores[row_numbers(close), close.indices] += close.data
         return np.asarray(scores, np.float32)
 
     @property
@@ -147,32 +122,31 @@ class ThinningLocal(Recommender):
         return vars(self).get("_index") is not None
 
     def find(self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[IntArray, FloatArray]:
-        if self._index is None:
-            return super().find(history, k, allowed)
+        assert self._index is not None
         return self._index.search(history @ self.left_, k, history, csr_array(history @ self.weights_), allowed)
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        near = exact(history, self.weights_, items)
+        close = exact(history, self.weights_, items)
         places = items if self._index is None else self._index.places[items]
         far = (self.left_[history.indices] * history.data[:, None]) @ self.right_[:, places]  # (sources, items)
-        return replace(near, parts=near.parts + far.T)
+        return replace(close, parts=close.parts + far.T)
 
     def economical(self, shape: Shape) -> Self:
-        """Return the model without an index: as one of several it gives scores of all items."""
+        """Return the model without an index: a mixture needs the scores of all items."""
         return replace(self, cells=0)
 
     def beside(self, fitted: Recommender) -> Self:
-        """Return the model with what the whole one has chosen: its search is the one that would be made here."""
+        """Return the model with the settings that `fitted` chose: both would make the same search."""
         if not isinstance(fitted, ThinningLinear):
             return self
-        return replace(self, **{name: getattr(fitted, f"{name}_") for name in _RIDGE if getattr(self, name) is None})
+        return replace(self, **{name: getattr(fitted, f"{name}_") for name in RIDGE if getattr(self, name) is None})
 
     def needs_validation(self, shape: Shape) -> bool:
-        """Return False: training users judge its settings, as those of thinning-linear."""
+        """Return False: settings are scored on training users, as in thinning-linear."""
         return False
 
     def fit_bytes(self, shape: Shape) -> int:
-        """Return about how many bytes the fit holds at most, beside the data: in its search or in one of its stages."""
+        """Return about how many bytes the fit holds at its peak: in its search or in one of its stages."""
         places = shape.items * max(0, min(self.neighbours, shape.items - 1))
         packed = min(GRAM_BYTES, 2 * places * (self.neighbours + 1))
         solving = 32 * shape.interactions + 8 * places + int(1.15 * packed) + _COMPILER_BYTES * (places > 0)
@@ -180,35 +154,30 @@ class ThinningLocal(Recommender):
         width = (self.factors + SPARE) * (self.factors > 0)
         spanning = 16 * shape.interactions + 8 * places + 4 * width * (6 * shape.items + shape.users)
         searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
-        whole = 4 * shape.items**2 * (shape.items <= WHOLE_ITEMS)  # with it nothing is compiled
+        whole = 4 * shape.items**2 * (shape.items <= WHOLE_ITEMS)  # then nothing is compiled
         return max(solving + whole, turning + whole, spanning, gram_bytes(searched, 2.1, shape.interactions))
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
-        """Let thinning-linear choose what is open; a penalty found on popular items is put in units of all items."""
-        given = {name: getattr(self, name) for name in _RIDGE}
-        found = {**given, **selftune.open_settings(self)}
-        if self.l2 is None:
-            found["l2"] = start_l2(train)
-        self.trials_ = 0
+        """Let thinning-linear choose the open settings; a penalty of popular items is converted for all items."""
         if selftune.searches(self):
             small, judged = selftune.searched_items(train, valid)
-            whole = ThinningLinear(**given, tune_trials=self.tune_trials)
-            whole.part_ = self.part_
-            whole.fit(small, judged, rng=rng)
-            self.trials_ = whole.trials_
-            found = {name: getattr(whole, f"{name}_") for name in _RIDGE}
+            fit_linear(self, small, judged, rng)
             if self.l2 is None:
                 mean, popular = (part.nnz / max(1, part.shape[1]) for part in (train, small))
-                found["l2"] *= (mean / popular) ** found["nu"]
-        for name, value in found.items():
-            setattr(self, f"{name}_", value)
+                self.l2_ *= (mean / popular) ** self.nu_
+            return
+        self.trials_ = 0
+        starts = selftune.open_settings(self) | {"l2": start_l2(train)}
+        for name in RIDGE:
+            given = getattr(self, name)
+            setattr(self, f"{name}_", starts[name] if given is None else given)
 
 
 @dataclass(frozen=True)
 class NearField:
-    """The small problems of all items, which are numbered by popularity meanwhile.
+    """The small regressions of all items, which are renumbered by popularity.
 
-    Most sums then go to a few neighbouring places in memory. What a problem comes to depends on no other one.
+    Then most sums go to a few neighbouring places in memory. Each regression is independent of the others.
     """
 
     rows: Csr  # (users, items)
@@ -228,20 +197,20 @@ class NearField:
 
     @cached_property
     def whole(self) -> FloatArray:
-        """G itself, (items, items), for problems of few items."""
+        """The whole Gram matrix (items, items), if there are few items."""
         return gram(self.rows)
 
     def solve(self, targets: slice) -> Solved:
         """Return each target's neighbours and their weights, (targets, count), and G_jN L_Nj, (targets,)."""
         if len(self.n) <= WHOLE_ITEMS:
-            chosen, shared = nearest_of_whole(self.whole, self.n, self.ridge, self.count, targets)
-            weights = solve_of_whole(self.whole, chosen, targets, shared, self.ridge)
+            chosen, shared = near.nearest_of_whole(self.whole, self.n, self.ridge, self.count, targets)
+            weights = near.solve_of_whole(self.whole, chosen, targets, shared, self.ridge)
         else:
-            chosen, shared = nearest(self.rows, self.by_item, self.n, self.ridge, self.count, targets)
-            packed = triangles(self.rows, self.by_item, chosen, targets)
-            weights = solve_each(packed, chosen, targets, shared, self.ridge)
+            chosen, shared = near.nearest(self.rows, self.by_item, self.n, self.ridge, self.count, targets)
+            packed = near.triangles(self.rows, self.by_item, chosen, targets)
+            weights = near.solve_each(packed, chosen, targets, shared, self.ridge)
         if not np.isfinite(weights).all():
-            raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).")
+            raise InputError("A neighbourhood's Gram matrix is not positive definite: raise the penalty (l2).", "l2")
         return chosen, weights, (weights * shared).sum(1)
 
 
@@ -253,7 +222,7 @@ def near_field(rows: Csr, n: FloatArray, ridge: FloatArray, count: int) -> tuple
 
 
 def joined(order: Places, count: int, blocks: Iterable[tuple[slice, Solved]]) -> tuple[Csr, FloatArray]:
-    """Return what `near_field` does of the solutions of all targets."""
+    """Return the result of `near_field` from the solutions of all targets."""
     n_items = len(order)
     chosen, weights = np.empty((n_items, count), np.int32), np.empty((n_items, count), np.float32)
     explained = np.zeros(n_items, np.float32)
@@ -264,13 +233,13 @@ def joined(order: Places, count: int, blocks: Iterable[tuple[slice, Solved]]) ->
 
 
 def target_blocks(n_items: int, count: int, most: int = GRAM_BYTES) -> Iterator[slice]:
-    """Yield slices of targets whose small Gram matrices fit into `most` bytes."""
+    """Yield slices of targets with small Gram matrices that fit into `most` bytes."""
     step = max(1, most // max(1, 2 * count * (count + 1)))
     return (slice(start, min(start + step, n_items)) for start in range(0, n_items, step))
 
 
 def _columns(chosen: Places, weights: FloatArray, order: Places) -> Csr:
-    """Return the matrix whose column order[j] has the weights of j's neighbours, without the places left over."""
+    """Return the matrix with the weights of j's neighbours in column order[j], without unused places."""
     n_items = len(chosen)
     there = (chosen != np.arange(n_items)[:, None]) & (weights != 0)
     starts = np.concatenate([[0], np.cumsum(there.sum(1))])

@@ -1,7 +1,7 @@
-"""The far field of the linear denoiser: what neighbourhoods leave out, in the span of the leading eigenvectors.
+"""The far field of the linear denoiser: the leading eigenvectors, which correct for items outside of neighbourhoods.
 
-With Lambda the penalties, Z = X Lambda^-1/2 and Z'Z u = s u, the whole model's inverse is known on that span:
-u' Lambda^1/2 P = u' Lambda^-1/2 / (s + 1). So there the sum of both fields can be made the whole model's.
+With Lambda the penalties, Z = X Lambda^-1/2 and Z'Z u = s u, the whole model's inverse is known on the span of u:
+u' Lambda^1/2 P = u' Lambda^-1/2 / (s + 1). So the sum of both fields can equal the whole model on that span.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ from recfusion.core.compiled import COMPILING, share
 from recfusion.models.linear.gram import parts
 from recfusion.models.thinning.compiled_loops import fill_product
 
-SPARE = 16  # vectors beyond those asked for, which make the leading ones exact sooner
-_POWERS = 4  # passes that bring out the leading vectors
-_SECONDS = 1e-9  # of a sparse product's multiply-add, about
+SPARE = 16  # extra vectors: the leading ones converge sooner
+_POWERS = 4  # passes of subspace iteration
+_SECONDS = 1e-9  # of a multiply-add of a sparse product, about
 
 
 def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Return the leading eigenvalues s (count,) and eigenvectors u (items, count) of Lambda^-1/2 X'X Lambda^-1/2.
 
-    By subspace iteration from random vectors (Halko, Martinsson and Tropp, 2011): only products with X are needed. One
-    decomposition serves all noise levels whose penalties are multiples of each other.
+    Subspace iteration from random vectors (Halko, Martinsson and Tropp, 2011) needs only products with X. One
+    decomposition serves all noise levels with penalties that are multiples of each other.
     """
     n_items = rows.shape[1]
     root = 1 / np.sqrt(ridge)
@@ -40,13 +40,13 @@ def leading(rows: Csr, ridge: FloatArray, count: int, rng: np.random.Generator) 
 def far_field(
     near: Csr, inverse_diagonal: FloatArray, ridge: FloatArray, s: FloatArray, u: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (items, k) and (k, items), whose product added to the near weights L gives the whole model on span u.
+    """Return factors (items, k) and (k, items): their product plus the near weights L is the whole model on span u.
 
     The whole model's column is B_j = e_j - P e_j / P_jj; `inverse_diagonal` is 1 / P_jj. So
 
         Lambda^-1/2 u [u' Lambda^1/2 (I - L) - diag(1 / (s + 1)) u' Lambda^-1/2 diag(1 / P_jj)]
 
-    takes L's part in the span away and puts B's there. Where L is B already, the brackets hold 0.
+    replaces L's part in the span by that of B. If L equals B, the brackets are 0.
     """
     root = np.sqrt(ridge)
     scaled = u * root[:, None]  # (items, k)
@@ -57,12 +57,12 @@ def far_field(
 
 def _orthogonal(vectors: FloatArray) -> FloatArray:
     """Return an orthogonal basis of the span of the columns."""
-    # numpy's would be in numbers of 64 bits: five times the memory of the vectors themselves.
+    # numpy's qr uses 64 bits: five times the memory of the vectors.
     return np.ascontiguousarray(qr(vectors, overwrite_a=True, mode="economic", check_finite=False)[0])
 
 
 def _product(matrix: Csr, q: FloatArray) -> FloatArray:
-    """Return the product of a sparse and a dense matrix: by all cores where that is worth a compilation."""
+    """Return the product of a sparse and a dense matrix, on all cores if that is worth a compilation."""
     if matrix.nnz * q.shape[1] * _SECONDS < COMPILING:
         return np.asarray(matrix @ q)
     out = np.zeros((matrix.shape[0], q.shape[1]), np.float32)

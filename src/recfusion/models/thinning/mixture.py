@@ -1,4 +1,4 @@
-"""`thinning`, the product's default: one reverse step with a mixture of denoisers, weighted on the validation users."""
+"""`thinning`, the default model: a mixture of denoisers with weights chosen on the validation users."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +12,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
+from recfusion.models.abilities import UsesDevice, fit_in_epochs, keeps_histories
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
@@ -25,34 +26,35 @@ from recfusion.models.self_tuning import (
 )
 from recfusion.models.settings import learned, setting, setting_values
 from recfusion.models.thinning.mixture_weights import Ballot, find_weights, standardised, weighted_sum
+from recfusion.models.thinning.parts import beside, economical, name_part
 from recfusion.models.thinning.plan import LARGE, LOCAL, plan
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-# Without validation users. A network counts for more where there is data for the large one.
+# The weights without validation users. A network counts for more with enough data for the large one.
 _USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.6}
 _USUAL_LARGE = _USUAL | {"thinning-deep": 1.6}
-_OTHER = 0.25  # of any other model
-_LONGEST = 2 * 3600.0  # seconds that a part may take
-_JUDGED = 1000  # validation users that weights are found on, at the most: all parts' scores are held at once
+_OTHER = 0.25  # weight of any other model
+_LONGEST = 2 * 3600.0  # most seconds of a part's fit
+_JUDGED = 1000  # most validation users for choosing weights: the scores of all parts are held at once
 
 
 @dataclass
 class Thinning(Recommender):
-    """A history is x_t at the noise level that it has; the mixture's denoisers say what was removed.
+    """A history is x_t at its own noise level; the denoisers of the mixture predict the removed items.
 
-    Each part's scores are standardised over a user's unseen items and added with weights found on the validation
-    users. A part of weight 0 is dropped; `parts_` and `weights_` are what is left. The members may be any models of
-    the registry; one that is named twice is fitted twice, from other seeds, and both have the same weight.
+    Each part's scores are standardised over a user's unseen items and added with weights chosen on the validation
+    users. Parts with weight 0 are dropped; `parts_` and `weights_` are the others. Members may be any models of the
+    registry; a model that is named twice is fitted twice, with different seeds and the same weight.
     """
 
     members: str = setting(
         "thinning-pairs,thinning-local,ials,thinning-deep,thinning-deep",
-        "the models that are parts, separated by commas",
+        "the models of the mixture, separated by commas",
     )
     tune_trials: int = trials_setting()
-    parts: dict[str, dict[str, Any]] | None = setting(None, "the parts and their settings (chosen by the fit)")
+    parts: dict[str, dict[str, Any]] | None = setting(None, "the parts with their settings (chosen by the fit)")
     weights: dict[str, float] | None = setting(None, "the parts' weights (chosen by the fit)")
     device: str = field(default="cpu", compare=False, kw_only=True)
     weights_: dict[str, float] = learned()
@@ -75,17 +77,18 @@ class Thinning(Recommender):
         fitted: dict[str, Recommender] = {}
         for name, part in self._with_enough_judges(self._planned(Shape.of(train)), train, valid).items():
             for other in fitted.values():
-                part = part.beside(other)
-            part.part_ = name
-            part.use_device(self.device)
+                part = beside(part, other)
+            name_part(part, name)
+            if isinstance(part, UsesDevice):
+                part.use_device(self.device)
             kept = None
-            if checkpoint is not None:  # a file for each part: the first ones finish before the last ones begin
+            if checkpoint is not None:  # one file for each part
                 kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)
             try:
-                yield from part.epochs(train, valid, rng=generator, checkpoint=kept)
-            except InputError as error:  # it does not fit into memory, or diverged: the others go on
+                yield from fit_in_epochs(part, train, valid, rng=generator, checkpoint=kept)
+            except InputError as error:  # it does not fit into memory, or it diverged: go on without it
                 if isinstance(error, WriteError) or (kept is not None and kept.path.exists()):
-                    raise  # it is about a checkpoint, on a full disk or of another run, which the user must know of
+                    raise  # about a checkpoint: a full disk, or the file of another run
                 log.warning("The part %s is left out: %s", name, error)
                 continue
             fitted[name] = part
@@ -102,10 +105,7 @@ class Thinning(Recommender):
         self.trials_ = sum(part.trials_ for part in fitted.values())
 
     def chosen(self) -> dict[str, Any]:
-        """Return parts and weights where they were left open, and where the fit chose something of what was given.
-
-        That is what a part's own settings left open, and which of the parts are worth a weight.
-        """
+        """Return the parts and weights if the fit chose any of them, a setting of a part, or parts to drop."""
         parts = {name: {**setting_values(part), **part.chosen()} for name, part in self.parts_.items()}
         given = {name: setting_values(part) for name, part in _made(self.parts or {}).items()}
         dropped = self.weights is None or self.weights.keys() != self.weights_.keys()
@@ -116,7 +116,7 @@ class Thinning(Recommender):
         return weighted_sum(scores, self.weights_)
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        """Return the weighted sum of the parts' reasons, each in deviations of the part's scores."""
+        """Return the weighted sum of the parts' contributions, in standard deviations of each part's scores."""
         of_parts = []
         for name, weight in self.weights_.items():
             part = self.parts_[name]
@@ -133,7 +133,7 @@ class Thinning(Recommender):
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
         full = replace(self, **chosen)
         if not full.parts or not full.weights:
-            raise ValueError("it does not say which parts it has, with which weights")
+            raise ValueError("its parts or their weights are missing")
         self.weights_ = full.weights if "weights" in chosen else _shares(full.weights)
         self.parts_ = _made(full.parts)
         for name, part in self.parts_.items():
@@ -143,12 +143,12 @@ class Thinning(Recommender):
     @property
     def keeps_histories(self) -> bool:
         named = [_name(label) for label in vars(self).get("parts_") or self.parts or self._names()]
-        return any(make_model(name, {}).keeps_histories for name in named)
+        return any(keeps_histories(make_model(name, {})) for name in named)
 
     def without_histories(self) -> Self:
-        kept = [name for name in self._names() if not make_model(name, {}).keeps_histories]
+        kept = [name for name in self._names() if not keeps_histories(make_model(name, {}))]
         if self.parts is not None or not kept:
-            return super().without_histories()
+            return self
         return replace(self, members=",".join(kept))
 
     def use_device(self, device: str) -> None:
@@ -159,12 +159,12 @@ class Thinning(Recommender):
         return sum(part.n_parameters for part in self.parts_.values())
 
     def fit_bytes(self, shape: Shape) -> int | None:
-        """Return what the largest of its parts takes, as far as they know: they are fitted one after another."""
-        known = [part.fit_bytes(shape) for part in self._planned(shape).values()]
-        return max((one for one in known if one is not None), default=None)
+        """Return the bytes of the largest part: parts are fitted one after another."""
+        known = [part.forecast(shape).bytes for part in self._planned(shape).values()]
+        return max((size for size in known if size is not None), default=None)
 
     def _planned(self, shape: Shape) -> dict[str, Recommender]:
-        """Return the parts to fit; those that would take hours on data of this size are left out, and it says so."""
+        """Return the parts to fit; warn about parts that are left out because they would take hours."""
         if self.parts is not None:
             return _made(self.parts)
         planned = plan(self._names(), shape)
@@ -175,21 +175,21 @@ class Thinning(Recommender):
         for name in planned.parts:
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
             if self.weights is not None and label != name and label not in self.weights:
-                continue  # a second one that was given no weight of its own
+                continue  # a second one without a given weight
             part = make_model(name, {})
-            if (part.seconds(shape) or 0.0) <= _LONGEST:
-                parts[label] = fewer_trials(part.economical(shape), self.tune_trials)
+            if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
+                parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
             elif name not in too_long:
                 too_long.add(name)
-                told = "The mixture does without %s: it would take hours on %d users and %d items."
-                log.warning(told, name, shape.users, shape.items)
+                message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+                log.warning(message, name, shape.users, shape.items)
         log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
 
     def _with_enough_judges(
         self, parts: dict[str, Recommender], train: Csr, valid: Fold | None
     ) -> dict[str, Recommender]:
-        """Return parts that search nothing where users are too few for any of them: it is said once, not by each."""
+        """Return the parts, without searches if there are too few users; it warns once, not for each part."""
         judges = int(np.count_nonzero(np.diff(train.indptr) >= 2)) + (0 if valid is None else len(valid.users))
         if judges >= LEAST_USERS or not any(searches(part) for part in parts.values()):
             return parts
@@ -201,7 +201,7 @@ class Thinning(Recommender):
 
 
 def _name(label: str) -> str:
-    """Return the model's name of a part: `thinning-deep#2` is a second `thinning-deep`."""
+    """Return the model name of a part: `thinning-deep#2` is a second `thinning-deep`."""
     return label.partition("#")[0]
 
 
@@ -210,24 +210,24 @@ def _made(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Recommender]:
 
 
 def _shares(weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the parts that are worth something, and their shares of all weights."""
+    """Return the shares of all parts with a weight above 0, rounded."""
     total = sum(weights.values())
     shares = {name: round(weight / total, 4) for name, weight in weights.items()}
     return {name: share for name, share in shares.items() if share > 0}
 
 
 def usual_weights(parts: Iterable[str], shape: Shape) -> dict[str, float]:
-    """Return the weights that hold where no users say otherwise, and that others are pulled towards."""
+    """Return the default weights, which chosen weights are pulled towards."""
     labels = list(parts)
     names = [_name(label) for label in labels]
     usual = dict(_USUAL_LARGE if shape.interactions >= LARGE else _USUAL)
     if "thinning-pairs" in names:
-        usual.pop(LOCAL)  # it counts for as much where it stands in for that one
+        usual.pop(LOCAL)  # it has this weight only if it replaces that one
     return {label: usual.get(name, _OTHER) / names.count(name) for label, name in zip(labels, names, strict=True)}
 
 
 def found_weights(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float]:
-    """Return the weights that users ask for; models of one name have equal ones: nothing tells them apart before."""
+    """Return the weights that are best for the users of a ballot; parts of the same model get equal weights."""
     names = [_name(label) for label in usual]
     together: dict[str, float] = dict.fromkeys(names, 0.0)
     for name, weight in zip(names, usual.values(), strict=True):
@@ -239,8 +239,10 @@ def found_weights(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float
 def _given(weights: Mapping[str, float], parts: Mapping[str, Recommender]) -> dict[str, float]:
     for name in weights:
         if name not in parts:
-            raise choices("part in weights", name, parts)
+            raise choices("part in weights", name, parts, "weights")
     given = {name: float(weights.get(name, 0.0)) for name in parts}
     if min(given.values()) < 0 or sum(given.values()) <= 0:
-        raise InputError(f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}.")
+        raise InputError(
+            f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}.", "weights"
+        )
     return given

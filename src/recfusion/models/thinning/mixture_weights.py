@@ -1,4 +1,4 @@
-"""The weights of a mixture: standardised scores, a search on users whom no part has seen, and a pull by their noise."""
+"""The weights of a mixture: standardised scores, and a search on validation users that is shrunk by their noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, row_numbers
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
-from recfusion.evaluation.metrics import Values
+from recfusion.evaluation.metrics import MAIN_METRIC, Values, dcg, ideal_dcg, parse_metric
 from recfusion.models.base import Recommender
 
-_STEPS = (0.4, 0.2, 0.1, 0.05)  # by which the search moves a weight, coarse to fine
-_CANDIDATES = 600  # items of a user that the search ranks: those that some part holds in the highest esteem
-_DEPTH = 100  # of NDCG
-_LEAST = 0.02  # a part with a smaller share is not worth its time
+_STEPS = (0.4, 0.2, 0.1, 0.05)  # of the search, coarse to fine
+_CANDIDATES = 600  # items that the search ranks for each user: the top-scored items of any part
+_DEPTH = parse_metric(MAIN_METRIC)[1]  # of NDCG
+_LEAST = 0.02  # parts with a smaller share are dropped
 
 Weights = Mapping[str, float]
 
@@ -24,7 +24,7 @@ def standardised(scores: FloatArray, history: Csr) -> FloatArray:
     """Return scores with mean 0 and deviation 1 over each user's unseen items, in place; seen items get 0."""
     rows, columns = row_numbers(history), history.indices
     never = scores == -np.inf
-    if never.any():  # what a part never recommends is level with the worst of what it does
+    if never.any():  # items that a part never recommends get its lowest score
         worst = np.min(scores, axis=1, initial=0, where=~never, keepdims=True)
         np.copyto(scores, worst, where=never)
     unseen = np.maximum(scores.shape[1] - np.diff(history.indptr), 1)[:, None]
@@ -47,23 +47,22 @@ def weighted_sum(scores: Mapping[str, FloatArray], weights: Weights) -> FloatArr
 
 @dataclass(frozen=True)
 class Ballot:
-    """What parts say of the candidates of some users: as much of their scores as NDCG@100 of a mixture needs."""
+    """The parts' scores of candidate items of some users: all that NDCG@100 of a mixture needs."""
 
     names: tuple[str, ...]
     scores: FloatArray  # (parts, users, candidates), standardised
-    relevant: NDArray[np.bool_]  # (users, candidates): held out, and to be found
-    ideal: Values  # (users,): the highest DCG that there is
+    relevant: NDArray[np.bool_]  # (users, candidates): held out
+    ideal: Values  # (users,): the highest DCG that is possible
 
     @classmethod
     def of(cls, parts: Mapping[str, Recommender], fold: Fold) -> "Ballot":
-        """Ask every part for every user of a fold, in batches."""
+        """Score the users of a fold with every part, in batches."""
         found = [_candidates(parts, fold.history[rows], fold.held_out[rows]) for rows in batches(*fold.history.shape)]
         scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
-        wanted = np.minimum(np.diff(fold.held_out.indptr), _DEPTH)
-        return cls(tuple(parts), scores, relevant, np.concatenate([[1e-12], np.cumsum(_gains(_DEPTH))])[wanted])
+        return cls(tuple(parts), scores, relevant, ideal_dcg(np.maximum(np.diff(fold.held_out.indptr), 1), _DEPTH))
 
     def joined(self, groups: Sequence[str]) -> "Ballot":
-        """Return the ballot of groups, named part by part: those of a group speak as one, by their mean."""
+        """Return a ballot with the mean scores of each group of parts; `groups` has the group of each part."""
         names = tuple(dict.fromkeys(groups))
         members = [[part for part, group in enumerate(groups) if group == name] for name in names]
         return replace(self, names=names, scores=np.stack([self.scores[each].mean(0) for each in members]))
@@ -75,31 +74,27 @@ class Ballot:
         best = np.argpartition(-mixed, depth - 1, axis=1)[:, :depth]
         order = np.argsort(-np.take_along_axis(mixed, best, 1), axis=1, kind="stable")
         hits = np.take_along_axis(self.relevant, np.take_along_axis(best, order, 1), 1)
-        return np.asarray((hits @ _gains(depth)) / self.ideal)
+        return dcg(hits, _DEPTH) / self.ideal
 
 
 def _candidates(parts: Mapping[str, Recommender], history: Csr, held_out: Csr) -> tuple[FloatArray, NDArray[np.bool_]]:
     scores = np.stack([standardised(part.score(history), history) for part in parts.values()])  # (parts, users, items)
-    esteem = scores.max(axis=0)
-    esteem[row_numbers(history), history.indices] = -np.inf
-    count = min(_CANDIDATES, esteem.shape[1])
-    chosen = np.argpartition(-esteem, count - 1, axis=1)[:, :count]
+    highest = scores.max(axis=0)
+    highest[row_numbers(history), history.indices] = -np.inf
+    count = min(_CANDIDATES, highest.shape[1])
+    chosen = np.argpartition(-highest, count - 1, axis=1)[:, :count]
     chosen.sort(axis=1)
     relevant = np.take_along_axis(held_out.toarray() > 0, chosen, 1)
     theirs = np.take_along_axis(scores, chosen[None], 2)
-    theirs[:, np.take_along_axis(esteem, chosen, 1) == -np.inf] = -1e6  # a seen item, where others are too few
+    theirs[:, np.take_along_axis(highest, chosen, 1) == -np.inf] = -1e6  # a seen item, if there are too few others
     return theirs, relevant
 
 
-def _gains(depth: int) -> Values:
-    return np.asarray(1 / np.log2(np.arange(2, depth + 2)))
-
-
 def find_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
-    """Return shares that add up to 1: those with the highest NDCG@100 that a search finds, pulled to the usual ones.
+    """Return the shares (sum 1) with the highest NDCG@100 that a search finds, pulled towards the usual weights.
 
-    The pull is by the noise of the users: with a gain g over the usual weights, of standard error e, the weights go a
-    share 1 - (e / g)^2 of the way, and none where g is not above e. Parts with next to nothing are dropped.
+    With a gain g over the usual weights, of standard error e, the weights go a share 1 - (e / g)^2 of the way, and
+    nowhere if g is not above e. Parts with tiny shares are dropped.
     """
     usual = _shares(usual)
     found = search_weights(ballot, [usual, *_starts(ballot, usual)])
@@ -117,7 +112,7 @@ def search_weights(ballot: Ballot, starts: Sequence[Weights]) -> dict[str, float
 
 
 def _starts(ballot: Ballot, usual: Weights) -> list[dict[str, float]]:
-    """Return where else the search begins: the best part alone, and the usual weights without the worst one."""
+    """Return further starts of the search: the best part alone, and the usual weights without the worst part."""
     alone = {one: float(ballot.ndcg({name: float(name == one) for name in usual}).mean()) for one in usual}
     best, worst = max(alone, key=alone.__getitem__), min(alone, key=alone.__getitem__)
     single = {name: float(name == best) for name in usual}

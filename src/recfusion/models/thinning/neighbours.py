@@ -1,6 +1,6 @@
-"""Neighbourhoods of items and their small Gram matrices: without the whole one where there are many items.
+"""Neighbourhoods of items and their small Gram matrices.
 
-Few items have their whole Gram matrix, from which numpy and LAPACK take what they need before loops would be compiled.
+For few items they are cut from the whole Gram matrix with numpy and LAPACK; for many items compiled loops fill them.
 """
 
 import numpy as np
@@ -14,9 +14,9 @@ from recfusion.evaluation.topk import batch_rows, top_k
 from recfusion.models.linear.gram import blas_threads, gram, parts, products
 from recfusion.models.thinning.compiled_loops import fill_nearest, fill_triangles, solve_packed
 
-WHOLE_ITEMS = 6000  # up to which the whole Gram matrix is held
-GRAM_BYTES = 1 << 30  # small Gram matrices held at once: more of them mean fewer passes over the data
-_POWER = 0.75  # of popularity, that co-occurrence is divided by
+WHOLE_ITEMS = 6000  # up to so many items the whole Gram matrix is held
+GRAM_BYTES = 1 << 30  # of small Gram matrices held at once: more memory means fewer passes over the data
+_POWER = 0.75  # co-occurrence is divided by popularity to this power
 
 Places = NDArray[np.int32]
 
@@ -24,7 +24,7 @@ Places = NDArray[np.int32]
 def nearest_of_whole(
     g: FloatArray, n: FloatArray, ridge: FloatArray, count: int, targets: slice
 ) -> tuple[Places, FloatArray]:
-    """Return what `nearest` does, of the whole Gram matrix, but for the order of an item's neighbours."""
+    """Return what `nearest` returns, from the whole Gram matrix; the order of neighbours differs."""
     if count >= len(g) - 1:
         found = _all_others(len(g), targets)
         return found, np.take_along_axis(g[targets], found, 1)
@@ -43,7 +43,7 @@ def nearest_of_whole(
 
 
 def solve_of_whole(g: FloatArray, chosen: Places, targets: slice, towards: FloatArray, ridge: FloatArray) -> FloatArray:
-    """Return what `solve_each` does, of the whole Gram matrix."""
+    """Return what `solve_each` returns, from the whole Gram matrix."""
     solved = np.zeros(chosen.shape, np.float32)
     with blas_threads(len(g)):
         for row, target in enumerate(range(targets.start, targets.stop)):
@@ -62,16 +62,16 @@ def nearest(
 ) -> tuple[Places, FloatArray]:
     """Return the `count` items N that say most about each target j, (targets, count), in ascending order, and G_jN.
 
-    That is by co-occurrence over popularity, G_ij / (n_i + ridge_i)^.75: the power stands between what item i alone
-    takes off the squared error (1/2) and its weight alone (1), and the ridge keeps chance neighbours of rare items out.
-    An item with fewer others beside it has itself in the places left over.
+    Items are ranked by co-occurrence over popularity, G_ij / (n_i + ridge_i)^.75: the power is between that of the
+    squared error that item i alone explains (1/2) and that of its weight alone (1), and the ridge excludes chance
+    neighbours of rare items. An item with too few neighbours has itself in the unused places.
     """
     n_items = by_item.shape[0]
     own = np.arange(n_items, dtype=np.int32)
-    if count >= n_items - 1:  # all of them, also those that no user has together with the item
+    if count >= n_items - 1:  # all, even those that no user has together with the item
         found = _all_others(n_items, targets)
         return found, gram(rows)[own[targets, None], found]
-    # The loop has a place for every item; of those of others no memory is taken.
+    # The loop needs a place for every item; unused places take no memory.
     found, shared = np.empty((n_items, count), np.int32), np.zeros((n_items, count), np.float32)
     found[targets] = own[targets, None]
     if count:
@@ -84,8 +84,8 @@ def nearest(
 def triangles(rows: Csr, by_item: Csr, chosen: Places, targets: slice) -> FloatArray:
     """Return the lower triangle of G_NN for each target and its `chosen` N by rows, (targets, count (count + 1) / 2).
 
-    One pass over the rows of G fills all of them: row i goes to every target that has i as a neighbour. Places that
-    hold the target itself are not filled.
+    One pass over the rows of G fills all triangles: row i goes to every target with neighbour i. Places of the target
+    itself are not filled.
     """
     n_targets, count = chosen.shape
     order = np.argsort(chosen, axis=None, kind="stable")
@@ -105,7 +105,7 @@ def solve_each(
 ) -> FloatArray:
     """Return (G_NN + diag ridge_N)^-1 G_Nj for each target j, (targets, count); `packed` is overwritten.
 
-    Neighbourhoods whose matrix is not positive definite come out as not a number.
+    The solution is NaN if a matrix is not positive definite.
     """
     solved = np.empty(chosen.shape, np.float32)
     lengths = (chosen != np.arange(targets.start, targets.stop)[:, None]).sum(1)
@@ -115,6 +115,6 @@ def solve_each(
 
 
 def _all_others(n_items: int, targets: slice) -> Places:
-    """Return all items but itself for each target, (targets, items - 1)."""
+    """Return all items except itself for each target, (targets, items - 1)."""
     own = np.arange(n_items, dtype=np.int32)
     return np.array([np.delete(own, j) for j in own[targets]], np.int32).reshape(-1, n_items - 1)

@@ -1,4 +1,4 @@
-"""Columns of items that are new, from their features, and the settings of these: chosen on known items left out."""
+"""Columns of new items from their features; their settings are chosen on known items that are left out."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import Values
 from recfusion.models import self_tuning as selftune
 
-_SAMPLE = 500  # users by whom the scores of new and known items are made comparable
-_LIST = 100  # places of the lists in which they are
-_GROUPS = 10  # of the items: one of them is new to a user who judges
+_SAMPLE = 500  # users for making the scores of new and known items comparable
+_LIST = 100  # length of the lists for that
+_GROUPS = 10  # of the items: one of them is new to each user
 _L2S = (0.03, 0.1, 0.3, 1.0, 3.0)
 _OWNS = (0.0, 0.2, 0.4, 0.8)
 
 
 @dataclass(frozen=True)
 class AsNew:
-    """The ridge regression of the known items' columns on their features, F (F'F + l2)^-1, and what to undo of it."""
+    """The ridge regression of the known items' columns on their features, F (F'F + l2)^-1, with its leverage."""
 
-    map: FloatArray  # (items, features); 0 for items that nobody has
+    map: FloatArray  # (items, features); 0 for items without users
     features: Csr
-    leverage: FloatArray  # (items,): how much of its own column an item's prediction has
+    leverage: FloatArray  # (items,): the share of an item's own column in its prediction
 
     def left_out(self, scores: FloatArray) -> FloatArray:
-        """Return the scores (users, items) that each item would have if it were new: predicted from the others.
+        """Return the scores (users, items) that each item would have as a new item, predicted from the others.
 
-        The regression without item j, exactly: (y^_j - h_j y_j) / (1 - h_j).
+        This is exactly the regression without item j: (y^_j - h_j y_j) / (1 - h_j).
         """
         predicted = np.asarray(self.features @ (scores @ self.map).T).T  # (users, items)
         predicted -= scores * self.leverage
@@ -43,36 +43,35 @@ def as_new(features: Csr, known: NDArray[np.bool_], l2: float) -> AsNew:
     """Return the map from columns of known items to columns of items by their features alone."""
     own = csr_array(features.multiply(known[:, None])).astype(np.float64)  # (items, features)
     inner = (own.T @ own).toarray() + l2 * np.eye(own.shape[1])
-    mapped = own @ np.linalg.inv(inner)  # the rows are sparse: this is cheap beside solving for each of them
+    mapped = own @ np.linalg.inv(inner)  # the rows are sparse: this is cheaper than solving for each
     leverage = np.asarray(own.multiply(mapped).sum(axis=1)).ravel()
     return AsNew(mapped.astype(np.float32), features, np.minimum(leverage, 0.999).astype(np.float32))
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """Scores of users whom the model has not learned from: of items as they are known, and as if each were new."""
+    """Scores of users outside of the training data: of items as known items, and as if each were new."""
 
     plain: FloatArray  # (users, items)
-    by_columns: FloatArray  # (users, items): as if new, by what the columns of the known items say
+    by_columns: FloatArray  # (users, items): as if new, from the columns of the known items
     by_likeness: FloatArray  # (users, items): as if new, for one unit of `own`
 
     @classmethod
     def of(cls, history: Csr, weights: FloatArray, scale: FloatArray, new: AsNew) -> "Guessed":
-        """Return the scores of some histories by the weights of the known items, (users, items) all of them."""
+        """Return the scores of some histories by the weights of the known items."""
         plain = (history @ weights) * scale
         return cls(plain, new.left_out(plain), new.left_out(history.toarray() * scale))
 
     def as_new(self, own: float) -> FloatArray:
-        """Return the scores as if each item were new, but for the lift."""
+        """Return the scores as if each item were new, without the lift."""
         return self.by_columns + np.float32(own) * self.by_likeness
 
 
 def fair_lift(history: Csr, weights: FloatArray, scale: FloatArray, owns: Sequence[float], new: AsNew) -> list[float]:
-    """Return the factor at which items that are scored as new have as many places in lists as they have as known ones.
+    """Return the factor, for each of `owns`, that lists items scored as new as often as the same items scored as known.
 
-    A regression shrinks what it predicts: without a factor new items stand below known ones for what is not known of
-    them, and hardly any is ever seen. `history` (users, items) are users that the model has not learned from. There
-    is a factor for each of `owns`.
+    A regression shrinks its predictions: without a factor hardly any new item would get into a list. `history`
+    (users, items) are users outside of the training data.
     """
     known = np.flatnonzero(new.map.any(axis=1))
     rows = np.unique(np.linspace(0, history.shape[0] - 1, min(_SAMPLE, history.shape[0])).astype(np.int64))
@@ -82,12 +81,12 @@ def fair_lift(history: Csr, weights: FloatArray, scale: FloatArray, owns: Sequen
     found = Guessed.of(history, weights, scale, new)
     unseen = history.toarray()[:, known] == 0
     shown = np.where(unseen, found.plain[:, known], -np.inf)
-    last = np.partition(shown, -k, axis=1)[:, [-k]]  # (users, 1): ends of lists
+    last = np.partition(shown, -k, axis=1)[:, [-k]]  # (users, 1): the last scores of the lists
 
     def lift(own: float) -> float:
         guessed = found.as_new(own)[:, known]
         enters = (last / np.where(unseen & (guessed > 0) & (last > 0), guessed, np.nan)).ravel()
-        enters = enters[np.isfinite(enters)]  # the factors at which a new item reaches a list
+        enters = enters[np.isfinite(enters)]  # the factors that bring a new item into a list
         places = k * len(rows)
         return float(np.partition(enters, places - 1)[places - 1]) if len(enters) >= places else 1.0
 
@@ -96,15 +95,15 @@ def fair_lift(history: Csr, weights: FloatArray, scale: FloatArray, owns: Sequen
 
 @dataclass(frozen=True)
 class Hidden:
-    """Users to each of whom a tenth of the items is new: gone from their histories, and wanted if they had it."""
+    """Users with a tenth of the items hidden as new: removed from histories, and held out if the user had them."""
 
     fold: Fold
     groups: NDArray[np.int64]  # (items,)
-    new_to: NDArray[np.int64]  # (users,): the group that is new to each
+    new_to: NDArray[np.int64]  # (users,): the group that is new to each user
 
     @classmethod
     def of(cls, valid: Fold, known: NDArray[np.bool_], rng: np.random.Generator) -> "Hidden":
-        """Return validation users with all that they have, divided anew; who has nothing on one side drops out."""
+        """Split all items of validation users again; users with nothing on one side are dropped."""
         valid = selftune.judged_users(valid, _SAMPLE)
         whole = csr_array(((valid.history + valid.held_out) > 0).astype(np.float32))
         groups = rng.permutation(len(known)) % _GROUPS
@@ -117,7 +116,7 @@ class Hidden:
         return cls(Fold(valid.users, shown, wanted).take(judges), groups, new_to[judges])
 
     def judge(self, weights: FloatArray, scale: FloatArray, new: AsNew, tried: Sequence[tuple[float, float]]) -> Values:
-        """Return NDCG@100 (tried, users) of finding the hidden items among all, for pairs of `own` and lift."""
+        """Return NDCG@100 (tried, users) of ranking the hidden items among all items, for pairs of `own` and lift."""
 
         def scored(rows: slice) -> Iterable[FloatArray]:
             found = Guessed.of(self.fold.history[rows], weights, scale, new)
@@ -139,10 +138,10 @@ def judged_settings(
     own: float | None,
     lift: float | None,
 ) -> list[selftune.Judged]:
-    """Judge penalties of the map and weights of likeness by items that are hidden from validation users.
+    """Score penalties of the map and values of `own` by items that are hidden from validation users.
 
-    Each has the lift that gives new items their share of the lists, unless one is given: the metric counts new items
-    only, and would rise with any.
+    Unless a lift is given, each has the lift that gives new items their share of lists: the metric counts new items
+    only, so that it would rise with any lift.
     """
     judged = []
     owns = _OWNS if own is None else (own,)

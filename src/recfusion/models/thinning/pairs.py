@@ -1,4 +1,4 @@
-"""Pairs of items as features beside the items: the second order of the linear denoiser."""
+"""Pairs of items as features: the second order of the linear denoiser."""
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -6,13 +6,13 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.models.linear.gram import blas_threads
 
-_CELLS_PER_BLOCK = 1 << 22  # users x items or pairs looked at once
+_CELLS_PER_BLOCK = 1 << 22  # users x items or pairs held at once
 
 
 def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
     """Return the `count` pairs i < j with the largest entries of the Gram matrix `g`, as (pairs, 2).
 
-    Pairs with entries below `at_least` are left out; equals keep the order of their items.
+    Pairs with entries below `at_least` are left out; ties keep the order of the items.
     """
     n_items = len(g)
     count = min(count, n_items * (n_items - 1) // 2)
@@ -24,7 +24,7 @@ def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
         places = np.flatnonzero(row > least)
         if len(places):
             found.append((row[places], np.stack([np.full(len(places), i), places + i + 1], axis=1)))
-        if i == n_items - 2 or sum(len(part) for part, _ in found) > 4 * count:  # forget all but the best
+        if i == n_items - 2 or sum(len(part) for part, _ in found) > 4 * count:  # keep only the best
             values, pairs = (np.concatenate(parts) for parts in zip(*found, strict=True))
             kept = np.sort(np.argsort(-values, kind="stable")[:count])
             values, pairs = values[kept], pairs[kept]
@@ -33,7 +33,7 @@ def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
 
 
 def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
-    """Return [rows, pairs] (users, items + pairs): a pair's entry is there where both of its items' are."""
+    """Return [rows, pairs] (users, items + pairs): a user has a pair if the user has both items."""
     n_users, n_items = rows.shape
     step = max(1, _CELLS_PER_BLOCK // max(1, n_items, len(pairs)))
     found, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -45,12 +45,12 @@ def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
         found.append(n_items + np.flatnonzero(both) % max(1, len(pairs)))
         counts.append(np.count_nonzero(both, axis=1))
     lengths, more = np.diff(rows.indptr), np.concatenate(counts)
-    place = np.arange(rows.nnz) + np.repeat(np.cumsum(more) - more, lengths)  # a row's items come before its pairs
+    place = np.arange(rows.nnz) + np.repeat(np.cumsum(more) - more, lengths)  # the items of a row come before its pairs
     of_pairs = np.ones(rows.nnz + int(more.sum()), bool)
     of_pairs[place] = False
     indices = np.empty(len(of_pairs), rows.indices.dtype)
     indices[place], indices[of_pairs] = rows.indices, np.concatenate(found)
-    values = np.repeat(_row_values(rows), lengths + more)  # a user's weight counts once, not squared
+    values = np.repeat(_row_values(rows), lengths + more)  # the user's weight counts once, not squared
     starts = np.append(0, np.cumsum(lengths + more)).astype(rows.indptr.dtype)
     return csr_array((values, indices, starts), shape=(n_users, n_items + len(pairs)))
 
@@ -58,7 +58,7 @@ def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
 def rescale(c: FloatArray, pairs: IntArray, n_items: int, q: float) -> None:
     """Turn co-occurrences C_(a union b) into the Gram matrix of thinned, rescaled features, in place.
 
-    With a share q of the ones surviving and features divided by their own survival, q^|a|, the expected product of
+    If a share q of the ones survives and features are divided by their own survival, q^|a|, the expected product of
     features a and b is q^(|a union b| - |a| - |b|) C = q^-|a intersect b| C.
     """
     n_features = n_items + len(pairs)
@@ -73,12 +73,11 @@ def exclude_own(p: FloatArray, pairs: IntArray, n_items: int) -> FloatArray:
     """Return B (features, items) for P = (G + ridge)^-1 (features, features), which is overwritten.
 
     Target j is predicted from the features that do not contain it. With S = {j} and the pairs that contain j,
-    B_.j = -P_.S (P_SS)^-1 e_j, and 0 on S. Column j of P serves target j alone, so that it can be overwritten.
+    B_.j = -P_.S (P_SS)^-1 e_j, and 0 on S. Only target j uses column j of P, so that it can be overwritten.
     """
     own = own_features(pairs, n_items)
     plain = np.array([len(each) == 1 for each in own], bool)
-    columns = np.flatnonzero(plain)
-    for j in columns:
+    for j in np.flatnonzero(plain):
         p[:, j] /= -p[j, j]
         p[j, j] = 0
     with blas_threads(len(p)):

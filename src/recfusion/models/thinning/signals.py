@@ -1,4 +1,4 @@
-"""The linear denoiser of thinned rows that reads more than ones: dislikes, grades or counts, and the order of time."""
+"""The linear denoiser with dislikes, ratings or counts, and timestamps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,64 +12,52 @@ from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
-from recfusion.models.base import Recommender, Shape
+from recfusion.models.base import Shape
 from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.sequence.recency import fades, recency, recent_counts
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.feature_blocks import own_excluded, side_by_side
-from recfusion.models.thinning.linear import ThinningLinear, penalty
+from recfusion.models.thinning.linear import fit_linear
 from recfusion.models.thinning.rating_values import Transform, graded
+from recfusion.models.thinning.ridge import RidgeRecommender, penalty
 
-_CHOSEN = ("l2", "nu", "kappa", "b")  # on likes alone: an inverse of one block takes an eighth of that of two
-_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: they need no fit of their own
+_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: all are scored with one fit
 _TRENDS = (0.0, 0.5, 1.0)
 
 
 @dataclass
-class ThinningSignals(Recommender):
-    """The weights of `ThinningLinear` from richer rows; where no signals are used, the same scores.
+class ThinningSignals(RidgeRecommender):
+    """`ThinningLinear` with ratings and timestamps; without signals it gives the same scores.
 
-    A row has a block of likes, each with its grade's value, and, where dislikes are known, a second block of them:
+    A row has a block of likes, each with the value of its rating, and a second block of dislikes if they are known:
 
-        z = [v_u, d_u],   B_.j minimises |y_j - Z b|^2 + b' diag(Lambda) b, 0 on what item j says of itself,
+        z = [v_u, d_u],   B_.j minimises |y_j - Z b|^2 + b' diag(Lambda) b, with 0 for item j's own features,
 
-    and at scoring the like that is r-th from the newest weighs (1 + r)^-recency: score_j = (z B)_j n_j^-c t_j^trend,
-    with t_j the recent popularity of item j over its whole one. Lambda is that of `ThinningLinear`, with each block's
-    own counts; where grades are units, its noise is that of units that survive. The derivations are in
-    docs/signals.md. The ridge is what `ThinningLinear` chooses on likes alone; c, recency and trend, which need no fit
-    of their own, are chosen on the validation users, by the final weights.
+    and at scoring the r-th newest like weighs (1 + r)^-recency: score_j = (z B)_j n_j^-c t_j^trend, with t_j the recent
+    popularity of item j over its whole popularity. Lambda is that of `ThinningLinear` with the counts of each block;
+    if ratings are units, the noise is that of units that survive. The derivations are in docs/signals.md.
+    `ThinningLinear` chooses the ridge on likes alone (an inverse of one block takes an eighth of that of two); c,
+    recency and trend are chosen on the validation users with the final weights, without further fits.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades", "times"})
-    l2: float | None = self_tuned(
-        693.0, "penalty of an item of mean popularity", at_least=1e-6, search=(1, 1e4), log=True
-    )
-    nu: float | None = self_tuned(0.318, "power of popularity in that penalty", search=(-0.2, 1.0))
-    kappa: float | None = self_tuned(0.876, "noise level (1 - a) / a", at_least=0, search=(0.0, 2.5))
-    b: float | None = self_tuned(0.5, "users' losses are weighted by |u|^-b", search=(0.0, 1.0))
-    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
     dislikes: Literal["features", "ignored"] = setting(
-        "features", "what becomes of known dislikes; they are masked either way", search="all"
+        "features", "use of known dislikes; they are never recommended either way", search="all"
     )
     values: Transform = setting(
-        "binary", "what a like of n stars or plays weighs: 1, n units that are thinned, log(1 + n), n / (n + median)"
+        "binary", "weight of a like of n stars or plays: 1, n units that are thinned, log(1 + n), n / (n + median)"
     )
-    recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, where times are known", search=(0.0, 1.0))
+    recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, if times are known", search=(0.0, 1.0))
     recency_by: Literal["rank", "age"] = setting(
-        "rank", "r: how many entries of the history are newer, or weeks from its newest one"
+        "rank", "r: number of newer entries in the history, or weeks before its newest entry"
     )
-    trend: float | None = self_tuned(0.0, "power of recent over whole popularity, where times are known", search=(0, 1))
+    trend: float | None = self_tuned(0.0, "power of recent over whole popularity, if times are known", search=(0, 1))
     fading: float = setting(
-        0.0, "days before the last that a like counts half in the fit, where times are known; 0: all alike", at_least=0
+        0.0, "half-life of a like in the fit, in days, if times are known; 0: all count alike", at_least=0
     )
     tune_trials: int = selftune.trials_setting()
-    l2_: float = learned()
-    nu_: float = learned()
-    kappa_: float = learned()
-    b_: float = learned()
-    c_: float = learned()
     recency_: float = learned()
     trend_: float = learned()
     weights_: FloatArray = learned()  # (items in blocks, items)
@@ -79,11 +67,7 @@ class ThinningSignals(Recommender):
         known, generator = extra or Extra(), make_rng(rng)
         n_items, n_blocks = train.shape[1], 1 + (self.dislikes == "features" and known.disliked is not None)
         require_gram_memory(n_items * n_blocks, "A thinning model with signals", 2.1)
-        likes = ThinningLinear(**{name: getattr(self, name) for name in (*_CHOSEN, "c", "tune_trials")})
-        likes.fit(train, valid, rng=generator)
-        self.trials_ = likes.trials_
-        for name in _CHOSEN:
-            setattr(self, f"{name}_", getattr(likes, f"{name}_"))
+        likes = fit_linear(self, train, valid, generator)
         self.typical_ = np.array([1.0 if known.grades is None else np.median(known.grades.data), 1.0], np.float32)
         self.typical_[1] = np.sqrt(np.mean(graded(known.grades, self.values, *self.typical_) ** 2))
         weights, trends = self._solve(train, known, n_blocks), _trends(train, known.times)
@@ -107,18 +91,18 @@ class ThinningSignals(Recommender):
 
     def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons:
         n_items = self.weights_.shape[1]
-        again = np.arange(len(self.weights_) - n_items).reshape(-1, 1)  # a dislike's source is its item
+        again = np.arange(len(self.weights_) - n_items).reshape(-1, 1)  # the source of a dislike is its item
         return exact(self._features(history, extra, self.recency_), self.weights_, items, again)
 
     def seconds(self, shape: Shape) -> float:
-        """Return about how long the fit takes: n^3 for each trial, and 8 n^3 for the inverse with dislikes."""
+        """Return about how many seconds a fit takes: n^3 for each trial, and 8 n^3 for the inverse with dislikes."""
         trials = self.tune_trials * float(min(shape.items, selftune.MOST_ITEMS)) ** 3
         return (trials + float(self._n_blocks(shape) * shape.items) ** 3) / FLOPS
 
     def fit_bytes(self, shape: Shape) -> int:
         n_blocks = self._n_blocks(shape)
         features = n_blocks * shape.items
-        solved = 3 * 4 * features * shape.items  # weights, and what they are made of
+        solved = 3 * 4 * features * shape.items  # the weights and the products that make them
         return solved + gram_bytes(features, 1.1, n_blocks * (shape.interactions + shape.dislikes))
 
     def _n_blocks(self, shape: Shape) -> int:
@@ -135,7 +119,7 @@ class ThinningSignals(Recommender):
         y = _rows_times(valued(train, left), roots)
         g = gram(z)
         likes = np.bincount(y.indices, y.data**2, n_items).astype(np.float32)
-        power = 1 if self.values == "units" else 2  # units survive one by one: their noise grows with their number
+        power = 1 if self.values == "units" else 2  # units survive independently: their noise grows with their number
         noise = np.bincount(
             z.indices, np.abs(z.data) ** power * np.repeat(roots, np.diff(z.indptr)) ** (2 - power), len(g)
         )
@@ -147,7 +131,7 @@ class ThinningSignals(Recommender):
         return own_excluded(p, None if a is None else p @ a, n_items, n_blocks)
 
     def _blocks(self, history: Csr, known: Extra, n_blocks: int, left: FloatArray) -> Csr:
-        """Return rows of features: likes with their values, times what is left of each, and dislikes."""
+        """Return rows of features: the values of likes times what is `left` of each, and dislikes."""
         blocks = [valued(history, graded(known.grades, self.values, *self.typical_) * left)]
         if n_blocks > 1:
             disliked = known.disliked
@@ -162,13 +146,13 @@ class ThinningSignals(Recommender):
         return self._blocks(history, known, n_blocks, self._left(history, known, power))
 
     def _left(self, history: Csr, known: Extra, power: float) -> FloatArray:
-        """Return what is left of each like at scoring, by its recency."""
+        """Return the weight of each like at scoring, by its recency."""
         if not power or known.times is None:
             return np.ones(history.nnz, np.float32)
         return recency(known.times, power, self.recency_by)
 
     def _variants(self, weights: FloatArray, train: Csr, trends: FloatArray, judged: Fold) -> list[selftune.Judged]:
-        """Judge what needs no fit of its own: powers of popularity, of recency and of the trend."""
+        """Score the powers of popularity, recency and trend, which all use the same weights."""
         timed = judged.extra is not None and judged.extra.times is not None
         grid = {
             "c": selftune.POWERS if self.c is None else (self.c,),
@@ -196,7 +180,7 @@ class ThinningSignals(Recommender):
 
 
 def _roots(train: Csr, b: float) -> FloatArray:
-    """Return the roots of the users' weights |u|^-b, rescaled so that the sum over all likes is kept, (users,)."""
+    """Return the roots of the user weights |u|^-b, rescaled to keep the sum over all likes, (users,)."""
     lengths = np.diff(train.indptr).astype(np.float64)
     weights = np.maximum(lengths, 1) ** -b
     return np.sqrt(weights * lengths.sum() / max((weights * lengths).sum(), 1e-12)).astype(np.float32)
@@ -207,7 +191,7 @@ def _rows_times(rows: Csr, scale: FloatArray) -> Csr:
 
 
 def _trends(train: Csr, times: Csr | None) -> FloatArray:
-    """Return each item's recent popularity over its whole one, 1 on average; all 1 without times."""
+    """Return each item's recent over its whole popularity, 1 on average; all 1 without times."""
     if times is None or not times.nnz:
         return np.ones(train.shape[1], np.float32)
     whole = np.bincount(train.indices, minlength=train.shape[1])

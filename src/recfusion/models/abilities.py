@@ -1,0 +1,207 @@
+"""Optional abilities of models, as small protocols: a model has an ability if it has its members.
+
+Callers ask `isinstance(model, FindsLists)`, or one of the functions here, which have an answer for every model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.errors import InputError
+from recfusion.core.rng import RngLike
+from recfusion.data.signals import Extra
+from recfusion.data.split import Fold
+from recfusion.evaluation.scoring import ReadsSignals as ReadsSignals
+from recfusion.evaluation.scoring import signals_read as signals_read
+from recfusion.evaluation.topk import top_k
+from recfusion.models.settings import open_names
+from recfusion.training.epoch import Checkpoint, Epoch
+
+if TYPE_CHECKING:
+    from recfusion.models.base import Recommender, Shape
+
+M = TypeVar("M", bound="Recommender")
+
+
+@runtime_checkable
+class FindsLists(Protocol):
+    """Finds the best items with an index, without scoring all items; `finds` says whether there is one."""
+
+    @property
+    def finds(self) -> bool: ...
+
+    def find(
+        self, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[IntArray, FloatArray]: ...  # like `top_k`, for allowed items; a few of the best may be missing
+
+
+@runtime_checkable
+class TrainsInEpochs(Protocol):
+    """Fits epoch by epoch; a model that reads signals also takes `extra`."""
+
+    def epochs(
+        self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, checkpoint: Checkpoint | None = None
+    ) -> Iterator[Epoch]: ...
+
+
+@runtime_checkable
+class AddsItems(Protocol):
+    """Adds items by their features, without a fit: `with_added` returns the learned arrays that change."""
+
+    @classmethod
+    def with_added(
+        cls, saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr
+    ) -> dict[str, NDArray[Any] | Csr]: ...
+
+
+@runtime_checkable
+class KeepsHistories(Protocol):
+    """May hold rows of training users after the fit; the property says whether it does."""
+
+    @property
+    def keeps_histories(self) -> bool: ...
+
+
+@runtime_checkable
+class WorksWithoutHistories(Protocol):
+    """Has a variant that holds no rows of training users."""
+
+    def without_histories(self) -> Self: ...
+
+
+@runtime_checkable
+class UsesDevice(Protocol):
+    """Computes on a device that can be chosen."""
+
+    def use_device(self, device: str) -> None: ...
+
+
+@runtime_checkable
+class ChecksRatings(Protocol):
+    """Supports only some rating values; `check_grades` raises for others in `where` ("the data", "the history")."""
+
+    @property
+    def lowest_grade(self) -> float: ...
+
+    def check_grades(self, grades: FloatArray, where: str) -> None: ...
+
+
+@runtime_checkable
+class SkipsSettings(Protocol):
+    """Has settings that have no effect for some values of the others; `idle` names them."""
+
+    @property
+    def idle(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class NeedsValidation(Protocol):
+    """Knows whether its fit needs validation users; other models need them if a setting is open."""
+
+    def needs_validation(self, shape: Shape) -> bool: ...
+
+
+@runtime_checkable
+class Settles(Protocol):
+    """Chooses more than its open settings, such as the number of epochs; `settled` is a fresh model with all of it."""
+
+    def settled(self) -> Self: ...
+
+
+@runtime_checkable
+class EstimatesSeconds(Protocol):
+    """Estimates the seconds of a fit."""
+
+    def seconds(self, shape: Shape) -> float | None: ...
+
+
+@runtime_checkable
+class EstimatesBytes(Protocol):
+    """Estimates the bytes that a fit holds at its peak, without the data."""
+
+    def fit_bytes(self, shape: Shape) -> int | None: ...
+
+
+def finds_lists(model: object) -> bool:
+    """Return whether a fitted model finds lists with an index."""
+    return isinstance(model, FindsLists) and model.finds
+
+
+def find_lists(
+    model: Recommender, history: Csr, k: int, allowed: NDArray[np.bool_] | None = None
+) -> tuple[IntArray, FloatArray]:
+    """Return the `k` best unseen items that are `allowed`: by the model's index, else by the scores of all items."""
+    if isinstance(model, FindsLists) and model.finds:
+        return model.find(history, k, allowed)
+    scores = model.score(history)
+    if allowed is not None:
+        scores[:, ~allowed] = -np.inf
+    return top_k(scores, history, k)
+
+
+def fit_in_epochs(
+    model: Recommender,
+    train: Csr,
+    valid: Fold | None = None,
+    extra: Extra | None = None,
+    *,
+    rng: RngLike = None,
+    checkpoint: Checkpoint | None = None,
+) -> Iterator[Epoch]:
+    """Fit a model and yield its epochs, if it has any; `extra` are the signals that it reads."""
+    signals = {} if extra is None else {"extra": extra}
+    if isinstance(model, TrainsInEpochs):
+        return model.epochs(train, valid, rng=rng, checkpoint=checkpoint, **signals)
+    model.fit(train, valid, rng=rng, **signals)
+    return iter(())
+
+
+def keeps_histories(model: object) -> bool:
+    """Return whether the fitted model holds rows of training users."""
+    return isinstance(model, KeepsHistories) and model.keeps_histories
+
+
+def without_histories(model: Recommender) -> Recommender:
+    """Return the model, or its variant that holds no rows of training users; raise if it has none."""
+    if isinstance(model, WorksWithoutHistories):
+        model = model.without_histories()
+    if keeps_histories(model):
+        raise InputError(
+            f"A fitted {type(model).__name__} with these settings holds rows of training users: choose another "
+            "model, or allow histories."
+        )
+    return model
+
+
+def check_rating_values(model: object, ratings: FloatArray, where: str) -> None:
+    """Raise if the model does not support some rating values; `where` is "the data" or "the history"."""
+    if isinstance(model, ChecksRatings):
+        model.check_grades(ratings, where)
+
+
+def lowest_rating(model: object) -> float:
+    """Return the lowest rating that the model supports: the rating of a returned item."""
+    return model.lowest_grade if isinstance(model, ChecksRatings) else 0.0
+
+
+def skipped_settings(model: object) -> tuple[str, ...]:
+    """Return the settings that have no effect for the values of the others; no search tries them."""
+    return model.idle if isinstance(model, SkipsSettings) else ()
+
+
+def needs_validation(model: Recommender, shape: Shape) -> bool:
+    """Return whether a fit on data of this size chooses something on validation users."""
+    if isinstance(model, NeedsValidation):
+        return model.needs_validation(shape)
+    return any(getattr(model, name) is None for name in open_names(type(model)))
+
+
+def settled(model: M) -> M:
+    """Return a fresh model with everything that this fit chose: it is fitted without validation users."""
+    return model.settled() if isinstance(model, Settles) else dataclasses.replace(model, **model.chosen())
