@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from recfusion.inference.single import Answer, Ask, ItemFacts, answer
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
@@ -13,7 +14,6 @@ from recfusion.inference.name_search import NameSearch
 from recfusion.inference.recommending import recommend
 from recfusion.inference.reranking import Knobs
 from recfusion.inference.reverse_steps import reverse_steps
-from recfusion.inference.single import Answer, Ask, ItemFacts, answer
 from shop import shop
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from recfusion.inference.single import Answer, Ask, Had, answer
 
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
@@ -17,7 +18,6 @@ from recfusion.inference.filters import Rules
 from recfusion.inference.histories import Histories, histories_of
 from recfusion.inference.recommending import recommend
 from recfusion.inference.reranking import Knobs
-from recfusion.inference.single import Answer, Ask, Had, answer
 from recfusion.models.sequence.tale import TALE
 
 
