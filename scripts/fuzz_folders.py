@@ -303,7 +303,9 @@ def tables(rng: np.random.Generator, folder: Path) -> None:
     item_names(data)
     names = [*bundle.items.columns, "title"]
     column = names[rng.integers(len(names))]
-    filters = (None, Filters(at_most={column: 2}), Filters(where=f"`{column}` is missing or stock > 0"))[rng.integers(3)]
+    filters = (None, Filters(at_most={column: 2}), Filters(where=f"`{column}` is missing or stock > 0"))[
+        rng.integers(3)
+    ]
     found = recommend(bundle, ["i01", "i02"], 4, filters=filters, why=2).to_frame()
     with redirect_stdout(io.StringIO()):
         print_items(found, "a list")

@@ -85,24 +85,26 @@ def _parse_items(items: Any) -> tuple[Entry, ...]:
 
 def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]]) -> tuple[Histories, list[list[str]]]:
     """Return histories of checked entries, and each user's ids that the model does not know."""
-    ids = [[entry if isinstance(entry, str) else entry.item for entry in history] for history in histories]
-    columns = bundle.columns_of([text for own in ids for text in own])
-    rows, known = np.repeat(np.arange(len(ids)), [len(own) for own in ids]), columns >= 0
-    unknown: list[list[str]] = [[] for _ in ids]
-    n_unknown, some = 0, dict[str, None]()
-    if not known.all():
-        flat = [text for own in ids for text in own]
-        missing = np.flatnonzero(~known).tolist()
-        for place in missing:
-            unknown[rows[place]].append(flat[place])
-        n_unknown, some = len(missing), dict.fromkeys(flat[place] for place in missing)
+    entries = [entry for history in histories for entry in history]
+    ids = [entry if isinstance(entry, str) else entry.item for entry in entries]
+    columns = bundle.columns_of(ids)
+    rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
     ratings = times = None
     if _reads_entries(bundle.protocol):
-        values = [None if isinstance(entry, str) else entry.rating for own in histories for entry in own]
-        ratings = np.array([np.nan if value is None else value for value in values], np.float32)[known]
-        times = np.concatenate([_entry_times(history) for history in histories])[known]
-    matrix, extra, disliked = _encode(bundle, rows[known], columns[known], ratings, times, len(ids))
-    return Histories(matrix, extra, None, n_unknown, tuple(some)[:_SHOWN], disliked), unknown
+        values = [None if isinstance(entry, str) else entry.rating for entry in entries]
+        ratings = np.array([np.nan if value is None else value for value in values], np.float32)
+        times = np.concatenate([_entry_times(history) for history in histories])
+    unknown: list[list[str]] = [[] for _ in histories]
+    missing = np.flatnonzero(columns < 0).tolist()
+    if missing:
+        for place in missing:
+            unknown[rows[place]].append(ids[place])
+        known = columns >= 0
+        rows, columns = rows[known], columns[known]
+        ratings, times = (None if part is None else part[known] for part in (ratings, times))
+    matrix, extra, disliked = _encode(bundle, rows, columns, ratings, times, len(histories))
+    some = tuple(dict.fromkeys(ids[place] for place in missing))[:_SHOWN]
+    return Histories(matrix, extra, None, len(missing), some, disliked), unknown
 
 
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
@@ -168,6 +170,8 @@ def _encode(
 
 def _binary_rows(keys: IntArray, n_users: int, n_items: int) -> Csr:
     """Return the 0/1 matrix with ones at the sorted keys user * items + item."""
+    if n_users == 1:  # without four array operations, which matter for a single list
+        return binary_csr(np.array([0, len(keys)]), keys, n_items)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(keys // n_items, minlength=n_users))])
     return binary_csr(indptr, keys % n_items, n_items)
 

@@ -4,10 +4,9 @@ Items that filters exclude are masked here, before the selection.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
@@ -131,16 +130,12 @@ class ListMaker:
         if scores is None and self._uses_index(extra):
             items, values = self._index_lists(history, k)
         else:
-            scores = self._scores(history, extra, scores)
+            scores = self._scores(histories, scores)
             extended = self._extend(history, scores)
             if extended is not history:
-                scores = self._scores(extended, extra)
+                scores = self._scores(replace(histories, matrix=extended))
             items, values = self._select(scores, history, extended, extra, k)
-        featured = self._have_features(history, extra).tolist()
-        basis: list[Basis] = [
-            "history" if length else "features" if described else "popularity"
-            for length, described in zip(np.diff(history.indptr).tolist(), featured, strict=True)
-        ]
+        basis = self._basis(histories)
         if not why:
             return Lists(items, values, basis)
         explanations = []
@@ -151,19 +146,27 @@ class ListMaker:
             explanations.append(explain(self.bundle, self.terms, basis[row], *parts, own[own >= 0], why, more))
         return Lists(items, values, basis, explanations)
 
-    def _scores(self, history: Csr, extra: Extra | None, scores: FloatArray | None = None) -> FloatArray:
-        """Return the model's scores; popularity for users without a history and features."""
-        scores = model_scores(self.bundle.model, history, extra) if scores is None else scores
-        empty = (np.diff(history.indptr) == 0) & ~self._have_features(history, extra)
-        if empty.any():
-            scores[empty] = self.bundle.popularity
-        return scores
-
-    def _have_features(self, history: Csr, extra: Extra | None) -> NDArray[np.bool_]:
-        """Return for which users the model reads features, (users,)."""
-        read = read_by(self.bundle.model, extra)
+    def _basis(self, histories: Histories) -> list[Basis]:
+        """Return what the list of each user is made from."""
+        lengths = np.diff(histories.matrix.indptr).tolist()
+        if all(lengths):
+            return ["history"] * len(lengths)
+        read = read_by(self.bundle.model, histories.extra)
         users = None if read is None else read.user_features
-        return np.zeros(history.shape[0], bool) if users is None else np.diff(users.matrix.indptr) > 0
+        featured = [0] * len(lengths) if users is None else np.diff(users.matrix.indptr).tolist()
+        return [
+            "history" if length else "features" if features else "popularity"
+            for length, features in zip(lengths, featured, strict=True)
+        ]
+
+    def _scores(self, histories: Histories, scores: FloatArray | None = None) -> FloatArray:
+        """Return the model's scores (users, items); popularity for users without a history and features."""
+        if scores is None:
+            scores = model_scores(self.bundle.model, histories.matrix, histories.extra)
+        for row, basis in enumerate(self._basis(histories)):
+            if basis == "popularity":
+                scores[row] = self.bundle.popularity
+        return scores
 
     def _extend(self, history: Csr, scores: FloatArray) -> Csr:
         """Return the histories with the items that adventurousness assumes, the most likely ones by the scores."""

@@ -6,6 +6,7 @@ from these records. A new re-ranking control needs a field in `Reranking` and a 
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -74,7 +75,8 @@ def _id_list(value: Any) -> Any:
     """Return an array, series, set or other iterable as a list without missing values."""
     if isinstance(value, list | tuple | str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
-    return [one for one in value if one is not None and one == one]  # NaN differs from itself
+    values = [_plain(one) for one in value]
+    return [one for one in values if one is not None and not (isinstance(one, float) and math.isnan(one))]
 
 
 Id = Annotated[
@@ -186,6 +188,9 @@ class Reranking(Record):
         return shares
 
 
+_NO_RERANKING = Reranking()
+
+
 class HistoryEntry(Record):
     """An item of a history with its rating and time, for a model that reads them."""
 
@@ -247,7 +252,7 @@ class ListRequest(Filters):
     )
     k: Annotated[Count, Field(ge=1, le=_MOST)] = Field(10, description="length of the list")
     reranking: Reranking = Field(
-        default_factory=Reranking,
+        default_factory=lambda: _NO_RERANKING,
         validation_alias=AliasChoices("reranking", "knobs"),  # knobs: the old name
         description="re-ranking weights",
     )
