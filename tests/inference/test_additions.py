@@ -205,7 +205,7 @@ def test_columns_of_users_that_a_table_lacks_are_named(tmp_path: Path, caplog: p
         "Expected columns of users that the model was trained on (taste, town), got no town among taste, city: give "
         "them the same names; they are treated as missing."
     ]
-    with pytest.raises(InputError, match="got no taste, no town among city: name them alike"):
+    with pytest.raises(InputError, match="got no taste, no town among city: give them the same names"):
         recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "city": ["Bern"]}))
     caplog.clear()
     recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "taste": ["reader"], "town": ["Bern"]}))

@@ -267,6 +267,6 @@ def test_a_request_that_would_wait_too_long_is_told_to_come_again(
     settings = settings_for(folder, seconds=0.2)
     with running(settings) as client:
         slow = lambda *_: [time.sleep(0.6)]  # type: ignore[func-returns-value]  # noqa: E731
-        monkeypatch.setattr("recfusion.server.service.answer", slow)
+        monkeypatch.setattr("recfusion.server.service.lists_for_requests", slow)
         reply = client.post("/recommend", ASKED)
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")

@@ -87,7 +87,7 @@ Id = Annotated[
 ]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(_id_list), Field(max_length=_MOST)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_LONGEST_ID)]
-Count = Annotated[int, BeforeValidator(_plain), Field(strict=True)]
+Count = Annotated[int, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 Weight = Annotated[Number, Field(ge=-1, le=1)]
@@ -128,9 +128,9 @@ class Filters(ItemFilters):
     include_seen: Annotated[bool, Field(strict=True)] = Field(
         False, description="also recommend items of the user's history"
     )
-    at_most: Annotated[dict[Name, Annotated[Count, Field(ge=1, le=_MOST)]], Field(max_length=20)] = Field(
-        default_factory=dict, description="largest number of items with the same value in a column"
-    )
+    at_most: Annotated[
+        dict[Name, Annotated[Count, Field(ge=1, le=_MOST), BeforeValidator(_plain)]], Field(max_length=20)
+    ] = Field(default_factory=dict, description="largest number of items with the same value in a column")
 
 
 class Reranking(Record):

@@ -144,6 +144,7 @@ class MetricBody(Body):
     metric: str
     mean: float
     ci95: list[float] | None = None
+    users: int = 0
     judged_on: str
     words: str
 
