@@ -27,7 +27,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.inference.bundle import COUNT
-from recfusion.inference.explanations import explained
+from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
 from recfusion.models.registry import entry
 
@@ -78,32 +78,31 @@ def main() -> None:
     bundle = made_up(rng)
     rows = histories(200, rng)
     deny = rng.integers(0, N_ITEMS, 100).tolist()
-    rules = rf.Rules(where="stock > 0 and category contains 'd3'", deny=deny, at_most={"category": 12})
-    knobs = rf.Knobs(popularity=0.3, wish={"category": {"c3": 0.5}}, diversity=0.3)
+    filters = rf.Filters(where="stock > 0 and category contains 'd3'", deny=deny, at_most={"category": 12})
+    reranking = rf.Reranking(popularity=0.3, wish={"category": {"c3": 0.5}}, diversity=0.3)
 
     def plain(history: Csr) -> object:
-        return ListMaker.of(bundle).lists(history, K)
+        return ListMaker.of(bundle).lists(Histories(history), K)
 
-    def ruled(history: Csr) -> object:
-        return ListMaker.of(bundle, rules).lists(history, K)
+    def filtered(history: Csr) -> object:
+        return ListMaker.of(bundle, filters).lists(Histories(history), K)
 
     def all_of_it(history: Csr) -> object:
-        maker = ListMaker.of(bundle, rules, knobs)
-        return explained(maker, history, maker.lists(history, K).items[0], 3)
+        return ListMaker.of(bundle, filters, reranking).lists(Histories(history), K, why=3)
 
     found = {"bare product, ms": median(bundle.model.score, rows)}
-    for name, call in {"plain list": plain, "with rules": ruled, "rules, knobs and reasons": all_of_it}.items():
+    for name, call in {"plain list": plain, "with rules": filtered, "rules, knobs and reasons": all_of_it}.items():
         call(rows[[0]])  # what is read once
         found[f"{name}, ms"] = median(call, rows)
     many = histories(arguments.users, rng)
-    hard = rf.Rules(where="stock > 0", deny=deny)
+    hard = rf.Filters(where="stock > 0", deny=deny)
     seconds = {"batch, plain, s": 0.0, "batch, with rules, s": 0.0}
     makers = dict(zip(seconds, (ListMaker.of(bundle), ListMaker.of(bundle, hard)), strict=True))
     for part in batches(*many.shape):
         rows = many[part]
         for name, maker in makers.items():  # in turns, so that a busy machine is as busy for both
             began = time.perf_counter()
-            maker.lists(rows, K)
+            maker.lists(Histories(rows), K)
             seconds[name] += time.perf_counter() - began
     found |= seconds
     found["batch, ratio"] = found["batch, with rules, s"] / found["batch, plain, s"]

@@ -31,8 +31,9 @@ from recfusion.data.options import Preparation, Source
 from recfusion.data.split import Fold, split
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import Values, judge, per_user
+from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Reranking
 
 PLACES = 10
 STEPS = np.linspace(0, 1, 11)
@@ -60,11 +61,11 @@ def scene(source: str | Source, preparation: Preparation, column: str) -> Scene:
     return Scene(bundle, parts.test, column, cosine, counts)
 
 
-def lists(scene: Scene, knobs: Knobs, k: int, users: int | None = None) -> IntArray:
+def lists(scene: Scene, knobs: Reranking, k: int, users: int | None = None) -> IntArray:
     """Return the test users' lists."""
     history = scene.test.history[:users]
     maker = ListMaker.of(scene.bundle, None, knobs)
-    return np.vstack([maker.lists(history[rows], k).items for rows in batches(*history.shape)])
+    return np.vstack([maker.lists(Histories(history[rows]), k).items for rows in batches(*history.shape)])
 
 
 def distance(scene: Scene, items: IntArray, history: Csr) -> float:
@@ -82,7 +83,7 @@ def spread(scene: Scene, items: IntArray) -> float:
 
 def knob_settings(
     scene: Scene,
-) -> dict[str, tuple[Values, Callable[[float], Knobs], Callable[[IntArray], dict[str, float]]]]:
+) -> dict[str, tuple[Values, Callable[[float], Reranking], Callable[[IntArray], dict[str, float]]]]:
     """Return each knob's positions, what it is set to there, and its own measures of lists."""
     table = scene.bundle.categories(scene.column)
     order = np.argsort(-table.matrix.T @ scene.counts)
@@ -100,7 +101,7 @@ def knob_settings(
     return {
         "adventurousness": (
             STEPS,
-            lambda value: Knobs(adventurousness=value),
+            lambda value: Reranking(adventurousness=value),
             lambda items: {
                 "distance from the history": distance(scene, items, history),
                 "spread": spread(scene, items),
@@ -108,20 +109,20 @@ def knob_settings(
         ),
         "popularity": (
             both,
-            lambda value: Knobs(popularity=value),
+            lambda value: Reranking(popularity=value),
             lambda items: {"mean log users": float(np.log1p(scene.counts[items]).mean())},
         ),
         f"wish for {names[0]}": (
             both,
-            lambda value: Knobs(wish={scene.column: {names[0]: value}}),
+            lambda value: Reranking(wish={scene.column: {names[0]: value}}),
             lambda items: {"share of the wished": float(wished[items].mean())},
         ),
         f"shares 60/30/10 of {', '.join(names)}": (
             STEPS,
-            lambda value: Knobs(shares={scene.column: dict(zip(names, target, strict=True))}, calibration=value),
+            lambda value: Reranking(shares={scene.column: dict(zip(names, target, strict=True))}, calibration=value),
             divergence,
         ),
-        "diversity": (STEPS, lambda value: Knobs(diversity=value), lambda items: {"spread": spread(scene, items)}),
+        "diversity": (STEPS, lambda value: Reranking(diversity=value), lambda items: {"spread": spread(scene, items)}),
     }
 
 

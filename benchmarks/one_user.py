@@ -26,8 +26,10 @@ import recfusion as rf
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.files import write_json
-from recfusion.inference.bundle import COUNT
-from recfusion.inference.single import Ask, ItemFacts, answer, history_rows
+from recfusion.inference.histories import histories_from_entries
+from recfusion.inference.item_facts import ItemFacts
+from recfusion.inference.lists import lists_for_requests
+from recfusion.inference.request import ListRequest
 
 USERS = 200
 
@@ -45,12 +47,12 @@ def timed(call: Callable[[Any], object], asked: Sequence[Any]) -> dict[str, floa
 
 def library(bundle: rf.Bundle) -> Callable[[list[str]], object]:
     """Return the path from ids to a list with names and columns."""
-    facts = ItemFacts(bundle, hidden=(COUNT,))
+    facts = ItemFacts(bundle)
 
     def one(ids: list[str]) -> object:
-        (found,) = answer(bundle, [Ask(ids, K)])
+        (found,) = lists_for_requests(bundle, [ListRequest(history=ids, k=K)])
         assert not isinstance(found, InputError)
-        return [facts.of(place.column) for place in found.places]
+        return [facts.of(column) for column in found.items]
 
     return one
 
@@ -83,8 +85,9 @@ def saved(path: Path) -> dict[str, Any]:
     users = np.linspace(0, data.n_users - 1, USERS).astype(int)
     columns = [data.matrix[[user]].indices for user in users]
     ids = data.items.cast(str).to_list()
-    rows = [history_rows([own], data.n_items) for own in columns]
-    found: dict[str, Any] = {"library": timed(library(bundle), [[ids[column] for column in own] for own in columns])}
+    histories = [[ids[column] for column in own] for own in columns]
+    rows = [histories_from_entries(bundle, [own])[0].matrix for own in histories]
+    found: dict[str, Any] = {"library": timed(library(bundle), histories)}
     found |= {"score": timed(bundle.model.score, rows)}
     for name, part in getattr(bundle.model, "parts_", {}).items():
         found[f"score of {name}"] = timed(part.score, rows)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.topk import top_k
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.single import history_rows
+from recfusion.inference.histories import histories_from_entries
 
 K, USERS, ROWS = 100, 200, 100_000
 PROBED = (8, 32, 64, 128)
@@ -52,8 +52,9 @@ def histories(bundle: Bundle, path: Path) -> Csr:
     columns = bundle.protocol.source.user or "user_id", bundle.protocol.source.item or "item_id"
     rows = pl.scan_parquet(path).head(ROWS).select(columns).collect()
     lists = rows.group_by(columns[0], maintain_order=True).agg(columns[1])[columns[1]]
-    found = [bundle.columns_of([str(item) for item in own]) for own in lists.to_list()[: 2 * USERS]]
-    return history_rows([own for own in found if (own >= 0).sum() >= 5][:USERS], len(bundle.items))
+    texts = [[str(item) for item in own] for own in lists.to_list()[: 2 * USERS]]
+    long = [own for own in texts if (bundle.columns_of(own) >= 0).sum() >= 5]
+    return histories_from_entries(bundle, long[:USERS])[0].matrix
 
 
 def by_faiss(vectors: FloatArray, codes: FloatArray, truth: list[IntArray], cells: int) -> dict[str, Any]:

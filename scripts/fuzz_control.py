@@ -1,4 +1,4 @@
-"""Hostile conditions, rules and knobs: lists keep to the rules, or are refused; and commands with any words."""
+"""Hostile conditions, filters and weights: lists obey the filters or are refused; and commands with any words."""
 
 import io
 import sys
@@ -17,9 +17,8 @@ from recfusion.core.errors import InputError
 from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.conditions import matching
-from recfusion.inference.filters import Rules
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Filters, Reranking
 from recfusion.inference.similar import similar
 
 COLUMNS = ("item", "title", "kind", "stock", "price", "new", "train_count", "`kind`", "nothing", "__class__")
@@ -127,16 +126,16 @@ def _weights(rng: np.random.Generator, low: float) -> Any:
 
 
 def rules(rng: np.random.Generator, _: Path) -> None:
-    """Make lists under any rules and knobs: nothing denied, filtered or seen is in them, and they are full."""
+    """Make lists with any filters and weights: nothing denied, filtered or seen is in them, and they are full."""
     model = bundle(("ease", "popularity", "thinning-pairs", "ials")[rng.integers(4)])
-    chosen = Rules(
+    chosen = Filters(
         where=hostile_condition(rng) if rng.integers(5) == 0 else "stock > 0" if rng.integers(2) else None,
         allow=_ids(rng) if rng.integers(3) == 0 else None,
         deny=_ids(rng) if rng.integers(2) else (),
         include_seen=bool(rng.integers(2)),
         at_most={"kind": _count(rng)} if rng.integers(3) == 0 else value(rng) if rng.integers(30) == 0 else {},
     )
-    knobs = Knobs(
+    reranking = Reranking(
         adventurousness=_number(rng),
         popularity=_number(rng, -1),
         wish=_weights(rng, -1),
@@ -150,9 +149,9 @@ def rules(rng: np.random.Generator, _: Path) -> None:
         similar(model, value(rng) if rng.integers(2) else "i03", k, chosen)
         return
     if what == 1:
-        complete(model, history, k, alternatives=_count(rng), together=_number(rng), rules=chosen)
+        complete(model, history, k, alternatives=_count(rng), together=_number(rng), filters=chosen)
         return
-    found = recommend(model, history, k, rules=chosen, knobs=knobs, why=int(rng.integers(3))).to_frame()
+    found = recommend(model, history, k, filters=chosen, reranking=reranking, why=int(rng.integers(3))).to_frame()
     _check_list(model, found, chosen, history, k)
 
 
@@ -160,8 +159,8 @@ def _count(rng: np.random.Generator) -> Any:
     return value(rng) if rng.integers(15) == 0 else int(rng.integers(1, 30))
 
 
-def _check_list(model: Bundle, found: pl.DataFrame, chosen: Rules, history: Any, k: int) -> None:
-    """Raise where a list breaks its rules, or is shorter than they allow."""
+def _check_list(model: Bundle, found: pl.DataFrame, chosen: Filters, history: Any, k: int) -> None:
+    """Raise if a list violates its filters, or is shorter than they allow."""
     table = model.items["item"].to_list()
     may = np.ones(len(table), bool) if chosen.where is None else matching(model.items, chosen.where)
     allowed = {item for item, met in zip(table, may, strict=True) if met} - _texts(chosen.deny)

@@ -32,10 +32,9 @@ from recfusion.experiments.train import train
 from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import FILES
-from recfusion.inference.filters import Rules
 from recfusion.inference.model_card import model_card
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Filters, Reranking
 from recfusion.inference.similar import similar
 from recfusion.models.linear.ease import EASE
 from recfusion.report.page import render
@@ -120,9 +119,9 @@ def use(bundle: Bundle, rng: np.random.Generator) -> None:
     history = bundle.items["item"].cast(pl.String).to_list()[: int(rng.integers(0, 5))]
     columns = bundle.items.columns
     column = columns[rng.integers(len(columns))]
-    rules = Rules(at_most={column: 2}) if rng.integers(2) else None
-    knobs = Knobs(adventurousness=0.5, popularity=-0.5, diversity=0.5) if rng.integers(2) else None
-    found = recommend(bundle, {"a": history, "b": []}, 5, rules=rules, knobs=knobs, why=2)
+    filters = Filters(at_most={column: 2}) if rng.integers(2) else None
+    reranking = Reranking(adventurousness=0.5, popularity=-0.5, diversity=0.5) if rng.integers(2) else None
+    found = recommend(bundle, {"a": history, "b": []}, 5, filters=filters, reranking=reranking, why=2)
     if len(found.to_frame().filter(user="a")) and found.to_frame()["score"].is_nan().any():
         raise AssertionError("a score is not a number")
     model_card(bundle)
@@ -304,8 +303,10 @@ def tables(rng: np.random.Generator, folder: Path) -> None:
     item_names(data)
     names = [*bundle.items.columns, "title"]
     column = names[rng.integers(len(names))]
-    rules = (None, Rules(at_most={column: 2}), Rules(where=f"`{column}` is missing or stock > 0"))[rng.integers(3)]
-    found = recommend(bundle, ["i01", "i02"], 4, rules=rules, why=2).to_frame()
+    filters = (None, Filters(at_most={column: 2}), Filters(where=f"`{column}` is missing or stock > 0"))[
+        rng.integers(3)
+    ]
+    found = recommend(bundle, ["i01", "i02"], 4, filters=filters, why=2).to_frame()
     with redirect_stdout(io.StringIO()):
         print_items(found, "a list")
         print_json(found.to_dicts())

@@ -39,10 +39,14 @@ if TYPE_CHECKING:
     from recfusion.experiments.tuning.tune import tune as tune
     from recfusion.inference.baskets import complete as complete
     from recfusion.inference.bundle import Bundle as Bundle
-    from recfusion.inference.filters import Rules as Rules
     from recfusion.inference.recommending import Recommendations as Recommendations
     from recfusion.inference.recommending import recommend as recommend
-    from recfusion.inference.reranking import Knobs as Knobs
+    from recfusion.inference.request import Filters as Filters
+    from recfusion.inference.request import Filters as Rules  # noqa: F401  # the old name
+    from recfusion.inference.request import HistoryEntry as HistoryEntry
+    from recfusion.inference.request import ItemFilters as ItemFilters
+    from recfusion.inference.request import Reranking as Knobs  # noqa: F401  # the old name
+    from recfusion.inference.request import Reranking as Reranking
     from recfusion.inference.similar import similar as similar
     from recfusion.models.base import Recommender as Recommender
     from recfusion.models.baselines.popularity import Popularity as Popularity
@@ -88,14 +92,14 @@ _HOMES = {
         "recfusion.report.page": "write_page",
         "recfusion.inference.bundle": "Bundle",
         "recfusion.inference.baskets": "complete",
-        "recfusion.inference.reranking": "Knobs",
+        "recfusion.inference.request": "Filters HistoryEntry ItemFilters Reranking",
         "recfusion.inference.recommending": "Recommendations recommend",
-        "recfusion.inference.filters": "Rules",
         "recfusion.inference.similar": "similar",
         "recfusion.experiments.tuning.tune": "tune",
     }.items()
     for name in names.split()
 }
+_OLD_NAMES = {"Rules": "Filters", "Knobs": "Reranking"}  # accepted for one version
 __all__ = [*sorted(_HOMES), *_MODULES, "__version__"]
 
 
@@ -106,6 +110,7 @@ def __getattr__(name: str) -> Any:
         return version("recfusion")
     if name in _MODULES:
         return import_module(f"recfusion.{name}")
+    name = _OLD_NAMES.get(name, name)
     if name not in _HOMES:
         raise AttributeError(f"module 'recfusion' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""Rules, knobs, reasons, similar items and completions on the command line."""
+"""Filters, re-ranking, explanations, similar items and completions on the command line."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from recfusion.cli import main as cli
 from recfusion.data.interactions import Interactions
+from recfusion.inference.request import Filters, Reranking
 from shop import shop
 
 HISTORY = "i01,i02,i11"
@@ -60,17 +61,33 @@ def test_knobs_and_reasons_come_from_options(
     knobs = ["--adventurousness", "1", "--popularity", "-1", "--wish", "kind:Cups=1,Tea=-1", "--diversity", ".5"]
     leaning = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "8", *knobs)
     assert [row["item"] for row in plain] != [row["item"] for row in leaning]
-    shared = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "4", "--share", "kind:Cups=1")
-    assert all(row["kind"] == "Cups" for row in shared)
+    for option in ("--shares", "--share"):  # the second is the old name
+        shared = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "4", option, "kind:Cups=1")
+        assert all(row["kind"] == "Cups" for row in shared)
     told = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "3", "--why", "2")
     assert all(row["reasons"] == "exact" and row["because"] for row in told)
     users = tmp_path / "users.csv"
     users.write_text("user,item\na,i01\na,i02\nb,i15\n")
-    code, _, _ = run(
-        *(monkeypatch, capsys, "recommend", model, "--users", users, "--out", tmp_path / "lists.csv", "--why", "1")
-    )
-    assert code == 0
-    assert pl.read_csv(tmp_path / "lists.csv").filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
+    for option in ("--histories", "--users"):  # the second is the old name
+        lists = tmp_path / f"lists{option}.csv"
+        code, _, _ = run(monkeypatch, capsys, "recommend", model, option, users, "--out", lists, "--why", "1")
+        assert code == 0
+        assert pl.read_csv(lists).filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
+
+
+def test_help_shows_generated_options_without_their_old_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    printed = run(monkeypatch, capsys, "recommend", "--help")[1]
+    for name in (*Filters.model_fields, *Reranking.model_fields, "history", "histories", "why"):
+        assert f"--{name.replace('_', '-')} " in printed
+    assert "--share " not in printed
+    assert "--users " not in printed
+    printed = run(monkeypatch, capsys, "similar", "--help")[1]
+    assert "--deny" in printed
+    assert "--at-most" not in printed
+    assert "--popularity" not in printed
 
 
 def test_similar_items_and_completions_are_commands(
@@ -94,11 +111,11 @@ def test_similar_items_and_completions_are_commands(
         (["--where", "stock > 99"], "where removes 40"),
         (["--allow", "nonsense"], "allow removes 40"),
         (["--at-most", "kind=two"], "Expected --at-most COLUMN=N"),
-        (["--at-most", "kind=0"], "at least one item per value"),
+        (["--at-most", "kind=0"], "at_most.kind: input should be greater than or equal to 1"),
         (["--wish", "Drama=1"], "Expected --wish COLUMN:VALUE=NUMBER"),
         (["--wish", "kind:Drama=1"], "Unknown value 'Drama' of the column kind"),
-        (["--share", "kind:Tea=2"], "between 0 and 1"),
-        (["--adventurousness", "3"], "Expected adventurousness between 0 and 1, got 3"),
+        (["--share", "kind:Tea=2"], "shares.kind.Tea: input should be less than or equal to 1"),
+        (["--adventurousness", "3"], "'--adventurousness': Input should be less than or equal to 1."),
     ],
 )
 def test_bad_control_is_one_sentence(

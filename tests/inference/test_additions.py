@@ -19,7 +19,7 @@ from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import add_items
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Reranking
 from recfusion.inference.similar import similar
 
 
@@ -158,7 +158,9 @@ def test_a_user_without_history_but_with_features_gets_more_than_popularity(tmp_
     assert lists.filter(user="nobody")["basis"].unique().to_list() == ["popularity"]
     assert "reader" not in (tmp_path / "model" / "protocol.json").read_text()
     # Features of users say nothing of single items, so that some may be taken for granted.
-    turned = recommend(bundle, {"r": [10, 11, 12], "d": []}, k=5, users=about, knobs=Knobs(adventurousness=0.9)).frame
+    turned = recommend(
+        bundle, {"r": [10, 11, 12], "d": []}, k=5, users=about, reranking=Reranking(adventurousness=0.9)
+    ).frame
     plain = recommend(bundle, {"r": [10, 11, 12], "d": []}, k=5, users=about).frame
     assert turned.filter(user="r")["item"].to_list() != plain.filter(user="r")["item"].to_list()
     assert (turned.filter(user="d")["item"] < 10).all()
@@ -200,10 +202,10 @@ def test_columns_of_users_that_a_table_lacks_are_named(tmp_path: Path, caplog: p
     _, bundle = described(tmp_path)
     recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "taste": ["reader"], "city": ["Bern"]}))
     assert caplog.messages == [
-        "Expected columns of users that the model was trained on (taste, town), got no town among taste, city: name "
-        "them alike; they are taken for missing."
+        "Expected columns of users that the model was trained on (taste, town), got no town among taste, city: give "
+        "them the same names; they are treated as missing."
     ]
-    with pytest.raises(InputError, match="got no taste, no town among city: name them alike"):
+    with pytest.raises(InputError, match="got no taste, no town among city: give them the same names"):
         recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "city": ["Bern"]}))
     caplog.clear()
     recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "taste": ["reader"], "town": ["Bern"]}))

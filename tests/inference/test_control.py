@@ -1,4 +1,4 @@
-"""Rules, knobs, reasons, similar items and completions, against brute force on a small shop."""
+"""Filters, re-ranking, explanations, similar items and completions, against brute force on a small shop."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +18,11 @@ from recfusion.data.interactions import Interactions
 from recfusion.inference.baskets import _TEMPERATURE, _best_set, _drawn_set, complete
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
-from recfusion.inference.filters import Rules
+from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs, log_relevance
+from recfusion.inference.request import Filters, Reranking
+from recfusion.inference.reranking import log_relevance
 from recfusion.inference.similar import similar
 from shop import shop
 
@@ -51,10 +52,10 @@ def alike(bundle: Bundle, item: int) -> FloatArray:
 
 def ranking(bundle: Bundle) -> list[str]:
     """All items in the order of their scores."""
-    return items(bundle, 40, rules=Rules(include_seen=True))
+    return items(bundle, 40, filters=Filters(include_seen=True))
 
 
-# Rules
+# Filters
 
 
 @given(
@@ -75,7 +76,7 @@ def test_lists_are_what_filling_them_by_hand_gives(
     k: int,
 ) -> None:
     at_most = {} if most is None else {"kind": most}
-    rules = Rules(where=where, allow=allow, deny=deny, include_seen=include_seen, at_most=at_most)
+    filters = Filters(where=where, allow=allow, deny=deny, include_seen=include_seen, at_most=at_most)
     table = {row["item"]: row for row in bundle.items.iter_rows(named=True)}
     meets: dict[str | None, Callable[[dict[str, Any]], bool]] = {
         None: lambda row: True,
@@ -99,77 +100,82 @@ def test_lists_are_what_filling_them_by_hand_gives(
         expected.append(item)
         used |= {one: used.get(one, 0) + 1 for one in own}
     if possible:
-        assert items(bundle, k, rules=rules) == expected
+        assert items(bundle, k, filters=filters) == expected
     else:
         with pytest.raises(InputError, match="leave none of 40 items"):
-            items(bundle, k, rules=rules)
+            items(bundle, k, filters=filters)
 
 
 def test_rules_that_leave_nothing_say_what_each_took(bundle: Bundle) -> None:
     with pytest.raises(InputError, match=r"where removes 33.*allow removes 38"):
-        items(bundle, rules=Rules(where="item in ('i01','i02','i03','i04','i05','i06','i07')", allow=["i20", "i21"]))
+        items(
+            bundle, filters=Filters(where="item in ('i01','i02','i03','i04','i05','i06','i07')", allow=["i20", "i21"])
+        )
 
 
 def test_numbers_and_whole_floats_are_ids_in_rules(bundle: Bundle) -> None:
     numbered = replace(bundle, items=bundle.items.with_columns(item=pl.Series(range(40))))
-    found = recommend(numbered, [1, 2], 40, rules=Rules(deny=["3", 4, 5.0])).to_frame()["item"].to_list()
+    found = recommend(numbered, [1, 2], 40, filters=Filters(deny=["3", 4, 5.0])).to_frame()["item"].to_list()
     assert len(found) == 35
     assert not {3, 4, 5} & set(found)
 
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, True])
 def test_a_limit_is_a_whole_number_of_at_least_one(most: Any) -> None:
-    with pytest.raises(InputError, match="Expected at least one item per value of kind"):
-        Rules(at_most={"kind": most})
+    with pytest.raises(InputError, match=r"Expected valid Filters: at_most\.kind: input should be"):
+        Filters(at_most={"kind": most})
 
 
 def test_unknown_ids_in_rules_are_reported(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
-    items(bundle, rules=Rules(deny=["i03", "nonsense", "other"]))
-    assert "2 ids in the rules are unknown" in caplog.text
+    items(bundle, filters=Filters(deny=["i03", "nonsense", "other"]))
+    assert "2 ids in the filters are unknown" in caplog.text
 
 
-# Knobs
+# Re-ranking
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "reranking",
     [
-        Knobs(),
-        Knobs(adventurousness=0, popularity=0, diversity=0),
-        Knobs(wish={"kind": {"Tea": 0.0}}),
-        Knobs(wish={"kind": {}}, calibration=0.2),
+        Reranking(),
+        Reranking(adventurousness=0, popularity=0, diversity=0),
+        Reranking(wish={"kind": {"Tea": 0.0}}),
+        Reranking(wish={"kind": {}}, calibration=0.2),
     ],
 )
-def test_knobs_at_rest_change_no_bit(bundle: Bundle, knobs: Knobs) -> None:
-    history = csr([[1, 2, 11, 30], [5], []], 40)
-    plain, knobbed = ListMaker.of(bundle).lists(history, 12), ListMaker.of(bundle, None, knobs).lists(history, 12)
-    assert np.array_equal(plain.items, knobbed.items)
-    assert plain.scores.tobytes() == knobbed.scores.tobytes()
+def test_default_weights_change_no_bit(bundle: Bundle, reranking: Reranking) -> None:
+    histories = Histories(csr([[1, 2, 11, 30], [5], []], 40))
+    plain, other = (ListMaker.of(bundle, None, weights).lists(histories, 12) for weights in (None, reranking))
+    assert np.array_equal(plain.items, other.items)
+    assert plain.scores.tobytes() == other.scores.tobytes()
+    assert plain.basis == ["history", "history", "popularity"]
 
 
-def test_adventurousness_takes_the_likeliest_for_granted(bundle: Bundle) -> None:
+def test_adventurousness_skips_the_most_likely_items(bundle: Bundle) -> None:
     plain = items(bundle, 40)
-    bold = items(bundle, 40, knobs=Knobs(adventurousness=0.5))  # a = .6: of 4 items, 4 / .6 - 4 = 2.67 are missing
+    bold = items(
+        bundle, 40, reranking=Reranking(adventurousness=0.5)
+    )  # a = .6: of 4 items, 4 / .6 - 4 = 2.67 are missing
     assert set(bold[-3:]) == set(plain[:3])
     assert sorted(bold) == sorted(plain)
     weights = bundle.model.weights_  # type: ignore[attr-defined]
     column = {item: place for place, item in enumerate(bundle.items["item"])}
-    believed = [column[item] for item in HISTORY + plain[:3]]
-    scores = weights[believed].sum(0)
+    extended = [column[item] for item in HISTORY + plain[:3]]
+    scores = weights[extended].sum(0)
     left = [item for item in plain if item not in plain[:3]]
     assert bold[:5] == sorted(left, key=lambda item: -scores[column[item]])[:5]
 
 
 def test_popularity_moves_lists_to_what_more_or_fewer_people_have(bundle: Bundle) -> None:
     count = dict(bundle.items.select("item", "train_count").iter_rows())
-    found = [items(bundle, 5, knobs=Knobs(popularity=value)) for value in (-1.0, -0.5, 0.0, 0.5, 1.0)]
+    found = [items(bundle, 5, reranking=Reranking(popularity=value)) for value in (-1.0, -0.5, 0.0, 0.5, 1.0)]
     means = [np.mean([count[item] for item in one]) for one in found]
     assert means == sorted(means)
     assert means[0] < means[4]
 
 
 def test_a_wish_is_the_ratio_of_likelihoods(bundle: Bundle) -> None:
-    maker = ListMaker.of(bundle, None, Knobs(wish={"kind": {"Gift": 0.5, "Tea": -1}}))
+    maker = ListMaker.of(bundle, None, Reranking(wish={"kind": {"Gift": 0.5, "Tea": -1}}))
     names = bundle.categories("kind").names
     assert names == ("Books", "Coffee", "Cups", "Gift", "Tea")
     chance = np.array(
@@ -178,8 +184,8 @@ def test_a_wish_is_the_ratio_of_likelihoods(bundle: Bundle) -> None:
     smooth = 0.05 / 5 + 0.95 * chance
     expected = 0.3 * (0.5 * np.log(smooth[:, 3] / smooth[:, 3].mean()) - np.log(smooth[:, 4] / smooth[:, 4].mean()))
     assert np.allclose(sum(maker.terms.values()), expected, atol=1e-5)
-    more = items(bundle, 8, knobs=Knobs(wish={"kind": {"Gift": 1}}))
-    less = items(bundle, 8, knobs=Knobs(wish={"kind": {"Gift": -1}}))
+    more = items(bundle, 8, reranking=Reranking(wish={"kind": {"Gift": 1}}))
+    less = items(bundle, 8, reranking=Reranking(wish={"kind": {"Gift": -1}}))
     assert sum("Gift" in own for own in kinds(bundle, more)) > sum("Gift" in own for own in kinds(bundle, less))
 
 
@@ -197,7 +203,7 @@ def test_relevance_keeps_the_order_and_puts_the_best_at_nought() -> None:
 
 def test_shares_are_met_as_steck_s_greedy_choice_by_hand_meets_them(bundle: Bundle) -> None:
     wanted = {"Tea": 0.5, "Cups": 0.3}
-    found = items(bundle, 6, knobs=Knobs(shares={"kind": wanted}, calibration=0.8))
+    found = items(bundle, 6, reranking=Reranking(shares={"kind": wanted}, calibration=0.8))
     ranked = [item for item in ranking(bundle) if item not in HISTORY]
     scores = dict(recommend(bundle, HISTORY, 40).to_frame().select("item", "score").iter_rows())
     low, high = min(scores.values()), max(scores.values())
@@ -221,7 +227,7 @@ def test_shares_are_met_as_steck_s_greedy_choice_by_hand_meets_them(bundle: Bund
 
 
 def test_diversity_is_maximal_marginal_relevance(bundle: Bundle) -> None:
-    found = items(bundle, 6, knobs=Knobs(diversity=0.6))
+    found = items(bundle, 6, reranking=Reranking(diversity=0.6))
     scores = dict(recommend(bundle, HISTORY, 40).to_frame().select("item", "score").iter_rows())
     low, high = min(scores.values()), max(scores.values())
     place = {item: number for number, item in enumerate(bundle.items["item"])}
@@ -254,16 +260,17 @@ def test_diversity_is_maximal_marginal_relevance(bundle: Bundle) -> None:
         {"shares": {"kind": {"Tea": 1.0}, "item": {"i01": 1.0}}},
     ],
 )
-def test_a_knob_out_of_its_range_is_refused(settings: Any) -> None:
-    with pytest.raises(InputError, match="Expected"):
-        Knobs(**settings)
+def test_a_weight_out_of_its_range_is_refused_with_its_field(settings: Any) -> None:
+    with pytest.raises(InputError, match="Expected") as error:
+        Reranking(**settings)
+    assert str(error.value.field).startswith(next(iter(settings)))
 
 
 def test_a_value_that_no_item_has_is_refused_with_those_that_exist(bundle: Bundle) -> None:
     with pytest.raises(InputError, match="'Horror' of the column kind: choose one of Books, Coffee, Cups, Gift, Tea"):
-        items(bundle, knobs=Knobs(wish={"kind": {"Horror": 1}}))
+        items(bundle, reranking=Reranking(wish={"kind": {"Horror": 1}}))
     with pytest.raises(InputError, match="Unknown column of the item table 'genre'"):
-        items(bundle, knobs=Knobs(shares={"genre": {"Horror": 1}}))
+        items(bundle, reranking=Reranking(shares={"genre": {"Horror": 1}}))
 
 
 def test_likelihoods_share_an_item_evenly_among_its_categories() -> None:
@@ -305,9 +312,9 @@ def test_a_list_says_why(bundle: Bundle) -> None:
     assert other["reasons"].unique().to_list() == ["popularity"]
 
 
-def test_knobs_are_reasons_too(bundle: Bundle) -> None:
-    knobs = Knobs(wish={"kind": {"Gift": 1}}, popularity=0.5, adventurousness=0.8)
-    found = recommend(bundle, HISTORY, 4, knobs=knobs, why=9).to_frame()
+def test_controls_are_reasons_too(bundle: Bundle) -> None:
+    reranking = Reranking(wish={"kind": {"Gift": 1}}, popularity=0.5, adventurousness=0.8)
+    found = recommend(bundle, HISTORY, 4, reranking=reranking, why=9).to_frame()
     texts = {reason["text"] for because in found["because"] for reason in because}
     assert {"kind: Gift", "what your taste suggests"} <= texts
 
@@ -324,7 +331,7 @@ def test_similar_items_are_the_model_s_own_weights_over_popularity(bundle: Bundl
     assert found["item"].to_list() == [
         bundle.items["item"][int(place)] for place in np.argsort(-row, kind="stable")[:4]
     ]
-    in_stock = similar(bundle, "i05", k=40, rules=Rules(where="stock > 0", deny=["i06"]))
+    in_stock = similar(bundle, "i05", k=40, filters=Filters(where="stock > 0", deny=["i06"]))
     assert in_stock["stock"].min() > 0  # type: ignore[operator]
     assert not {"i05", "i06"} & set(in_stock["item"])
 
@@ -382,7 +389,7 @@ def test_a_completion_without_pull_is_the_top_of_the_list(bundle: Bundle) -> Non
 
 
 def test_alternatives_share_no_item(bundle: Bundle) -> None:
-    found = complete(bundle, HISTORY, 4, alternatives=3, rules=Rules(where="stock > 0"))
+    found = complete(bundle, HISTORY, 4, alternatives=3, filters=Filters(where="stock > 0"))
     assert found["alternative"].to_list() == [1] * 4 + [2] * 4 + [3] * 4
     assert found["item"].n_unique() == 12
     assert not set(found["item"]) & set(HISTORY)
@@ -394,7 +401,7 @@ def test_alternatives_share_no_item(bundle: Bundle) -> None:
     [
         ({"n": 0}, "at least one item"),
         ({"together": 2}, "between 0 and 1"),
-        ({"rules": Rules(at_most={"kind": 1})}, "without at_most"),
+        ({"filters": Filters(at_most={"kind": 1})}, "without at_most"),
     ],
 )
 def test_an_impossible_completion_is_refused(bundle: Bundle, settings: Any, message: str) -> None:

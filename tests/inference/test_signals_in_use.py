@@ -13,11 +13,10 @@ from recfusion.data.options import Preparation, SplitPlan
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.explanations import model_reasons
-from recfusion.inference.filters import Rules
-from recfusion.inference.histories import Histories, histories_of
+from recfusion.inference.histories import Histories, parse_histories
+from recfusion.inference.lists import UserList, lists_for_requests
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs
-from recfusion.inference.single import Answer, Ask, Had, answer
+from recfusion.inference.request import Filters, ListRequest, Reranking
 from recfusion.models.abilities import lowest_rating
 from recfusion.models.sequence.tale import TALE
 
@@ -40,7 +39,7 @@ def bundle() -> Bundle:
 
 def test_ratings_below_the_threshold_are_dislikes_and_the_others_the_history(bundle: Bundle) -> None:
     given = [{"item": 3, "rating": 5, "time": 20}, {"item": 4, "rating": 1, "time": 30}, {"item": 5, "time": 10}]
-    known = histories_of(bundle, given)
+    known = parse_histories(bundle, given)
     assert known.matrix.indices.tolist() == [3, 5]
     assert known.extra is not None
     assert known.extra.grades is not None
@@ -51,7 +50,7 @@ def test_ratings_below_the_threshold_are_dislikes_and_the_others_the_history(bun
 
 
 def test_rows_without_times_are_in_order_oldest_first(bundle: Bundle) -> None:
-    extra = histories_of(bundle, [7, 3, 5]).extra
+    extra = parse_histories(bundle, [7, 3, 5]).extra
     assert extra is not None
     assert extra.times is not None
     assert dict(zip(extra.times.indices.tolist(), extra.times.data.tolist(), strict=True)) == {7: 0, 3: 1, 5: 2}
@@ -66,7 +65,7 @@ def times_of(known: Histories, row: int) -> dict[int, int]:
 
 def test_a_user_s_times_do_not_depend_on_who_else_is_asked_for(bundle: Bundle) -> None:
     timed = [{"item": 3, "time": 900}, {"item": 4, "time": 100}]
-    known = histories_of(bundle, {"a": timed, "b": [7, 3], "c": []})
+    known = parse_histories(bundle, {"a": timed, "b": [7, 3], "c": []})
     assert [times_of(known, row) for row in range(3)] == [{3: 900, 4: 100}, {7: 0, 3: 1}, {}]
     together = recommend(bundle, {"a": timed, "b": [7, 3]}, k=5).frame
     for user, own in {"a": timed, "b": [7, 3]}.items():
@@ -81,25 +80,25 @@ def test_a_user_without_items_leaves_the_others_their_times(bundle: Bundle, capl
         "rating": [5.0, 5.0, None],
         "time": [900, 100, None],
     }
-    known = histories_of(bundle, pl.DataFrame(rows))
+    known = parse_histories(bundle, pl.DataFrame(rows))
     assert times_of(known, 0) == {3: 900, 4: 100}
-    assert (len(known.users), caplog.messages) == (2, [])
+    assert (known.matrix.shape[0], caplog.messages) == (2, [])
     many = {name: (values[:2] * 20)[:-1] + values[1:2] for name, values in rows.items()}
     many["time"][-1] = None
-    histories_of(bundle, pl.DataFrame(many))
+    parse_histories(bundle, pl.DataFrame(many))
     assert caplog.messages == ["1 rows without a value or with one that cannot be parsed are left out."]
 
 
 def test_times_for_some_items_of_a_history_are_refused(bundle: Bundle) -> None:
     half = [{"item": 3, "time": 900}, 4, {"item": 99, "time": 5}]
     with pytest.raises(InputError, match=r"for each item of a history or for none, got times for 2 of 3: add the othe"):
-        histories_of(bundle, half)
+        parse_histories(bundle, half)
     with pytest.raises(InputError, match="got times for 2 of 3 of user number 2: add"):
-        histories_of(bundle, {"bob": [1, 2], "ann": half})
+        parse_histories(bundle, {"bob": [1, 2], "ann": half})
 
 
 def test_ids_and_described_items_may_stand_in_one_history(bundle: Bundle) -> None:
-    known = histories_of(bundle, [7, {"item": 3, "grade": 1}, 5])
+    known = parse_histories(bundle, [7, {"item": 3, "grade": 1}, 5])
     assert known.matrix.indices.tolist() == [5, 7]
     assert known.disliked == 1
 
@@ -109,12 +108,12 @@ def test_a_model_of_ones_refuses_grades_and_times() -> None:
     plain = train("popularity", data)
     for name in ("rating", "time"):
         with pytest.raises(InputError, match=f"Expected items without {'grades' if name == 'rating' else 'times'}"):
-            histories_of(plain, [{"item": 3, name: 5}])
-    assert histories_of(plain, [{"item": 3}, 4]).matrix.nnz == 2
+            parse_histories(plain, [{"item": 3, name: 5}])
+    assert parse_histories(plain, [{"item": 3}, 4]).matrix.nnz == 2
 
 
 def test_of_two_ratings_of_an_item_the_last_counts(bundle: Bundle) -> None:
-    known = histories_of(bundle, [{"item": 3, "rating": 1}, {"item": 3, "rating": 5}])
+    known = parse_histories(bundle, [{"item": 3, "rating": 1}, {"item": 3, "rating": 5}])
     assert known.matrix.indices.tolist() == [3]
     assert known.disliked == 0
 
@@ -123,7 +122,7 @@ def test_what_was_disliked_is_not_recommended_unless_seen_items_are(bundle: Bund
     given = [{"item": 3, "rating": 5}, {"item": 4, "rating": 1}]
     lists = recommend(bundle, given, k=15).frame
     assert set(lists["item"]) == set(range(15)) - {3, 4}
-    assert set(recommend(bundle, given, k=15, rules=Rules(include_seen=True)).frame["item"]) == set(range(15))
+    assert set(recommend(bundle, given, k=15, filters=Filters(include_seen=True)).frame["item"]) == set(range(15))
 
 
 def test_a_dislike_can_be_a_reason(bundle: Bundle) -> None:
@@ -134,18 +133,18 @@ def test_a_dislike_can_be_a_reason(bundle: Bundle) -> None:
 
 def test_a_frame_of_ratings_and_times_is_read(bundle: Bundle) -> None:
     frame = pl.DataFrame({"user": ["a", "a"], "item": [1, 2], "rating": [5.0, 2.0], "time": [5, 9]})
-    known = histories_of(bundle, frame)
+    known = parse_histories(bundle, frame)
     assert known.matrix.indices.tolist() == [1]
     assert known.disliked == 1
 
 
 def test_wrong_entries_are_one_sentence(bundle: Bundle) -> None:
-    with pytest.raises(InputError, match="Expected an item as an id or as"):
-        histories_of(bundle, [{"item": 3, "stars": 5}])
-    with pytest.raises(InputError, match="Expected numbers as ratings"):
-        histories_of(bundle, [{"item": 3, "rating": "good"}])
-    with pytest.raises(InputError, match="Adventurousness takes items for granted"):
-        recommend(bundle, [3, 4], knobs=Knobs(adventurousness=0.5))
+    with pytest.raises(InputError, match="Expected each item as an id or as"):
+        parse_histories(bundle, [{"item": 3, "stars": 5}])
+    with pytest.raises(InputError, match=r"0\.rating: input should be a valid number, got 'good'"):
+        parse_histories(bundle, [{"item": 3, "rating": "good"}])
+    with pytest.raises(InputError, match="Adventurousness adds items to the history"):
+        recommend(bundle, [3, 4], reranking=Reranking(adventurousness=0.5))
 
 
 def test_a_saved_model_of_signals_is_judged_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,13 +176,13 @@ def test_returns_are_taken_off_a_history() -> None:
     rows = rated().select("user", "item", quantity=pl.lit(1)).with_row_index().drop("index")
     made = train("thinning-linear", load(rows, Preparation(min_users_per_item=1), name="shop"), {"tune_trials": 0})
     orders = pl.DataFrame({"user": ["a"] * 3, "item": [1, 2, 1], "quantity": [2, 1, -2]})
-    known = histories_of(made, orders)
+    known = parse_histories(made, orders)
     assert known.matrix.indices.tolist() == [2]
     graded = train(
         *("thinning-signals", load(rows, Preparation(min_users_per_item=1), name="shop"), {"tune_trials": 0}),
         signals="graded",
     )
-    known = histories_of(graded, orders)
+    known = parse_histories(graded, orders)
     assert known.matrix.indices.tolist() == [2]
     assert known.disliked == 1
 
@@ -193,8 +192,8 @@ def test_a_reader_without_reasons_of_its_own_is_explained_by_leaving_items_out_w
     made = train("tale", data, {"l2": 5.0, "tau": 30.0, "span": 2.0}, signals="timed", all_users=True)
     model = made.model
     assert isinstance(model, TALE)
-    known = histories_of(made, [{"item": 3, "time": 10}, {"item": 7, "time": 20}, {"item": 5, "time": 5}])
-    less = histories_of(made, [{"item": 7, "time": 20}, {"item": 5, "time": 5}])
+    known = parse_histories(made, [{"item": 3, "time": 10}, {"item": 7, "time": 20}, {"item": 5, "time": 5}])
+    less = parse_histories(made, [{"item": 7, "time": 20}, {"item": 5, "time": 5}])
     assert known.extra is not None
     found = model_reasons(model, known.matrix, np.array([1, 9]), known.extra)
     lost = model.score(known.matrix, extra=known.extra) - model.score(less.matrix, extra=less.extra)
@@ -226,10 +225,13 @@ def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone() -> None:
     words = r"Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it\.$"
     with pytest.raises(InputError, match=words):
         recommend(stars, [{"item": 3, "rating": 7}, 4])
-    good, bad = Ask([Had("3", 5.0), "4"]), Ask([Had("3", 7.0)])
-    first, wrong, last = answer(stars, [good, bad, good])
+    good, bad = ([{"item": "3", "rating": rating}, *more] for rating, more in ((5.0, ["4"]), (7.0, [])))
+    requests = [ListRequest(history=history) for history in (good, bad, good)]
+    first, wrong, last = lists_for_requests(stars, requests)
     assert isinstance(wrong, InputError)
     assert "in the history, got 7" in str(wrong)
-    assert isinstance(first, Answer)
+    assert wrong.field == "history"
+    assert isinstance(first, UserList)
     assert first == last
-    assert isinstance(answer(stars, [Ask([Had("3", lowest_rating(stars.model))])])[0], Answer)  # it was given back
+    returned = ListRequest(history=[{"item": "3", "rating": lowest_rating(stars.model)}])
+    assert isinstance(lists_for_requests(stars, [returned])[0], UserList)

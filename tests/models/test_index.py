@@ -14,10 +14,9 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.filters import Rules
-from recfusion.inference.lists import ListMaker
-from recfusion.inference.reranking import Knobs
-from recfusion.inference.single import Ask, answer
+from recfusion.inference.histories import Histories
+from recfusion.inference.lists import ListMaker, lists_for_requests
+from recfusion.inference.request import Filters, ListRequest, Reranking
 from recfusion.models import inverted_index as index
 from recfusion.models.abilities import find_lists
 from recfusion.models.base import Shape
@@ -233,8 +232,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("_all_cells")
 def test_lists_go_by_the_index_and_obey_rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = Bundle.load(folder)
-    asked = [Ask(["i1", "i2"]), Ask(["i3"], rules=Rules(where="kind == 'tea'")), Ask(["i5"], knobs=Knobs(popularity=1))]
-    by_index = answer(bundle, asked)
+    requests = [
+        ListRequest(history=["i1", "i2"]),
+        ListRequest(history=["i3"], where="kind == 'tea'"),
+        ListRequest(history=["i5"], reranking=Reranking(popularity=1)),
+    ]
+    by_index = lists_for_requests(bundle, requests)
     calls, find = [], ThinningLocal.find
 
     def counted(self: ThinningLocal, *given: Any) -> Any:
@@ -242,14 +245,14 @@ def test_lists_go_by_the_index_and_obey_rules(folder: Path, monkeypatch: pytest.
         return find(self, *given)
 
     monkeypatch.setattr(ThinningLocal, "find", counted)
-    answer(bundle, asked)
-    assert len(calls) == 2  # the knob changes scores of all items
+    lists_for_requests(bundle, requests)
+    assert len(calls) == 2  # re-ranking changes the scores of all items
     monkeypatch.setattr(ThinningLocal, "finds", False)
-    for one, other in zip(by_index, answer(bundle, asked), strict=True):
+    for one, other in zip(by_index, lists_for_requests(bundle, requests), strict=True):
         assert not isinstance(one, InputError)
         assert not isinstance(other, InputError)
-        assert [place.column for place in one.places] == [place.column for place in other.places]
-        assert [place.score for place in one.places] == pytest.approx([place.score for place in other.places], abs=1e-5)
+        assert one.items == other.items
+        assert one.scores == pytest.approx(other.scores, abs=1e-5)
 
 
 @pytest.mark.usefixtures("_few_cells")
@@ -258,11 +261,11 @@ def test_somebody_without_a_history_gets_what_is_popular_and_changes_nobody_else
     folder: Path, where: str
 ) -> None:
     bundle = Bundle.load(folder)
-    maker, n_items = ListMaker.of(bundle, Rules(where=where or None)), len(bundle.items)
-    lists = maker.lists(csr([[], [1]], n_items), 3)
+    maker, n_items = ListMaker.of(bundle, Filters(where=where or None)), len(bundle.items)
+    lists = maker.lists(Histories(csr([[], [1]], n_items)), 3)
     may = bundle.matching(where) if where else np.ones(n_items, bool)
     assert lists.items[0].tolist() == np.argsort(-np.where(may, bundle.counts, -1), kind="stable")[:3].tolist()
-    alone = maker.lists(csr([[1]], n_items), 3)
+    alone = maker.lists(Histories(csr([[1]], n_items)), 3)
     assert (lists.items[1], lists.scores[1]) == (pytest.approx(alone.items[0]), pytest.approx(alone.scores[0]))
 
 

@@ -9,9 +9,8 @@ import pytest
 from recfusion.data.interactions import Interactions
 from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.filters import Rules
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Filters, ItemFilters, Reranking
 from recfusion.inference.similar import similar
 from running import Client, running, settings_for
 from shop import shop
@@ -36,15 +35,15 @@ def ids(reply: Any) -> list[str]:
 
 
 def test_a_list_is_the_one_of_the_library_with_names_columns_and_reasons(client: Client, bundle: Bundle) -> None:
-    knobs: dict[str, Any] = {"popularity": -0.5, "wish": {"kind": {"Tea": 1}}, "diversity": 0.2}
-    asked = {"history": HISTORY, "k": 5, "where": "stock > 0", "deny": ["i05"], "knobs": knobs, "why": 2}
+    reranking: dict[str, Any] = {"popularity": -0.5, "wish": {"kind": {"Tea": 1}}, "diversity": 0.2}
+    asked = {"history": HISTORY, "k": 5, "where": "stock > 0", "deny": ["i05"], "reranking": reranking, "why": 2}
     found = client.post("/recommend", asked).json
     wanted = recommend(
         bundle,
         HISTORY,
         5,
-        rules=Rules(where="stock > 0", deny=["i05"]),
-        knobs=Knobs(**knobs),
+        filters=Filters(where="stock > 0", deny=["i05"]),
+        reranking=Reranking(**reranking),
         why=2,
     ).to_frame()
     assert ids(found) == wanted["item"].to_list()
@@ -71,7 +70,7 @@ def test_a_batch_holds_the_answers_of_single_requests_in_their_order(client: Cli
 
 def test_similar_and_complete_are_those_of_the_library(client: Client, bundle: Bundle) -> None:
     found = client.post("/similar", {"item": "i07", "k": 4, "where": "stock > 0"}).json
-    assert ids(found) == similar(bundle, "i07", 4, Rules(where="stock > 0"))["item"].to_list()
+    assert ids(found) == similar(bundle, "i07", 4, ItemFilters(where="stock > 0"))["item"].to_list()
     found = client.post("/complete", {"history": HISTORY, "n": 3, "alternatives": 2}).json
     wanted = complete(bundle, HISTORY, 3, alternatives=2)
     assert [item for one in found["alternatives"] for item in ids(one)] == wanted["item"].to_list()
@@ -118,8 +117,19 @@ BAD = [
     ("/recommend", {"history": ["i01"], "where": "stock > 100"}, "where"),
     ("/recommend", {"history": ["i01"], "allow": ["nothing"]}, "allow"),
     ("/recommend", {"history": ["i01"], "at_most": {"<i>": 2}}, "at_most.<i>"),
-    ("/recommend", {"history": ["i01"], "knobs": {"wish": {"kind": {"Rum": 1}}}}, "knobs.wish.kind"),
-    ("/recommend", {"history": ["i01"], "knobs": {"shares": {"kind": {"Tea": 0.7, "Cups": 0.7}}}}, "knobs.shares"),
+    ("/recommend", {"history": ["i01"], "reranking": {"wish": {"kind": {"Rum": 1}}}}, "reranking.wish.kind"),
+    (
+        "/recommend",
+        {"history": ["i01"], "reranking": {"shares": {"kind": {"Tea": 0.7, "Cups": 0.7}}}},
+        "reranking.shares",
+    ),
+    ("/recommend", {"history": ["i01"], "reranking": {"shares": {"colour": {"Tea": 0.7}}}}, "reranking.shares.colour"),
+    ("/recommend", {"history": ["i01"], "reranking": {"diversity": 2}}, "reranking.diversity"),
+    ("/recommend", {"history": ["i01"], "reranking": {}, "knobs": {}}, "knobs"),
+    ("/recommend", {"history": ["i01"], "allow": ["i02"], "deny": ["i02"]}, "allow"),
+    ("/similar", {"item": "i01", "where": "colour == 1"}, "where"),
+    ("/similar", {"item": "i01", "at_most": {"kind": 1}}, "at_most"),
+    ("/complete", {"history": ["i01"], "deny": [None]}, "deny.0"),
     ("/recommend", {"history": ["i01"], "knobs": {"diversity": 2}}, "knobs.diversity"),
     ("/recommend", {"history": ["i01"], "model": "other"}, "model"),
     ("/recommend/batch", {"requests": [{"history": []}, {"history": [], "where": "x"}]}, "requests.1.where"),

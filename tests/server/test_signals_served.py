@@ -102,10 +102,10 @@ def test_the_file_of_histories_brings_its_grades_and_times(graded: Path, tmp_pat
 
 
 def test_what_the_model_cannot_read_is_one_sentence(groups: Interactions, client: Client, tmp_path: Path) -> None:
-    turned = {"history": [3], "knobs": {"adventurousness": 0.5}}
+    turned = {"history": [3], "reranking": {"adventurousness": 0.5}}
     reply = client.post("/recommend", turned)
-    assert (reply.status, reply.json["field"]) == (422, "knobs.adventurousness")
-    assert "adventurousness" not in client.get("/model").json["knobs"]
+    assert (reply.status, reply.json["field"]) == (422, "reranking.adventurousness")
+    assert "adventurousness" not in [one["name"] for one in client.get("/model").json["controls"]]
     wrong = client.post("/recommend", {"history": [{"item": 3, "grade": "good"}]})
     assert (wrong.status, wrong.json["field"]) == (422, "history.0.grade")
     with running(settings_for(shop(groups, "popularity").save(tmp_path / "plain"))) as plain:

@@ -13,7 +13,7 @@ from recfusion.data.options import Preparation, Source
 from recfusion.data.reading.reader import read_table
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import added_up, liked_rows, read_histories
+from recfusion.inference.histories import liked_rows, read_histories, sum_counts
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 
@@ -116,7 +116,7 @@ def test_grades_times_and_returns_count_as_in_the_local_path(session: "SparkSess
         *_, (_, counts) = spark_recommend(session, folder, source, tmp_path / f"lists {name} {signals}", k=4, chunks=1)
         found = pl.read_parquet(sorted((tmp_path / f"lists {name} {signals}").glob("part-*.parquet")))
         read = read_table(Path(source.data), source, lone_users=True).rows
-        kept, blanked = liked_rows(added_up(read, bundle.protocol), bundle.protocol)
+        kept, blanked = liked_rows(sum_counts(read, bundle.protocol), bundle.protocol)
         known = read_histories(bundle, kept)
         wanted = pl.concat(list(recommend_batches(ListMaker.of(bundle), known, 4)))
         assert found.sort("user", "rank").equals(wanted.sort("user", "rank"))

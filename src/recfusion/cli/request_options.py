@@ -1,146 +1,158 @@
-"""Options that rule and lean lists, shared by the commands that make them."""
+"""Command-line options generated from the request records, and the tables that commands print."""
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import polars as pl
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from rich.table import Column, Table
 from typer import Option
 
 from recfusion.cli.options import parse_settings
 from recfusion.cli.output import literal, note, out
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, validating
 from recfusion.core.files import check_regular
-from recfusion.inference.filters import Rules
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Filters, Reranking
 
-_RULES, _KNOBS = "Rules", "Knobs"
-
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "where": (
-        Annotated[str | None, Option(help='Condition on item columns: "stock > 0".', rich_help_panel=_RULES)],
-        None,
-    ),
-    "allow": (
-        Annotated[
-            str | None, Option(help="The only ids that may come: a file of them, or ID,ID.", rich_help_panel=_RULES)
-        ],
-        None,
-    ),
-    "deny": (
-        Annotated[str | None, Option(help="Ids that may not come: a file of them, or ID,ID.", rich_help_panel=_RULES)],
-        None,
-    ),
-    "include_seen": (
-        Annotated[bool, Option("--include-seen", help="Recommend what they have, too.", rich_help_panel=_RULES)],
-        False,
-    ),
-    "at_most": (
-        Annotated[
-            list[str] | None,
-            Option(metavar="COLUMN=N", help="Items of any one value of a column.", rich_help_panel=_RULES),
-        ],
-        None,
-    ),
-    "adventurousness": (
-        Annotated[float, Option(help="0 to 1: how much is taken for granted.", rich_help_panel=_KNOBS)],
-        0.0,
-    ),
-    "popularity": (
-        Annotated[float, Option(help="-1 to 1: less or more of the well-known.", rich_help_panel=_KNOBS)],
-        0.0,
-    ),
-    "wish": (
-        Annotated[
-            list[str] | None,
-            Option(metavar="COLUMN:VALUE=WEIGHT", help="-1 to 1: genres:Drama=1,Horror=-.5.", rich_help_panel=_KNOBS),
-        ],
-        None,
-    ),
-    "share": (
-        Annotated[
-            list[str] | None,
-            Option(
-                metavar="COLUMN:VALUE=SHARE", help="Target shares: genres:Drama=.6,Comedy=.3.", rich_help_panel=_KNOBS
-            ),
-        ],
-        None,
-    ),
-    "diversity": (
-        Annotated[float, Option(help="0 to 1: less alike within a list.", rich_help_panel=_KNOBS)],
-        0.0,
-    ),
-}
-RULES = ("where", "allow", "deny", "include_seen", "at_most")
-KNOBS = ("adventurousness", "popularity", "wish", "share", "diversity")
+_OLD_OPTIONS = {"shares": "share"}  # field -> hidden option that is accepted for one version
 
 
-def control_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command` the options of its parameters `rules: Rules` and, where it has one, `knobs: Knobs`."""
-    parameters = inspect.signature(command).parameters
-    own = {name: p for name, p in parameters.items() if name not in ("rules", "knobs")}
-    made = (RULES if "rules" in parameters else ()) + (KNOBS if "knobs" in parameters else ())
-    kind = inspect.Parameter.KEYWORD_ONLY
-    more = [inspect.Parameter(name, kind, default=_OPTIONS[name][1], annotation=_OPTIONS[name][0]) for name in made]
+def request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of `command` that is a request record by one option for each field of the record."""
+    parameters = inspect.signature(command).parameters.values()
+    records = {p.name: p.annotation for p in parameters if _is_record(p.annotation)}
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters if p.name not in records]
+    made = [option for record in records.values() for option in _options(record)]
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        given = {name: values.pop(name) for name in made}
-        values["rules"] = _rules(given)
-        if "knobs" in parameters:
-            values["knobs"] = _knobs(given)
-        command(**values)
+        for field, old in _OLD_OPTIONS.items():
+            if values.get(old):
+                values[field] = [*(values[field] or []), *values[old]]
+        built = {}
+        for name, record in records.items():
+            given = _parse_options(record, values)
+            with validating("usable option values", show=True):
+                built[name] = record.model_validate(given)
+        command(**{p.name: values[p.name] for p in own}, **built)
 
-    signature = [p.replace(kind=kind) for p in own.values()] + more
-    run.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in signature}
+    run.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *made)}
     return run
 
 
-def _rules(given: dict[str, Any]) -> Rules:
-    at_most = {}
-    for column, most in parse_settings(given["at_most"], "--at-most COLUMN=N").items():
-        if not most.isdecimal():
-            raise InputError(f"Expected --at-most COLUMN=N with a whole number, got '{column}={most}'.")
-        at_most[column] = int(most)
-    allow = None if given["allow"] is None else _ids(given["allow"])
-    deny = [] if given["deny"] is None else _ids(given["deny"])
-    return Rules(given["where"], allow, deny, given["include_seen"], at_most)
+def _is_record(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _knobs(given: dict[str, Any]) -> Knobs:
-    wish, shares = _weights(given["wish"], "--wish"), _weights(given["share"], "--share")
-    return Knobs(given["adventurousness"], given["popularity"], wish, shares, diversity=given["diversity"])
+def _options(record: type[BaseModel]) -> list[inspect.Parameter]:
+    """Return one option for each field of a record and of the records within it."""
+    made = []
+    for name, field in record.model_fields.items():
+        if _is_record(field.annotation):
+            made += _options(field.annotation)  # type: ignore[arg-type]
+            continue
+        panel = "Re-ranking" if record is Reranking else "Filters" if name in Filters.model_fields else None
+        made.append(_option(name, field, panel))
+        if name in _OLD_OPTIONS:
+            made.append(_option(_OLD_OPTIONS[name], field, panel, hidden=True))
+    return made
 
 
-def _ids(text: str) -> list[str]:
-    """Return the ids of a file, one a line, or those of a text, separated by commas."""
+def _option(name: str, field: FieldInfo, panel: str | None, *, hidden: bool = False) -> inspect.Parameter:
+    """Return the option of a field; its type and bounds are those of the field."""
+    text = field.description or ""
+    more: dict[str, Any] = {"help": f"{text[:1].upper()}{text[1:]}.", "rich_help_panel": panel, "hidden": hidden}
+    form = _form(field)
+    default, kind = field.get_default(call_default_factory=True), _base_type(field.annotation)
+    if form is not None:
+        more |= {"metavar": form.metavar, "help": f"{more['help']}{form.hint}"}
+        default, kind = None, form.kind | None
+    elif kind in (int, float):
+        more |= {
+            side: bound for side, key in (("min", "ge"), ("max", "le")) if (bound := _bound(field, key)) is not None
+        }
+    elif default is None:
+        kind = kind | None
+    flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+    annotation = Annotated[kind, Option(flag, **more)]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _bound(field: FieldInfo, key: str) -> float | None:
+    return next((getattr(part, key) for part in field.metadata if hasattr(part, key)), None)
+
+
+def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a record's fields from those of its options; absent options are left out."""
+    found: dict[str, Any] = {}
+    for name, field in record.model_fields.items():
+        if _is_record(field.annotation):
+            found[name] = _parse_options(field.annotation, values)  # type: ignore[arg-type]
+        elif values[name] is not None:
+            form = _form(field)
+            found[name] = values[name] if form is None else form.parse(values[name], f"--{name.replace('_', '-')}")
+    return found
+
+
+def _parse_ids(text: str, option: str) -> list[str]:
+    """Return the ids of a file with one id per line, or of a text with commas."""
     path = Path(text)
-    if _is_there(path):
+    if _is_file(path):
         check_regular(path)
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Expected a text file of ids, one a line, at '{path}': {error}.") from None
+            raise InputError(f"Expected a text file of ids, one per line, at '{path}': {error}.", option) from None
         return [line.strip() for line in lines if line.strip()]
+    return split_ids(text)
+
+
+def split_ids(text: str) -> list[str]:
+    """Return the ids of a text with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _is_there(path: Path) -> bool:
-    """Return whether a text names a file or pipe, as `<(...)` of a shell does; the name of a folder may be an id."""
+def _is_file(path: Path) -> bool:
+    """Return whether a text names a file or pipe, such as `<(...)` of a shell; the name of a folder may be an id."""
     try:
         return path.exists() and not path.is_dir()
-    except OSError:  # longer than any name
+    except OSError:  # longer than any file name
         return False
 
 
-def _weights(pairs: list[str] | None, option: str) -> dict[str, dict[str, float]]:
-    """Return {column: {value: weight}} of options such as genres:Drama=1,Horror=-.5."""
+def _parse_history(text: str, option: str) -> Any:
+    """Return the entries of a history: ids with commas, or a JSON list."""
+    if not text.lstrip().startswith("["):
+        return split_ids(text)
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InputError(
+            f"Expected ids with commas or a JSON list as {option}, got neither: check the quotes.", option
+        ) from None
+
+
+def _parse_counts(pairs: list[str], option: str) -> dict[str, int]:
+    """Return {column: count} of options such as genres=3."""
+    found = parse_settings(pairs, f"{option} COLUMN=N")
+    for column, count in found.items():
+        if not count.isdecimal():
+            raise InputError(f"Expected {option} COLUMN=N with a whole number, got '{column}={count}'.", option)
+    return {column: int(count) for column, count in found.items()}
+
+
+def _parse_weights(pairs: list[str], option: str) -> dict[str, dict[str, float]]:
+    """Return {column: {value: number}} of options such as genres:Drama=1,Horror=-.5."""
     found: dict[str, dict[str, float]] = {}
-    for pair in pairs or []:
+    for pair in pairs:
         column, separator, rest = pair.partition(":")
         for part in rest.split(","):
             value, equals, weight = part.rpartition("=")
@@ -149,12 +161,48 @@ def _weights(pairs: list[str] | None, option: str) -> dict[str, dict[str, float]
                     raise ValueError
                 found.setdefault(column.strip(), {})[value.strip()] = float(weight)
             except ValueError:
-                raise InputError(f"Expected {option} COLUMN:VALUE=NUMBER,VALUE=NUMBER, got '{pair}'.") from None
+                raise InputError(f"Expected {option} COLUMN:VALUE=NUMBER,VALUE=NUMBER, got '{pair}'.", option) from None
     return found
 
 
+@dataclass(frozen=True)
+class _Form:
+    """How a command line spells a value that is no single text or number."""
+
+    kind: Any  # type of the option
+    parse: Callable[[Any, str], Any]
+    metavar: str
+    hint: str = ""
+
+
+_IDS = _Form(str, _parse_ids, "ID,ID|FILE", " A file has one id per line.")
+_HISTORY = _Form(str, _parse_history, "ID,ID|JSON", ' JSON: [{"item": 318, "rating": 5, "time": 1600000000}].')
+_COUNTS = _Form(list[str], _parse_counts, "COLUMN=N")
+_WEIGHTS = _Form(list[str], _parse_weights, "COLUMN:VALUE=NUMBER")
+
+
+def _form(field: FieldInfo) -> _Form | None:
+    """Return the form of a field's option; None for a single text, number or flag."""
+    kind = _base_type(field.annotation)
+    if get_origin(kind) is tuple:
+        return _IDS if _base_type(get_args(kind)[0]) is str else _HISTORY
+    if get_origin(kind) is dict:
+        return _COUNTS if _base_type(get_args(kind)[1]) is int else _WEIGHTS
+    return None
+
+
+def _base_type(annotation: Any) -> Any:
+    """Return a type without its bounds and without None."""
+    while True:
+        parts = [part for part in get_args(annotation) if part is not type(None)]
+        if get_origin(annotation) is Annotated or (get_origin(annotation) in (Union, UnionType) and len(parts) == 1):
+            annotation = parts[0]
+        else:
+            return annotation
+
+
 def print_items(found: pl.DataFrame, title: str) -> None:
-    """Print a list of items as a table; reasons as their texts."""
+    """Print a list of items as a table, with the texts of the reasons."""
     if "because" in found.columns:
         found = found.with_columns(because_texts(found))
     heads = (
@@ -168,11 +216,11 @@ def print_items(found: pl.DataFrame, title: str) -> None:
 
 
 def because_texts(found: pl.DataFrame) -> pl.Series:
-    """Return the reasons of a list as one text for each item."""
+    """Return the reasons for each item of a list as one text."""
     return found["because"].list.eval(pl.element().struct.field("text")).list.join("; ").alias("because")
 
 
-def note_unknown_rules(unknown: int) -> None:
-    """Say how many ids in the rules no item has."""
+def note_unknown_ids(unknown: int) -> None:
+    """Print how many ids of the filters no item has."""
     if unknown:
         note(f"Not known to the model: {unknown} of the ids in --allow and --deny")

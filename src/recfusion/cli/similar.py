@@ -1,4 +1,4 @@
-"""`recfusion similar`: items like an item."""
+"""`recfusion similar`: the most similar items to an item."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,24 +7,24 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import print_json
-from recfusion.cli.request_options import control_options, print_items
+from recfusion.cli.request_options import print_items, request_options
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.filters import Rules
-from recfusion.inference.similar import similar as find
+from recfusion.inference.request import ItemFilters
+from recfusion.inference.similar import similar as find_similar
 
 
-@control_options
+@request_options
 def similar(
     folder: Annotated[Path, Argument(help="A model folder.")],
     item: Annotated[str, Argument(help="Id of an item.")],
-    rules: Rules,
+    filters: ItemFilters,
     k: Annotated[int, Option("-k", help="Length of the list.", min=1)] = 8,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the items that are most like an item in the model's own eyes, corrected for popularity."""
+    """List the most similar items according to the model, corrected for popularity."""
     bundle = Bundle.load(folder, trust=trusted_classes(trust))
-    found = find(bundle, item, k, rules)
+    found = find_similar(bundle, item, k, filters)
     if as_json:
         print_json({"model": bundle.name, "item": item, "similar": found.to_dicts()})
     else:

@@ -17,7 +17,7 @@ from recfusion.cli.options import (
     trusted_classes,
 )
 from recfusion.cli.output import counted, if_stopped, note, print_prepared, progress, training
-from recfusion.cli.recommend import note_left_out, read_times
+from recfusion.cli.recommend import note_left_out, time_column
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable
@@ -124,7 +124,13 @@ def spark_recommend(
     _check_paths(str(users), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
     threshold = protocol.preparation.min_rating
-    columns = {"user": user, "item": item, "rating": rating, "time": read_times(protocol, time), "separator": separator}
+    columns = {
+        "user": user,
+        "item": item,
+        "rating": rating,
+        "time": time_column(protocol, time),
+        "separator": separator,
+    }
     source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)
     from recfusion.spark import recommend as spark

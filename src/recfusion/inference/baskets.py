@@ -1,4 +1,4 @@
-"""Completing a basket, shelf or playlist: n further items that go together, not the n best one by one."""
+"""Complete a basket or playlist: n further items that go together, instead of the n best single items."""
 
 from typing import Any
 
@@ -10,16 +10,17 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import make_rng
 from recfusion.evaluation.metrics import Values
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.filters import Rules, check_count
-from recfusion.inference.histories import histories_of
+from recfusion.inference.filters import check_count, check_item_filters
+from recfusion.inference.histories import Histories, parse_histories
 from recfusion.inference.lists import ListMaker
-from recfusion.inference.reranking import check_share
+from recfusion.inference.request import ItemFilters, accepts_old_keywords
 
-_FEWEST, _PER_PLACE = 200, 5  # candidates: so many, or so many per item that is wanted
-_SWEEPS = 20  # over the set, at the most; it seldom takes more than four
-_TEMPERATURE = 0.1  # of draws, where relevance goes from 0 to 1
+_FEWEST, _PER_PLACE = 200, 5  # candidates: at least 200, or 5 for each item to add
+_SWEEPS = 20  # largest number of passes over the set; more than four are rare
+_TEMPERATURE = 0.1  # of draws, with relevance between 0 and 1
 
 
+@accepts_old_keywords(rules="filters")
 def complete(
     bundle: Bundle,
     basket: Any,
@@ -27,7 +28,7 @@ def complete(
     *,
     alternatives: int = 1,
     together: float = 0.25,
-    rules: Rules | None = None,
+    filters: ItemFilters | None = None,
     seed: int | None = None,
 ) -> pl.DataFrame:
     """Return n items that complete a basket (a sequence of ids), as rows `alternative`, `rank`, `item`, ...
@@ -35,45 +36,48 @@ def complete(
     The set S is a mode of the reverse process with the basket clamped, in its pairwise form: it maximises the sum over
     S of relevance r_j (the model's score, 0 to 1 over the candidates) + `together` times the mean similarity of j to
     the rest of S, by exchanging one item at a time until no exchange helps. `together` = 0 gives the n best. Each
-    further alternative does without the items of the earlier ones.
+    further alternative excludes the items of the earlier ones.
 
-    With a `seed` each alternative is a draw instead: of the chance exp(that sum / .1), by Gibbs sampling from the best
-    set. Draws may share items.
+    With a `seed` each alternative is drawn instead, with probability proportional to exp(that sum / .1), by Gibbs
+    sampling from the best set. Draws may share items.
     """
-    known = histories_of(bundle, basket)
-    shown, found = bundle.items.drop(COUNT), []
-    sets = completing_sets(
-        *(bundle, known.matrix, n), alternatives=alternatives, together=together, rules=rules, seed=seed
+    table, frames = bundle.items.drop(COUNT), []
+    sets = complete_sets(
+        *(bundle, parse_histories(bundle, basket).matrix, n),
+        alternatives=alternatives,
+        together=together,
+        filters=filters,
+        seed=seed,
     )
     for number, (columns, scores) in enumerate(sets, 1):
         places = {"alternative": np.full(len(columns), number), "rank": np.arange(1, len(columns) + 1)}
-        rows = places | {"item": shown["item"][columns], "score": scores}
-        found.append(pl.DataFrame(rows).hstack(shown.drop("item")[columns].get_columns()))
-    return pl.concat(found)
+        rows = places | {"item": table["item"][columns], "score": scores}
+        frames.append(pl.DataFrame(rows).hstack(table.drop("item")[columns].get_columns()))
+    return pl.concat(frames)
 
 
-def completing_sets(
+def complete_sets(
     bundle: Bundle,
     basket: Csr,
     n: int,
     *,
     alternatives: int,
     together: float,
-    rules: Rules | None,
+    filters: ItemFilters | None,
     seed: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
     """Return the items and scores of each alternative for one basket (1, items); see `complete`."""
-    check_count("item to add", n)
-    check_count("alternative", alternatives)
-    check_share("together", together)
-    if rules is not None and rules.at_most:
-        raise InputError("Expected rules without at_most for a completion: leave it out.")
+    check_count("n", "item to add", n)
+    check_count("alternatives", "alternative", alternatives)
+    if isinstance(together, bool) or not isinstance(together, int | float) or not 0 <= together <= 1:
+        raise InputError(f"Expected together between 0 and 1, got {together!r}.", "together")
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
-        raise InputError(f"Expected a whole number from 0 as seed, got {seed!r}.")
+        raise InputError(f"Expected a whole number from 0 as seed, got {seed!r}.", "seed")
+    filters = check_item_filters(filters, "a completion")
     if not basket.nnz:
-        raise InputError("Expected at least one item that the model knows in the basket, got none.")
+        raise InputError("Expected at least one item that the model knows in the basket, got none.", "history")
     wanted = max(_FEWEST, _PER_PLACE * n) + n * (alternatives - 1)
-    lists = ListMaker.of(bundle, rules).lists(basket, min(wanted, len(bundle.items)))
+    lists = ListMaker.of(bundle, filters).lists(Histories(basket), min(wanted, len(bundle.items)))
     candidates, scores = lists.items[0], lists.scores[0].astype(np.float64)
     candidates, scores = candidates[candidates >= 0], scores[candidates >= 0]
     near = bundle.similarity.among(candidates) if together else np.zeros((len(candidates),) * 2, np.float32)
@@ -91,7 +95,7 @@ def completing_sets(
 
 
 def _best_set(scores: Values, near: FloatArray, n: int, together: float) -> list[int]:
-    """Return the places of the set, best scores first."""
+    """Return the positions of the best set among the candidates, best scores first."""
     n = min(n, len(scores))
     chosen = list(range(n))  # candidates come best first
     if n < 2 or not together:
@@ -99,7 +103,7 @@ def _best_set(scores: Values, near: FloatArray, n: int, together: float) -> list
     for _ in range(_SWEEPS):
         moved = False
         for place in range(n):
-            value = _exchanged(scores, near, chosen, place, together)
+            value = _exchange_values(scores, near, chosen, place, together)
             best = int(np.argmax(value))
             if value[best] > value[chosen[place]] + 1e-9:
                 chosen[place], moved = best, True
@@ -111,20 +115,20 @@ def _best_set(scores: Values, near: FloatArray, n: int, together: float) -> list
 def _drawn_set(
     scores: Values, near: FloatArray, start: list[int], together: float, rng: np.random.Generator
 ) -> list[int]:
-    """Return the places of a set drawn by Gibbs sampling from `start`: one item at a time, given the others."""
+    """Return the positions of a set drawn by Gibbs sampling from `start`: one item at a time, given the others."""
     chosen = list(start)
     for _ in range(_SWEEPS):
         for place in range(len(chosen)):
-            value = _exchanged(scores, near, chosen, place, together)
+            value = _exchange_values(scores, near, chosen, place, together)
             chosen[place] = int(np.argmax(value / _TEMPERATURE + rng.gumbel(size=len(value))))
     return sorted(chosen)
 
 
-def _exchanged(scores: Values, near: FloatArray, chosen: list[int], place: int, together: float) -> Values:
-    """Return what the set is worth with each candidate in a place, but for a constant; -inf for the others' own."""
+def _exchange_values(scores: Values, near: FloatArray, chosen: list[int], place: int, together: float) -> Values:
+    """Return the value of the set with each candidate in a place, up to a constant; -inf for items of the set."""
     rest = chosen[:place] + chosen[place + 1 :]
     relevance = (scores - scores.min()) / max(float(scores.max() - scores.min()), 1e-12)
-    pull = together * 2 / max(1, len(rest))  # j's pull on the rest and the rest's on j
+    pull = together * 2 / max(1, len(rest))  # similarity of j to the rest, and of the rest to j
     value: Values = relevance + pull * near[:, rest].sum(1)
     value[rest] = -np.inf
     return value

@@ -1,4 +1,4 @@
-"""Lists that are chosen item by item: limits per category, target shares and diversity, in one greedy loop."""
+"""Greedy selection of a list, item by item: limits per category, target shares and diversity."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,41 +9,44 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.topk import top_k
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
-from recfusion.inference.filters import Limit
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.filters import CategoryLimit
+from recfusion.inference.request import Reranking, errors_about
 from recfusion.inference.similarity import Similarity
 
-_FEWEST, _PER_PLACE = 100, 5  # candidates of a list: so many, or so many per place
-_MIX = 0.01  # share of the target in a list's own distribution, which keeps the divergence finite (Steck 2018)
+_FEWEST, _PER_PLACE = 100, 5  # candidates of a list: at least 100, or 5 for each place
+_MIX = 0.01  # share of the target mixed into a list's distribution: keeps the divergence finite (Steck 2018)
 
 
 @dataclass(frozen=True)
 class Reranker:
-    """The next item is the candidate of the highest value among those that the limits still allow.
+    """Repeatedly selects the candidate with the highest value among those that the limits still allow.
 
-    With relevance r (the score, 0 to 1 over the candidates), the largest similarity m of what is in the list to it
-    and the divergence KL(p, q) of the target shares p from the list's q with the item in it, the value is
-    (1 - d) (1 - c) r - d m - c KL, d and c being diversity and calibration. Without these two knobs it is the score.
+    With relevance r (the score, 0 to 1 over the candidates), the largest similarity m of an item in the list to the
+    candidate, and the divergence KL(p, q) of the target shares p from the shares q of the list with the candidate, the
+    value is (1 - d) (1 - c) r - d m - c KL, d and c being diversity and calibration. Without these two controls it is
+    the score.
     """
 
     n_items: int
-    limits: tuple[Limit, ...]
+    limits: tuple[CategoryLimit, ...]
     diversity: float
     similarity: Similarity | None
     calibration: float
-    target: FloatArray | None  # p, (categories + 1,): the last is whatever has none of the named values
+    target: FloatArray | None  # p, (categories + 1,): the last is the share of all other values
     chances: FloatArray | None  # p(category | item), (items, categories + 1)
 
     @classmethod
-    def of(cls, bundle: Bundle, limits: Sequence[Limit], knobs: Knobs) -> "Reranker | None":
-        """Return what rules and knobs need, None where the plain order of scores is the list."""
-        if not limits and not knobs.diversity and not knobs.shares:
+    def of(cls, bundle: Bundle, limits: Sequence[CategoryLimit], reranking: Reranking) -> "Reranker | None":
+        """Return the re-ranker for these limits and weights; None if the order of the scores is the list."""
+        diversity, shares = reranking.diversity, reranking.shares
+        if not limits and not diversity and not shares:
             return None
         target = chances = None
-        for column, wanted in knobs.shares.items():
-            target, chances = _target(bundle.categories(column), wanted)
-        similarity = bundle.similarity if knobs.diversity else None
-        return cls(len(bundle.items), tuple(limits), knobs.diversity, similarity, knobs.calibration, target, chances)
+        for column, wanted in shares.items():
+            with errors_about(f"reranking.shares.{column}"):
+                target, chances = _target(bundle.categories(column), wanted)
+        similarity = bundle.similarity if diversity else None
+        return cls(len(bundle.items), tuple(limits), diversity, similarity, reranking.calibration, target, chances)
 
     def lists(self, scores: FloatArray, seen: Csr, k: int) -> tuple[IntArray, FloatArray]:
         """Return (items, scores) of each user's list, as `top_k` does; `scores` is overwritten."""
@@ -63,7 +66,7 @@ class Reranker:
         return items, found
 
     def _with_targets(self, candidates: IntArray, scores: FloatArray, k: int) -> IntArray:
-        """Return the candidates with the K best items of each wanted category beside them."""
+        """Return the candidates and the K best items of each category with a target share, best first."""
         if self.target is None or self.chances is None:
             return candidates
         more = [candidates]
@@ -74,7 +77,7 @@ class Reranker:
         return every[np.argsort(-scores[every], kind="stable")]
 
     def _chosen(self, candidates: IntArray, scores: FloatArray, k: int) -> list[int]:
-        """Return the places of the chosen candidates in the order in which they are chosen."""
+        """Return the positions of the chosen candidates in the order of their selection."""
         value, left = scores.astype(np.float64), np.ones(len(candidates), bool)
         soft = self.diversity > 0 or self.target is not None
         if soft and len(candidates):
@@ -122,7 +125,7 @@ class Reranker:
 
 
 def _target(categories: Categories, wanted: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:
-    """Return the target over the wanted values and 'any other', and p(value | item) over the same."""
+    """Return the target shares of the named values and of all others, and p(value | item) of the same."""
     numbers = [categories.number(name) for name in wanted]
     shares = np.array([*wanted.values(), max(0.0, 1 - sum(wanted.values()))])
     own = categories.chances[:, numbers].toarray()

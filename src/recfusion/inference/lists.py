@@ -1,9 +1,12 @@
-"""From scores to lists under rules and knobs: the one place where what may not come is masked, before selection."""
+"""From histories to lists: the one path that batch frames, single users, the HTTP service and Spark use.
 
-from dataclasses import dataclass
+Items that filters exclude are masked here, before the selection.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
@@ -13,131 +16,213 @@ from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.filters import Allowed, Rules, allowed_items, check_count
+from recfusion.inference.explanations import Basis, Explanation, explain
+from recfusion.inference.filters import AllowedItems, apply_filters, check_count
 from recfusion.inference.greedy_selection import Reranker
-from recfusion.inference.reranking import Knobs, assumed_items, knob_terms, log_relevance
+from recfusion.inference.histories import Histories, check_history, histories_from_entries
+from recfusion.inference.request import Filters, ItemFilters, ListRequest, Reranking
+from recfusion.inference.reranking import log_relevance, n_assumed_items, scoring_terms
 from recfusion.models.abilities import find_lists, finds_lists
 from recfusion.models.base import Recommender
 
 
 @dataclass(frozen=True)
+class UserList:
+    """One user's list; items are columns of the model."""
+
+    items: list[int]
+    scores: list[float]
+    basis: Basis
+    explanation: Explanation | None = None
+    unknown: list[str] = field(default_factory=list)  # ids of the history that the model does not know
+
+
+@dataclass(frozen=True)
 class Lists:
-    """Lists of some users: columns of the items and their scores, (users, k); -1 and -inf where a list ends."""
+    """Lists of some users: columns of the items and their scores, (users, k); -1 and -inf after the end of a list."""
 
     items: IntArray
     scores: FloatArray
+    basis: list[Basis]  # of each user
+    explanations: list[Explanation] | None = None  # of each user, if asked for
+
+    def user(self, row: int, unknown: list[str]) -> UserList:
+        """Return one user's list as plain values."""
+        items = self.items[row][self.items[row] >= 0].tolist()
+        explanation = None if self.explanations is None else self.explanations[row]
+        return UserList(items, self.scores[row][: len(items)].tolist(), self.basis[row], explanation, unknown)
+
+
+def lists_for_requests(bundle: Bundle, requests: Sequence[ListRequest]) -> list[UserList | InputError]:
+    """Return the list of each request; an error in one request is its result and leaves the others alone.
+
+    All users are scored in one call of the model; filters and re-ranking are each request's own.
+    """
+    errors = [_history_error(bundle, request) for request in requests]
+    lists = _score_together(bundle, [one for one, error in zip(requests, errors, strict=True) if error is None])
+    return [error or next(lists) for error in errors]
+
+
+def _history_error(bundle: Bundle, request: ListRequest) -> InputError | None:
+    try:
+        check_history(bundle, request.history or ())
+    except InputError as error:
+        return error
+    return None
+
+
+def _score_together(bundle: Bundle, requests: Sequence[ListRequest]) -> Iterator[UserList | InputError]:
+    if not requests:
+        return
+    histories, unknown = histories_from_entries(bundle, [request.history or () for request in requests])
+    # A model with an index is asked for each list; the others score all users at once.
+    scores = None if finds_lists(bundle.model) else model_scores(bundle.model, histories.matrix, histories.extra)
+    for row, request in enumerate(requests):
+        one = slice(row, row + 1)
+        try:
+            maker = ListMaker.of(bundle, request, request.reranking)
+            lists = maker.lists(
+                histories.rows(one), request.k, why=request.why, scores=None if scores is None else scores[one]
+            )
+            yield lists.user(0, unknown[row])
+        except InputError as error:
+            yield error
 
 
 @dataclass(frozen=True)
 class ListMaker:
-    """A model under rules and knobs, ready to make lists."""
+    """A model with filters and re-ranking weights, ready to make lists."""
 
     bundle: Bundle
-    allowed: Allowed
-    knobs: Knobs
-    terms: dict[str, FloatArray]  # of the soft knobs, (items,) each
-    popularity: FloatArray  # (items,), the scores of a user without history
+    allowed: AllowedItems
+    reranking: Reranking
+    terms: dict[str, FloatArray]  # scoring terms of the re-ranking weights, (items,) each
     reranker: Reranker | None
     include_seen: bool
 
     @classmethod
-    def of(cls, bundle: Bundle, rules: Rules | None = None, knobs: Knobs | None = None) -> "ListMaker":
-        """Read rules and knobs against the item table."""
-        rules, knobs = rules or Rules(), knobs or Knobs()
-        allowed = allowed_items(rules, bundle)
+    def of(cls, bundle: Bundle, filters: ItemFilters | None = None, reranking: Reranking | None = None) -> "ListMaker":
+        """Apply filters and re-ranking weights to the item table."""
+        filters, reranking = filters or Filters(), reranking or Reranking()
+        allowed = apply_filters(filters, bundle)
         return cls(
             bundle=bundle,
             allowed=allowed,
-            knobs=knobs,
-            terms=knob_terms(knobs, bundle.categories, bundle.counts),
-            popularity=bundle.popularity,
-            reranker=Reranker.of(bundle, allowed.limits, knobs),
-            include_seen=rules.include_seen,
+            reranking=reranking,
+            terms=scoring_terms(reranking, bundle),
+            reranker=Reranker.of(bundle, allowed.limits, reranking),
+            include_seen=isinstance(filters, Filters) and filters.include_seen,
         )
 
-    def lists(self, history: Csr, k: int, extra: Extra | None = None, scores: FloatArray | None = None) -> Lists:
-        """Return the lists of one batch of users (users, items), with what else is known of them.
+    def lists(self, histories: Histories, k: int, *, why: int = 0, scores: FloatArray | None = None) -> Lists:
+        """Return the lists of a batch of users, with up to `why` reasons for each item.
 
-        The model's `scores` of them, where they are at hand, are overwritten.
+        `scores` (users, items) are the model's, if they are computed already; they are overwritten.
         """
-        check_count("item to recommend", k)
-        if self.knobs.adventurousness and reads_entries(self.bundle.model, extra):
+        check_count("k", "item to recommend", k)
+        history, extra = histories.matrix, histories.extra
+        if self.reranking.adventurousness and _reads_entries(self.bundle.model, extra):
             raise InputError(
-                "Adventurousness takes items for granted, of which no grades and times are known: leave it out, or use "
-                "a model that reads none of them."
+                "Adventurousness adds items to the history without ratings and times, which this model reads: leave it "
+                "out, or use another model.",
+                "reranking.adventurousness",
             )
-        if scores is None and self._may_find(extra):
-            return self._found(history, k)
-        scores = self._plain(history, extra, scores)
-        believed = self.believed(history, scores)
-        if believed is not history:
-            scores = self._plain(believed, extra)
+        extended = history
+        if scores is None and self._uses_index(extra):
+            items, values = self._index_lists(history, k)
+        else:
+            scores = self._scores(histories, scores)
+            extended = self._extend(history, scores)
+            if extended is not history:
+                scores = self._scores(replace(histories, matrix=extended))
+            items, values = self._select(scores, history, extended, extra, k)
+        basis = self._basis(histories)
+        if not why:
+            return Lists(items, values, basis)
+        explanations = []
+        for row, own in enumerate(items):
+            one = slice(row, row + 1)
+            parts = (history, extended) if len(items) == 1 else (history[one], extended[one])
+            more = None if extra is None else extra.rows(one)
+            explanations.append(explain(self.bundle, self.terms, basis[row], *parts, own[own >= 0], why, more))
+        return Lists(items, values, basis, explanations)
+
+    def _basis(self, histories: Histories) -> list[Basis]:
+        """Return what the list of each user is made from."""
+        lengths = np.diff(histories.matrix.indptr).tolist()
+        if all(lengths):
+            return ["history"] * len(lengths)
+        read = read_by(self.bundle.model, histories.extra)
+        users = None if read is None else read.user_features
+        featured = [0] * len(lengths) if users is None else np.diff(users.matrix.indptr).tolist()
+        return [
+            "history" if length else "features" if features else "popularity"
+            for length, features in zip(lengths, featured, strict=True)
+        ]
+
+    def _scores(self, histories: Histories, scores: FloatArray | None = None) -> FloatArray:
+        """Return the model's scores (users, items); popularity for users without a history and features."""
+        if scores is None:
+            scores = model_scores(self.bundle.model, histories.matrix, histories.extra)
+        for row, basis in enumerate(self._basis(histories)):
+            if basis == "popularity":
+                scores[row] = self.bundle.popularity
+        return scores
+
+    def _extend(self, history: Csr, scores: FloatArray) -> Csr:
+        """Return the histories with the items that adventurousness assumes, the most likely ones by the scores."""
+        if not self.reranking.adventurousness:
+            return history
+        lengths = np.diff(history.indptr)
+        count = np.minimum(n_assumed_items(lengths, self.reranking.adventurousness), (history.shape[1] - lengths) // 2)
+        items, _ = top_k(scores, history, max(1, int(count.max(initial=0))))
+        joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
+        return with_items(history, np.nonzero(joined)[0], items[joined])
+
+    def _select(
+        self, scores: FloatArray, history: Csr, extended: Csr, extra: Extra | None, k: int
+    ) -> tuple[IntArray, FloatArray]:
+        """Return items and scores of the lists, (users, k), after re-ranking and filters."""
         if self.terms:
-            scores = log_relevance(scores, believed) + sum(self.terms.values())
-        self._put_last(scores, believed, history)
+            scores = log_relevance(scores, extended) + sum(self.terms.values())
+        if extended is not history:
+            _move_last(scores, extended, history)
         if self.allowed.mask is not None:
             scores += np.where(self.allowed.mask, np.float32(0), np.float32(-np.inf))
         disliked = None if extra is None else extra.disliked
         if disliked is not None and not self.include_seen:
             scores[row_numbers(disliked), disliked.indices] = -np.inf
         seen = csr_array(history.shape, dtype=np.float32) if self.include_seen else history
-        if self.reranker is None:
-            return Lists(*top_k(scores, seen, k))
-        return Lists(*self.reranker.lists(scores, seen, k))
+        return top_k(scores, seen, k) if self.reranker is None else self.reranker.lists(scores, seen, k)
 
-    def _may_find(self, extra: Extra | None) -> bool:
-        """Return whether lists are what the model finds: the best by its own scores."""
-        plain = not self.terms and self.reranker is None and not self.knobs.adventurousness and not self.include_seen
-        return plain and extra is None and finds_lists(self.bundle.model)
+    def _uses_index(self, extra: Extra | None) -> bool:
+        """Return whether the model's index finds the lists: it only knows the model's own scores."""
+        plain = not self.terms and self.reranker is None and not self.reranking.adventurousness
+        return plain and not self.include_seen and extra is None and finds_lists(self.bundle.model)
 
-    def _found(self, history: Csr, k: int) -> Lists:
-        """Return what the model finds, and what is popular for users without a history."""
-        mask = self.allowed.mask
+    def _index_lists(self, history: Csr, k: int) -> tuple[IntArray, FloatArray]:
+        """Return the lists that the model's index finds; the most popular items for users without a history."""
+        mask, popular = self.allowed.mask, self.bundle.popularity
         items, scores = find_lists(self.bundle.model, history, k, mask)
         empty = np.flatnonzero(np.diff(history.indptr) == 0)
         if len(empty):
-            popular = self.popularity if mask is None else np.where(mask, self.popularity, np.float32(-np.inf))
+            popular = popular if mask is None else np.where(mask, popular, np.float32(-np.inf))
             items[empty], scores[empty] = top_k(np.tile(popular, (len(empty), 1)), history[empty], k)
-        return Lists(items, scores)
-
-    def believed(self, history: Csr, scores: FloatArray | None = None) -> Csr:
-        """Return the histories with what adventurousness takes for granted, by the model's scores for them."""
-        if not self.knobs.adventurousness:
-            return history
-        scores = self._plain(history) if scores is None else scores
-        lengths = np.diff(history.indptr)
-        count = np.minimum(assumed_items(lengths, self.knobs.adventurousness), (history.shape[1] - lengths) // 2)
-        items, _ = top_k(scores, history, max(1, int(count.max(initial=0))))
-        joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
-        return with_items(history, np.nonzero(joined)[0], items[joined])
-
-    def _plain(self, history: Csr, extra: Extra | None = None, scores: FloatArray | None = None) -> FloatArray:
-        scores = model_scores(self.bundle.model, history, extra) if scores is None else scores
-        empty = (np.diff(history.indptr) == 0) & ~self.described(history, extra)
-        if empty.any():
-            scores[empty] = self.popularity
-        return scores
-
-    def described(self, history: Csr, extra: Extra | None) -> NDArray[np.bool_]:
-        """Return of which users the model reads features, (users,)."""
-        read = read_by(self.bundle.model, extra)
-        users = None if read is None else read.user_features
-        return np.zeros(history.shape[0], bool) if users is None else np.diff(users.matrix.indptr) > 0
-
-    def _put_last(self, scores: FloatArray, believed: Csr, history: Csr) -> None:
-        """Put what is taken for granted behind everything else, in its own order: it comes where nothing else is."""
-        if believed is history:
-            return
-        finite = np.isfinite(scores)
-        span = np.max(scores, 1, where=finite, initial=-np.inf) - np.min(scores, 1, where=finite, initial=np.inf)
-        assumed = (believed - history).tocoo()
-        new = assumed.data > 0
-        rows, columns = assumed.row[new], assumed.col[new]
-        scores[rows, columns] -= (span + 1)[rows]
+        return items, scores
 
 
-def reads_entries(model: Recommender, extra: Extra | None) -> bool:
-    """Return whether a model reads more of the entries of histories than that they are there."""
+def _move_last(scores: FloatArray, extended: Csr, history: Csr) -> None:
+    """Move the assumed items behind all others, in their own order."""
+    finite = np.isfinite(scores)
+    span = np.max(scores, 1, where=finite, initial=-np.inf) - np.min(scores, 1, where=finite, initial=np.inf)
+    assumed = (extended - history).tocoo()
+    new = assumed.data > 0
+    rows, columns = assumed.row[new], assumed.col[new]
+    scores[rows, columns] -= (span + 1)[rows]
+
+
+def _reads_entries(model: Recommender, extra: Extra | None) -> bool:
+    """Return whether a model reads ratings or times of history entries."""
     read = read_by(model, extra)
     return read is not None and any(part is not None for part in (read.grades, read.times, read.disliked))
 

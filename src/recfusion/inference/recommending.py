@@ -1,7 +1,6 @@
-"""Recommendations for people: own ids in, own ids and titles out, also for users never seen in training.
+"""Recommendations as frames: ids in, ids and item columns out, also for users never seen in training.
 
-A user of whom nothing is known (an empty history, or none but unknown ids) gets the most popular items of the training
-data, and the column `basis` says so.
+A user with no known items gets the most popular items of the training data, and the column `basis` says so.
 """
 
 import logging
@@ -11,18 +10,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, IntArray
 from recfusion.data.reading.formats import ArrowStream, as_frame
-from recfusion.data.signals import Extra
 from recfusion.evaluation.evaluate import map_batches
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.explanations import explained, people_like
-from recfusion.inference.filters import Rules
-from recfusion.inference.histories import Histories, histories_of
+from recfusion.inference.histories import Histories, parse_histories
 from recfusion.inference.lists import ListMaker
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import Filters, Reranking, accepts_old_keywords
 
 log = logging.getLogger(__name__)
 _BECAUSE = pl.List(pl.Struct({"items": pl.List(pl.String), "text": pl.String, "weight": pl.Float32}))
@@ -30,12 +24,12 @@ _BECAUSE = pl.List(pl.Struct({"items": pl.List(pl.String), "text": pl.String, "w
 
 @dataclass(frozen=True, repr=False)
 class Recommendations:
-    """Lists for some users, with what the model did not know of them."""
+    """Lists for some users, with the ids that the model did not know."""
 
-    frame: pl.DataFrame  # user, rank, item, score, basis and what the item table says
+    frame: pl.DataFrame  # user, rank, item, score, basis and the columns of the item table
     unknown_rows: int  # ids in the histories that the model does not know
     unknown_ids: tuple[str, ...]  # some of them
-    n_empty: int  # users who got the most popular items, since no known id was left
+    n_empty: int  # users without an item that the model knows
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row per user and rank."""
@@ -49,30 +43,31 @@ class Recommendations:
         return self.frame._repr_html_()
 
 
+@accepts_old_keywords(rules="filters", knobs="reranking")
 def recommend(
     bundle: Bundle,
     histories: Any,
     k: int = 10,
     *,
-    rules: Rules | None = None,
-    knobs: Knobs | None = None,
+    filters: Filters | None = None,
+    reranking: Reranking | None = None,
     why: int = 0,
     users: ArrowStream | None = None,
 ) -> Recommendations:
-    """Return the K best items of each user, under rules and knobs, with up to `why` reasons for each.
+    """Return the K best items of each user after filters and re-ranking, with up to `why` reasons for each.
 
     `histories` maps any name of a user to the ids of the items that the user has (a list, tuple, array or series), or
     is one such sequence of ids, or a frame with a row per user and item. `users` is a frame with a column `user` and
-    what is known of them, for a model that was trained with features of users.
+    their features, for a model that was trained with features of users.
     """
-    about = None if users is None else as_frame(users)
-    known, maker = histories_of(bundle, histories, about), ListMaker.of(bundle, rules, knobs)
+    known = parse_histories(bundle, histories, None if users is None else as_frame(users))
+    maker = ListMaker.of(bundle, filters, reranking)
     if known.unknown_rows:
         log.warning(
             "%d ids are unknown to the model and left out (%s).", known.unknown_rows, ", ".join(known.unknown_ids)
         )
     if maker.allowed.unknown:
-        log.warning("%d ids in the rules are unknown to the model.", maker.allowed.unknown)
+        log.warning("%d ids in the filters are unknown to the model.", maker.allowed.unknown)
     found = pl.concat(list(recommend_batches(maker, known, k, why=why)))
     return Recommendations(found, known.unknown_rows, known.unknown_ids, known.n_empty)
 
@@ -80,48 +75,31 @@ def recommend(
 def recommend_batches(
     maker: ListMaker, histories: Histories, k: int, *, why: int = 0, threads: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield the recommendations of one batch of users after another, made on all cores unless `threads` says how many.
+    """Yield a frame of recommendations for each batch of users, on all cores or on `threads` of them.
 
-    Memory does not grow with their number.
+    Memory does not grow with the number of users.
     """
-    described = maker.bundle.items.drop(COUNT)
+    table, users = maker.bundle.items.drop(COUNT), histories.users
+    assert users is not None
 
-    def made(rows: slice) -> pl.DataFrame:
-        history = histories.matrix[rows]
-        extra = None if histories.extra is None else histories.extra.rows(rows)
-        lists = maker.lists(history, k, extra)
-        empty, described_users = np.diff(history.indptr) == 0, maker.described(history, extra)
-        basis = np.where(empty, np.where(described_users, "features", "popularity"), "history")
+    def make_frame(rows: slice) -> pl.DataFrame:
+        lists = maker.lists(histories.rows(rows), k, why=why)
         user, rank = np.nonzero(lists.items >= 0)
-        taken = lists.items[user, rank]
-        frame = pl.DataFrame(
-            {
-                "user": histories.users[rows][user],
-                "rank": rank + 1,
-                "item": described["item"][taken],
-                "score": lists.scores[user, rank],
-                "basis": basis[user],
-            }
+        items = lists.items[user, rank]
+        columns = {
+            "user": users[rows][user],
+            "rank": rank + 1,
+            "item": table["item"][items],
+            "score": lists.scores[user, rank],
+            "basis": np.array(lists.basis)[user],
+        }
+        frame = pl.DataFrame(columns).hstack(table.drop("item")[items].get_columns())
+        if lists.explanations is None:
+            return frame
+        because = [[asdict(reason) for reason in found] for own in lists.explanations for found in own.because]
+        kinds = [own.kind for own in lists.explanations for _ in own.because]
+        return frame.with_columns(
+            pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)
         )
-        frame = frame.hstack(described.drop("item")[taken].get_columns())
-        by_features = empty & described_users
-        return frame.with_columns(_reasons(maker, history, extra, lists.items, why, by_features)) if why else frame
 
-    yield from map_batches(made, histories.matrix, threads)
-
-
-def _reasons(
-    maker: ListMaker, history: Csr, extra: Extra | None, items: IntArray, why: int, by_features: NDArray[np.bool_]
-) -> list[pl.Series]:
-    """Return the columns `because` and `reasons`, which says of what kind they are."""
-    of_users = [
-        people_like(own[own >= 0])
-        if by_features[row]
-        else explained(
-            maker, history[[row]], own[own >= 0], why, None if extra is None else extra.rows(np.array([row]))
-        )
-        for row, own in enumerate(items)
-    ]
-    because = [[asdict(reason) for reason in found] for one in of_users for found in one.because]
-    kinds = [one.kind for one in of_users for _ in one.because]
-    return [pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)]
+    yield from map_batches(make_frame, histories.matrix, threads)

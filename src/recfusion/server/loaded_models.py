@@ -1,4 +1,4 @@
-"""The models that a service has at hand, with the changed item columns over them; exchanged in one step."""
+"""The loaded models of a service, with changed item columns applied; they are replaced in one step."""
 
 import hashlib
 import time
@@ -14,102 +14,107 @@ from recfusion.core.files import file_digest
 from recfusion.data.interactions import name_column
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import CONFIG
+from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.new_items import can_add, with_new
-from recfusion.inference.single import ItemFacts
 from recfusion.server.event_store import Store
 
 
 @dataclass(frozen=True)
-class Served:
-    """A model as it is served."""
+class LoadedModel:
+    """One loaded model."""
 
-    label: str  # what answers call it
+    label: str  # its name in answers
     version: str  # changes with every training
     made: float  # when its folder was written, seconds since 1970
-    base: Bundle  # as its folder has it
-    bundle: Bundle  # with the changed columns, and with new items
+    base: Bundle  # as in its folder
+    bundle: Bundle  # with changed columns and new items
     facts: ItemFacts
     search: NameSearch
-    change: int  # the last one in the item table
+    change: int  # number of the last applied change of the item table
 
     @property
     def tag(self) -> str:
-        """What stands for the label in recommendation ids."""
+        """The part of recommendation ids that stands for the label."""
         return model_tag(self.label)
 
     @property
+    def age(self) -> float:
+        """Seconds since the model's folder was written."""
+        return max(0.0, time.time() - self.made)
+
+    @property
     def reads_entries(self) -> bool:
-        """Whether the model reads more of a history than which items are in it."""
+        """Whether the model reads ratings or times of history entries."""
         return bool({"grades", "times"} & set(self.bundle.protocol.signals.used))
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """The models at one moment."""
+class LoadedModels:
+    """The loaded models at one moment."""
 
-    main: Served
-    also: Served | None = None
-    share: float = 0.0  # of the users who get the other one
+    main: LoadedModel
+    second: LoadedModel | None = None
+    share: float = 0.0  # of the users who get the second model
 
     @property
-    def every(self) -> list[Served]:
+    def every(self) -> list[LoadedModel]:
         """All models, the main one first."""
-        return [self.main] if self.also is None else [self.main, self.also]
+        return [self.main] if self.second is None else [self.main, self.second]
 
-    def choose(self, asked: str | None, place: float | None) -> Served:
-        """Return the model that was asked for, or the one of a user who stands at `place`, 0 to 1, among all."""
-        if asked is not None:
-            found = next((one for one in self.every if one.label == asked), None)
+    def choose(self, label: str | None, position: float | None = None) -> LoadedModel:
+        """Return the model with this label, or the one for a user at this position, 0 to 1, among all users."""
+        if label is not None:
+            found = next((one for one in self.every if one.label == label), None)
             if found is None:
-                raise choices("model", asked, [one.label for one in self.every])
+                raise choices("model", label, [one.label for one in self.every], "model")
             return found
-        return self.also if self.also is not None and place is not None and place < self.share else self.main
+        return self.second if self.second is not None and position is not None and position < self.share else self.main
 
 
-def load_shelf(main: Path, also: Path | None, share: float, store: Store, *, mapped: bool = False) -> Shelf:
-    """Read the model folders; what was changed of items while earlier models were served lies over them."""
-    first = _load(main, main.absolute().name, mapped=mapped)
-    second = None
-    if also is not None:
-        label = also.absolute().name
-        second = _load(also, label if label != first.label else f"{label}-also", mapped=mapped)
-    return updated(Shelf(first, second, share if second is not None else 0.0), store)
+def load_models(main: Path, second: Path | None, share: float, store: Store, *, mapped: bool = False) -> LoadedModels:
+    """Read the model folders and apply the stored changes of item columns."""
+    first, other = _load(main, main.absolute().name, mapped=mapped), None
+    if second is not None:
+        label = second.absolute().name
+        other = _load(second, label if label != first.label else f"{label}-also", mapped=mapped)
+    return with_changes(LoadedModels(first, other, share if other is not None else 0.0), store)
 
 
-def updated(shelf: Shelf, store: Store) -> Shelf:
-    """Return the shelf with the changes of item columns that came since it was made."""
+def with_changes(models: LoadedModels, store: Store) -> LoadedModels:
+    """Return the models with the changes of item columns that were stored since they were made."""
     last = store.last_change()
-    if last == shelf.main.change:
-        return shelf
-    rows = store.changes(after=shelf.main.change)
+    if last == models.main.change:
+        return models
+    rows = store.changes(after=models.main.change)
 
-    def now(served: Served) -> Served:
-        if not can_add(served.base) or (served.base.columns_of([item for item, _, _ in rows]) >= 0).all():
-            return _changed(served, rows, last)
+    def update(model: LoadedModel) -> LoadedModel:
+        if not can_add(model.base) or (model.base.columns_of([item for item, _, _ in rows]) >= 0).all():
+            return _changed(model, rows, last)
         every = store.changes()
-        bundle = with_new(served.base, _described(served.base, every))
-        return _changed(_served(served.label, served.version, served.made, served.base, bundle, last), every, last)
+        bundle = with_new(model.base, _described(model.base, every))
+        return _changed(_make(model.label, model.version, model.made, model.base, bundle, last), every, last)
 
-    return replace(shelf, main=now(shelf.main), also=None if shelf.also is None else now(shelf.also))
+    second = None if models.second is None else update(models.second)
+    return replace(models, main=update(models.main), second=second)
 
 
 def _described(base: Bundle, rows: Sequence[tuple[str, str, Any]]) -> pl.DataFrame:
-    """Return what changes say of items that a model does not have, a row for each, in columns that its table has."""
-    known, told = base.columns_of([item for item, _, _ in rows]) >= 0, dict[str, dict[str, Any]]()
+    """Return the changed columns of items that a model does not have, as a row for each item."""
+    known, values = base.columns_of([item for item, _, _ in rows]) >= 0, dict[str, dict[str, Any]]()
     kinds = {name: kind for name, kind in base.items.schema.items() if name not in ("item", COUNT)}
-    for (item, name, value), there in zip(rows, known.tolist(), strict=True):
-        if not there and name in kinds and _fits(kinds[name], value):
-            told.setdefault(item, {})[name] = value
+    for (item, name, value), is_known in zip(rows, known.tolist(), strict=True):
+        if not is_known and name in kinds and _fits(kinds[name], value):
+            values.setdefault(item, {})[name] = value
     columns = {
-        name: pl.Series([own.get(name) for own in told.values()], dtype=kind, strict=False)
+        name: pl.Series([own.get(name) for own in values.values()], dtype=kind, strict=False)
         for name, kind in kinds.items()
     }
-    return pl.DataFrame({"item": pl.Series(list(told), dtype=pl.String), **columns})
+    return pl.DataFrame({"item": pl.Series(list(values), dtype=pl.String), **columns})
 
 
 def check_change(bundle: Bundle, name: str, value: Any) -> None:
-    """Raise unless a column of the item table can take a value."""
+    """Raise unless a column of the item table can hold a value."""
     if name in ("item", COUNT) or name not in bundle.items.columns:
         raise choices("column", name, [own for own in bundle.items.columns if own not in ("item", COUNT)])
     kind = bundle.items.schema[name]
@@ -123,45 +128,44 @@ def check_change(bundle: Bundle, name: str, value: Any) -> None:
 
 
 def model_tag(label: str) -> str:
-    """Return six hexadecimal digits that stand for a model's label."""
+    """Return the six hexadecimal digits that stand for a model's label."""
     return hashlib.blake2b(label.encode(), digest_size=3).hexdigest()
 
 
-def _load(folder: Path, label: str, *, mapped: bool) -> Served:
+def _load(folder: Path, label: str, *, mapped: bool) -> LoadedModel:
     bundle = Bundle.load(folder, mapped=mapped)
     version = file_digest(folder / CONFIG)[:12]
-    return _served(label, version, (folder / CONFIG).stat().st_mtime, bundle, bundle, 0)
+    return _make(label, version, (folder / CONFIG).stat().st_mtime, bundle, bundle, 0)
 
 
-def _served(label: str, version: str, made: float, base: Bundle, bundle: Bundle, change: int) -> Served:
+def _make(label: str, version: str, made: float, base: Bundle, bundle: Bundle, change: int) -> LoadedModel:
     search = NameSearch([name for _, name in bundle.names], bundle.counts)
-    return Served(label, version, made, base, bundle, ItemFacts(bundle, hidden=(COUNT,)), search, change)
+    return LoadedModel(label, version, made, base, bundle, ItemFacts(bundle), search, change)
 
 
-def _changed(served: Served, rows: Sequence[tuple[str, str, Any]], number: int) -> Served:
-    """Return the model with changed columns; values that its table cannot take, as of another model's, are left out."""
-    items = served.bundle.items
+def _changed(model: LoadedModel, rows: Sequence[tuple[str, str, Any]], number: int) -> LoadedModel:
+    """Return the model with changed columns, without values that its table cannot hold (those of another model's)."""
+    items = model.bundle.items
     by_name: dict[str, dict[int, Any]] = {}
-    places = served.bundle.columns_of([item for item, _, _ in rows]).tolist()
+    places = model.bundle.columns_of([item for item, _, _ in rows]).tolist()
     for (_, name, value), place in zip(rows, places, strict=True):
         if place >= 0 and name in items.columns and name not in ("item", COUNT) and _fits(items.schema[name], value):
             by_name.setdefault(name, {})[place] = value
     new = []
-    for name, own in by_name.items():
+    for name, changed in by_name.items():
         values = items[name].to_list()
-        for place, value in own.items():
+        for place, value in changed.items():
             values[place] = value
         kind = items.schema[name]
-        if kind.is_integer() and any(isinstance(value, float) for value in own.values()):
+        if kind.is_integer() and any(isinstance(value, float) for value in changed.values()):
             kind = pl.Float64()  # a price of 3 becomes one of 2.5
         new.append(pl.Series(name, values, dtype=kind))
     if not new:
-        return replace(served, change=number)
-    bundle = served.bundle.with_columns(new)
-    search = served.search if name_column(served.bundle.items) not in by_name else None
-    if search is None:
-        return _served(served.label, served.version, served.made, served.base, bundle, number)
-    return replace(served, bundle=bundle, facts=ItemFacts(bundle, hidden=(COUNT,)), change=number)
+        return replace(model, change=number)
+    bundle = model.bundle.with_columns(new)
+    if name_column(items) in by_name:
+        return _make(model.label, model.version, model.made, model.base, bundle, number)
+    return replace(model, bundle=bundle, facts=ItemFacts(bundle), change=number)
 
 
 def _fits(kind: pl.DataType, value: Any) -> bool:
@@ -172,8 +176,3 @@ def _fits(kind: pl.DataType, value: Any) -> bool:
     if isinstance(value, str):
         return kind == pl.String
     return kind.is_float() or (kind.is_integer() and -(2**31) <= value < 2**31)
-
-
-def age(served: Served) -> float:
-    """Return the seconds since a model's folder was written."""
-    return max(0.0, time.time() - served.made)

@@ -1,4 +1,4 @@
-"""What a service says of its models and of the columns that lists can be filtered by."""
+"""The document of `/model`: the models, the columns to filter by and the re-ranking controls."""
 
 from typing import Any
 
@@ -6,46 +6,38 @@ import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.single import plain_values
+from recfusion.inference.item_facts import json_values
+from recfusion.inference.request import describe_controls
 from recfusion.models.abilities import keeps_histories
-from recfusion.server.loaded_models import Served, Shelf, age
+from recfusion.server.loaded_models import LoadedModel, LoadedModels
 
-_VALUES = 50  # of a column that are listed
-_CATEGORIES = 500  # more different values, and a column is taken for free text
-_GRANTED = "adventurousness"  # takes items for granted, of which a model that reads grades or times knows neither
-KNOBS: dict[str, dict[str, float]] = {
-    "adventurousness": {"min": 0, "max": 1, "rest": 0},
-    "popularity": {"min": -1, "max": 1, "rest": 0},
-    "diversity": {"min": 0, "max": 1, "rest": 0},
-    "calibration": {"min": 0, "max": 1, "rest": 0.9},
-    "wish": {"min": -1, "max": 1, "rest": 0},
-    "shares": {"min": 0, "max": 1, "rest": 0},
-}
+_VALUES = 50  # most frequent values of a column that are listed
+_CATEGORIES = 500  # a column with more different values is free text
+_NEEDS_PLAIN_HISTORY = "adventurousness"  # it adds items to the history without ratings and times
 
 
-def describe(shelf: Shelf) -> dict[str, Any]:
-    """Return the models, the item table's columns and the knobs with their ranges."""
-    bundle = shelf.main.bundle
+def describe(models: LoadedModels) -> dict[str, Any]:
+    """Return the models, the columns of the item table and the re-ranking controls that the main model can use."""
+    bundle = models.main.bundle
+    unusable = {_NEEDS_PLAIN_HISTORY} if models.main.reads_entries else set()
     return {
-        "models": [_model(one) for one in shelf.every],
-        "share": shelf.share,
+        "models": [_model(one) for one in models.every],
+        "share": models.share,
         "items": len(bundle.items),
         "columns": [column(bundle, name) for name in bundle.items.columns if name not in ("item", COUNT)],
-        "knobs": {
-            name: told for name, told in KNOBS.items() if name != "adventurousness" or not shelf.main.reads_entries
-        },
+        "controls": [control for control in describe_controls() if control["name"] not in unusable],
     }
 
 
-def _model(served: Served) -> dict[str, Any]:
-    bundle = served.bundle
+def _model(model: LoadedModel) -> dict[str, Any]:
+    bundle = model.bundle
     protocol = bundle.protocol
     return {
-        "name": served.label,
+        "name": model.label,
         "model": bundle.name,
         "title": bundle.entry.title,
-        "version": served.version,
-        "age_seconds": round(age(served)),
+        "version": model.version,
+        "age_seconds": round(model.age),
         "trained_on": {
             "data": protocol.name,
             "users": bundle.train_users,
@@ -57,18 +49,18 @@ def _model(served: Served) -> dict[str, Any]:
         "holds_histories": keeps_histories(bundle.model),
         "fit_seconds": round(bundle.fit_seconds, 1),
         "metrics": [
-            told | {"judged_on": who, "metric": metric, "words": words(metric, told["mean"], who)}
-            for who, own in bundle.metrics.items()
-            for metric, told in own.items()
+            value | {"judged_on": users, "metric": metric, "words": words(metric, value["mean"], users)}
+            for users, metrics in bundle.metrics.items()
+            for metric, value in metrics.items()
         ],
         "licence": protocol.licence,
     }
 
 
-def words(metric: str, mean: float, who: str) -> str:
-    """Return a result in words for people who do not know the metric."""
+def words(metric: str, mean: float, users: str) -> str:
+    """Return a result in words for readers who do not know the metric."""
     kind, _, length = metric.partition("@")
-    if who == "against":
+    if users == "against":
         more = "more" if mean >= 0 else "less"
         return f"{abs(100 * mean):.1f} points {more} than the model before it, in {metric}."
     if kind in ("recall", "calibrated_recall"):
@@ -82,13 +74,13 @@ def words(metric: str, mean: float, who: str) -> str:
 
 
 def column(bundle: Bundle, name: str) -> dict[str, Any]:
-    """Return what a column of the item table holds: number, boolean, categories or text."""
+    """Return the kind of a column (number, boolean, categories or text), its values and its range."""
     series = bundle.items[name]
     kind = series.dtype
     if kind == pl.Boolean:
         return {"name": name, "kind": "boolean", "values": [True, False], "min": None, "max": None}
     if kind.is_numeric():
-        low, high = plain_values([series.min(), series.max()])
+        low, high = json_values([series.min(), series.max()])
         return {"name": name, "kind": "number", "values": [], "min": low, "max": high}
     text: dict[str, Any] = {"name": name, "kind": "text", "values": [], "min": None, "max": None}
     try:

@@ -19,7 +19,7 @@ from recfusion.data.options import Source
 from recfusion.data.rows import id_codes
 from recfusion.data.table_writer import table_writer
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import Histories, added_up, liked_rows, read_histories
+from recfusion.inference.histories import Histories, liked_rows, read_histories, sum_counts
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
@@ -121,7 +121,7 @@ class _MakeLists:
         with table_writer(self.folder / f"part-{number:05d}.parquet") as write:
             for part in rows.with_columns(batch).partition_by("batch", include_key=False, maintain_order=True):
                 known, disliked = _known(bundle, part)
-                total += ListCounts(len(known.users), known.unknown_rows, known.n_empty, disliked=disliked)
+                total += ListCounts(known.matrix.shape[0], known.unknown_rows, known.n_empty, disliked=disliked)
                 for found in recommend_batches(maker, known, self.k, threads=1):
                     write(found)
         write_json(self.counts(number), asdict(total))
@@ -133,7 +133,7 @@ def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
     Of several rows of a user and item the latest counts, and of one time the highest rating.
     """
     rows = rows.sort([name for name in ("time", "rating") if name in rows.columns] or "user", maintain_order=True)
-    rows, blanked = liked_rows(added_up(rows, bundle.protocol), bundle.protocol)
+    rows, blanked = liked_rows(sum_counts(rows, bundle.protocol), bundle.protocol)
     found = read_histories(bundle, rows)
     return found, found.disliked + blanked
 

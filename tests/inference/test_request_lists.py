@@ -1,4 +1,4 @@
-"""One user's list without frames is the list with them."""
+"""Lists of single requests are the lists of the frames; names, item facts and reverse steps."""
 
 from itertools import pairwise
 
@@ -8,12 +8,12 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.filters import Rules
+from recfusion.inference.item_facts import ItemFacts
+from recfusion.inference.lists import UserList, lists_for_requests
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.recommending import recommend
-from recfusion.inference.reranking import Knobs
+from recfusion.inference.request import ListRequest, Reranking
 from recfusion.inference.reverse_steps import reverse_steps
-from recfusion.inference.single import Answer, Ask, ItemFacts, answer
 from shop import shop
 
 
@@ -22,36 +22,45 @@ def bundle(groups: Interactions) -> Bundle:
     return shop(groups)
 
 
-def test_users_with_rules_of_their_own_are_scored_together_and_get_what_each_would_get_alone(bundle: Bundle) -> None:
-    asked = [
-        Ask(["i01", "i02"], 5),
-        Ask(["i01"], 4, Rules(where="stock > 0"), why=2),
-        Ask([], 3),
-        Ask(["i11", "i12", "i11", "unknown"], 6, knobs=Knobs(adventurousness=0.8, popularity=-1)),
-        Ask(["i21"], 5, Rules(include_seen=True), Knobs(diversity=0.5)),
+def test_users_with_filters_of_their_own_are_scored_together_and_get_what_each_would_get_alone(bundle: Bundle) -> None:
+    requests = [
+        ListRequest(history=["i01", "i02"], k=5),
+        ListRequest(history=["i01"], k=4, where="stock > 0", why=2),
+        ListRequest(history=[], k=3),
+        ListRequest(
+            history=["i11", "i12", "i11", "unknown"], k=6, reranking=Reranking(adventurousness=0.8, popularity=-1)
+        ),
+        ListRequest(history=["i21"], k=5, include_seen=True, reranking=Reranking(diversity=0.5)),
+        ListRequest(history=["i21"], k=5, why=3, reranking=Reranking(adventurousness=1)),
     ]
-    for ask, found in zip(asked, answer(bundle, asked), strict=True):
-        wanted = recommend(bundle, ask.history, ask.k, rules=ask.rules, knobs=ask.knobs, why=ask.why).to_frame()
-        assert isinstance(found, Answer)
-        assert [bundle.names[place.column][0] for place in found.places] == wanted["item"].to_list()
-        assert [place.score for place in found.places] == pytest.approx(wanted["score"].to_list(), rel=1e-5)
+    for request, found in zip(requests, lists_for_requests(bundle, requests), strict=True):
+        wanted = recommend(
+            bundle, request.history, request.k, filters=request, reranking=request.reranking, why=request.why
+        ).to_frame()
+        assert isinstance(found, UserList)
+        assert [bundle.names[column][0] for column in found.items] == wanted["item"].to_list()
+        assert found.scores == pytest.approx(wanted["score"].to_list(), rel=1e-5)
         assert found.basis == wanted["basis"][0]
-        if ask.why:
-            assert [[one.text for one in place.because] for place in found.places] == [
-                [one["text"] for one in own] for own in wanted["because"]
+        assert found.unknown == [item for item in request.history or () if item == "unknown"]
+        if request.why:
+            assert found.explanation is not None
+            assert [[one.text for one in because] for because in found.explanation.because] == [
+                [one["text"] for one in because] for because in wanted["because"]
             ]
 
 
-def test_what_is_wrong_with_one_request_leaves_the_others_alone(bundle: Bundle) -> None:
-    first, wrong, last = answer(bundle, [Ask(["i01"]), Ask(["i01"], rules=Rules(where="colour == 1")), Ask(["i02"])])
+def test_an_error_in_one_request_leaves_the_others_alone_and_names_its_field(bundle: Bundle) -> None:
+    requests = [ListRequest(history=["i01"]), ListRequest(history=["i01"], where="colour == 1")]
+    first, wrong, last = lists_for_requests(bundle, [*requests, ListRequest(history=["i02"])])
     assert isinstance(wrong, InputError)
-    assert isinstance(first, Answer)
-    assert isinstance(last, Answer)
-    assert first == answer(bundle, [Ask(["i01"])])[0]
+    assert wrong.field == "where"
+    assert isinstance(first, UserList)
+    assert isinstance(last, UserList)
+    assert first == lists_for_requests(bundle, requests[:1])[0]
 
 
 def test_facts_are_values_that_json_knows(bundle: Bundle) -> None:
-    told = ItemFacts(bundle, hidden=("train_count",)).of(0)
+    told = ItemFacts(bundle).of(0)
     assert told["item"] == "i00"
     assert told["columns"]["price"] is None
     assert "train_count" not in told["columns"]
@@ -87,9 +96,9 @@ def test_names_are_found_in_spite_of_typos_and_the_popular_come_first(query: str
 def test_steps_grow_and_keep_what_was_there(bundle: Bundle) -> None:
     history = [f"i{n:02d}" for n in range(10)]
     steps = reverse_steps(bundle, history, 5, seed=3)
-    columns = [[dot.column for dot in step.dots] for step in steps]
+    columns = [[one.column for one in step.items] for step in steps]
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(columns))
     assert [round(10 * step.share) for step in steps[1:]] == [len(own) for own in columns[1:]]
     assert steps == reverse_steps(bundle, history, 5, seed=3)
-    assert {dot.known for dot in steps[0].dots} == {True}
-    assert all((dot.score is None) == dot.known for dot in steps[-1].dots)
+    assert {one.survived for one in steps[0].items} == {True}
+    assert all((one.score is None) == one.survived for one in steps[-1].items)

@@ -1,0 +1,70 @@
+"""Rewrite the reference tables in docs/control.md from the request records.
+
+Usage: python scripts/reference_tables.py
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from recfusion.inference.request import Filters, HistoryEntry, ListRequest, Record, Reranking
+
+PAGE = Path(__file__).parents[1] / "docs" / "control.md"
+HEAD = ("field", "command line", "values", "default", "meaning")
+FORMS = {"filters": Filters, "reranking": Reranking, "request": ListRequest}
+TYPES = {"boolean": "true or false", "string": "text", "array": "ids", "object": "{column: number}"}
+
+
+def reference_tables() -> dict[str, str]:
+    """Return the tables by the names of their markers in the page."""
+    tables = {name: _table(record, options=True) for name, record in FORMS.items()}
+    return tables | {"entry": _table(HistoryEntry, options=False)}
+
+
+def with_tables(text: str) -> str:
+    """Return the page with new tables between its markers."""
+    for name, table in reference_tables().items():
+        block = f"<!-- {name} -->\n{table}<!-- end -->"
+        text, found = re.subn(rf"<!-- {name} -->\n.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
+        if found != 1:
+            raise SystemExit(f"Expected one table {name} in {PAGE}, got {found}: add <!-- {name} --> and <!-- end -->.")
+    return text
+
+
+def _table(record: type[Record], *, options: bool) -> str:
+    lines = [HEAD, ("---",) * len(HEAD)]
+    for name, field in record.model_fields.items():
+        if record is ListRequest and name in (*Filters.model_fields, "reranking"):
+            continue
+        schema = record.model_json_schema()["properties"][name]
+        option = f"`{'-' if len(name) == 1 else '--'}{name.replace('_', '-')}`"
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        lines.append((f"`{name}`", option, _values(name, schema), default, str(field.description)))
+    shown = lines if options else [(first, *rest) for first, _, *rest in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in shown)
+
+
+def _values(name: str, schema: Any) -> str:
+    """Return the type or the bounds of a field in words."""
+    schema = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
+    if name == "history":
+        return "ids or entries"
+    if "kind" in schema:
+        inner = schema["additionalProperties"]["additionalProperties"]
+        return f"{{column: {{value: {inner['minimum']:g} to {inner['maximum']:g}}}}}"
+    if "minimum" in schema:
+        return f"{schema['minimum']:,} to {schema['maximum']:,}" if abs(schema["maximum"]) <= 1e9 else "number"
+    return TYPES[schema["type"]]
+
+
+def _default(value: Any) -> str:
+    return "" if value is None or value == () or value == {} else str(value).lower()
+
+
+def main() -> None:
+    """Rewrite the page."""
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""The request for one list: filters, re-ranking weights, history, length and explanations.
+
+Each field is declared once, here, with its type, bounds, default and help text. The command-line options, the HTTP
+schemas, the OpenAPI document, the controls in `/model` and on the page, and the tables in docs/control.md are generated
+from these records. A new re-ranking control needs a field in `Reranking` and a function in `reranking.TERMS`.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import numpy as np
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    StringConstraints,
+    TypeAdapter,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import core_schema
+
+from recfusion.core.errors import InputError, validating
+
+P, T = ParamSpec("P"), TypeVar("T")
+LONGEST_CONDITION = 2000  # characters
+_MOST = 1_000_000  # ids in a list, items in a list
+_LONGEST_ID = 1000  # characters
+_ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": _LONGEST_ID}, {"type": "integer"}]}
+
+
+@contextmanager
+def errors_about(field: str) -> Iterator[None]:
+    """Set the field of an InputError that the block raises."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error), field) from None
+
+
+def accepts_old_keywords(**new_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let a function accept old keyword names, given as old="new", for one version."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*values: P.args, **named: P.kwargs) -> T:
+            return function(*values, **{new_names.get(name, name): value for name, value in named.items()})  # type: ignore[arg-type]
+
+        return call
+
+    return decorate
+
+
+def _plain(value: Any) -> Any:
+    """Return a numpy scalar as a Python number."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _id_text(value: Any) -> Any:
+    """Return a whole number as an id; other values must be texts."""
+    value = _plain(value)
+    whole = (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, float) and value.is_integer()
+    )
+    return str(int(value)) if whole else value
+
+
+def _id_list(value: Any) -> Any:
+    """Return an array, series, set or other iterable as a list without missing values."""
+    if isinstance(value, list | tuple | str | bytes | Mapping) or not isinstance(value, Iterable):
+        return value
+    values = [_plain(one) for one in value]
+    return [one for one in values if one is not None and not (isinstance(one, float) and math.isnan(one))]
+
+
+Id = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=_LONGEST_ID),
+    BeforeValidator(_id_text),
+    WithJsonSchema(_ID_SCHEMA),
+]
+Ids = Annotated[tuple[Id, ...], BeforeValidator(_id_list), Field(max_length=_MOST)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=_LONGEST_ID)]
+Count = Annotated[int, Field(strict=True)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Weight = Annotated[Number, Field(ge=-1, le=1)]
+Weights = dict[Name, Annotated[dict[Name, Weight], Field(max_length=100)]]
+Shares = dict[Name, Annotated[dict[Name, Share], Field(max_length=100)]]
+
+
+class Record(BaseModel):
+    """A frozen record that refuses unknown fields; a wrong value raises an InputError about its field."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __init__(self, **values: Any) -> None:
+        with validating(f"valid {type(self).__name__}", show=True):
+            super().__init__(**values)
+
+    # pydantic must not call this method for records within records: it would lose the field of an error.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+class ItemFilters(Record):
+    """Which items may be in a list."""
+
+    where: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_CONDITION)] | None = Field(
+        None, description="condition on the columns of the item table: \"stock > 0 and category == 'Tea'\""
+    )
+    allow: Ids | None = Field(None, description="restrict the list to these ids")
+    deny: Ids = Field((), description="leave out these ids")
+
+
+class Filters(ItemFilters):
+    """Which items may be in a user's list.
+
+    A list with `at_most` takes the items in the order of their scores and skips an item if one of its values has been
+    used that many times.
+    """
+
+    include_seen: Annotated[bool, Field(strict=True)] = Field(
+        False, description="also recommend items of the user's history"
+    )
+    at_most: Annotated[
+        dict[Name, Annotated[Count, Field(ge=1, le=_MOST), BeforeValidator(_plain)]], Field(max_length=20)
+    ] = Field(default_factory=dict, description="largest number of items with the same value in a column")
+
+
+class Reranking(Record):
+    """Re-ranking weights; the defaults leave the list unchanged, bit for bit.
+
+    `adventurousness` (0 to 1): the history is taken to show a share a = 1 - .8 v of the user's taste, as if thinning
+    had removed the rest. The n (1 - a) / a most likely missing items are added to the history of n items, and the list
+    is predicted from both.
+    `popularity` (-1 to 1): relevance is multiplied by (n_j + mean n)^(1.5 v), n_j being the item's number of users.
+    `wish` ({"genres": {"Drama": 1, "Horror": -.5}}, each -1 to 1): guidance; relevance is multiplied by
+    (p(g | j) / p(g))^(.3 w) for each value g. Relevance is how far a score lies above the user's median; lists then
+    show its logarithm with these terms added.
+    `shares` ({"genres": {"Drama": .6, "Comedy": .3}}): target shares of values in the list; the list is chosen greedily
+    for scores and closeness to them (calibrated recommendations, Steck 2018), weighted by `calibration`.
+    `diversity` (0 to 1): maximal marginal relevance (Carbonell and Goldstein 1998) with the model's own similarity of
+    items: an item close to one that is already in the list is moved down.
+    """
+
+    adventurousness: Share = Field(
+        0.0,
+        title="Adventure",
+        description="skip the most predictable items",
+        json_schema_extra={"low": "the obvious", "high": "the unexpected"},
+    )
+    popularity: Weight = Field(
+        0.0,
+        title="Fame",
+        description="prefer little-known (below 0) or well-known items (above 0)",
+        json_schema_extra={"low": "hidden gems", "high": "big names"},
+    )
+    diversity: Share = Field(
+        0.0,
+        title="Variety",
+        description="avoid similar items within a list",
+        json_schema_extra={"low": "of a kind", "high": "all different"},
+    )
+    calibration: Share = Field(0.9, description="weight of the target shares against the scores")
+    wish: Annotated[Weights, Field(max_length=20)] = Field(
+        default_factory=dict,
+        description="prefer (above 0) or avoid (below 0) values of a column: genres:Drama=1,Horror=-.5",
+        json_schema_extra={"kind": "weights"},
+    )
+    shares: Annotated[Shares, Field(max_length=1)] = Field(
+        default_factory=dict,
+        description="target shares of the values of one column: genres:Drama=.6,Comedy=.3",
+        json_schema_extra={"kind": "shares"},
+    )
+
+    @field_validator("shares")
+    @classmethod
+    def _check_sum(cls, shares: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        for column, wanted in shares.items():
+            if not 0 < sum(wanted.values()) <= 1 + 1e-6:
+                raise ValueError(f"expected shares of {column} that add up to at most 1, got {sum(wanted.values()):g}")
+        return shares
+
+
+_NO_RERANKING = Reranking()
+
+
+class HistoryEntry(Record):
+    """An item of a history with its rating and time, for a model that reads them."""
+
+    item: Id = Field(description="id of the item")
+    rating: Annotated[Number, Field(ge=-1e15, le=1e15)] | None = Field(
+        None,
+        validation_alias=AliasChoices("rating", "grade"),  # grade: the old name
+        description="rating or count; liked if absent",
+    )
+    time: Annotated[Number, Field(ge=-9e18, le=9e18)] | None = Field(None, description="seconds since 1970")
+
+
+def _as_entry(value: Any) -> Any:
+    """Return an id as an entry without a rating and a time."""
+    if isinstance(value, Mapping | HistoryEntry):
+        return value
+    value = _id_text(value)
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_ID:
+        raise ValueError(f"expected an id of 1 to {_LONGEST_ID} characters, or an object with item, rating and time")
+    return {"item": value}
+
+
+def _keep_plain_ids(values: Any, validate: Callable[[Any], Any]) -> Any:
+    """Return a list of texts as it is, which is 20 times as fast as making an entry of each."""
+    if not isinstance(values, list | tuple) or len(values) > _MOST:
+        return validate(values)
+    if all(type(value) is str and 0 < len(value) <= _LONGEST_ID and value.isprintable() for value in values):
+        return tuple(values)
+    return validate(values)
+
+
+_Entry = Annotated[
+    HistoryEntry,
+    BeforeValidator(_as_entry),
+    WithJsonSchema({"anyOf": [*_ID_SCHEMA["anyOf"], HistoryEntry.model_json_schema()]}),
+]
+_Entries = Annotated[tuple[_Entry, ...], Field(max_length=_MOST)]
+Entry = str | HistoryEntry  # an id without a rating and a time may stay a text
+History = Annotated[
+    tuple[Entry, ...],
+    GetPydanticSchema(
+        lambda _, make: core_schema.no_info_wrap_validator_function(_keep_plain_ids, make.generate_schema(_Entries))
+    ),
+]
+_HISTORY: TypeAdapter[tuple[Entry, ...]] = TypeAdapter(History)
+
+
+def parse_history(values: Iterable[Any]) -> tuple[Entry, ...]:
+    """Return ids and entries (as mappings) as a validated history."""
+    with errors_about("history"), validating("each item as an id or as {item, rating, time}", show=True):
+        return _HISTORY.validate_python(list(values))
+
+
+class ListRequest(Filters):
+    """The canonical request for one list."""
+
+    history: History | None = Field(
+        None, description="ids, or ids with ratings and times; oldest first if there are no times"
+    )
+    k: Annotated[Count, Field(ge=1, le=_MOST)] = Field(10, description="length of the list")
+    reranking: Reranking = Field(
+        default_factory=lambda: _NO_RERANKING,
+        validation_alias=AliasChoices("reranking", "knobs"),  # knobs: the old name
+        description="re-ranking weights",
+    )
+    why: Annotated[Count, Field(ge=0, le=100)] = Field(0, description="largest number of reasons for each item")
+
+
+def describe_controls() -> list[dict[str, Any]]:
+    """Return name, kind, title, words, help, bounds and default of each re-ranking control, as `/model` has them.
+
+    `title`, `low` and `high` are None for a control that has no slider on the page.
+    """
+    controls = []
+    for name, schema in Reranking.model_json_schema()["properties"].items():
+        field, number = Reranking.model_fields[name], schema
+        while "additionalProperties" in number:
+            number = number["additionalProperties"]
+        controls.append(
+            {
+                "name": name,
+                "kind": schema.get("kind", "weight"),
+                "title": field.title,
+                "low": schema.get("low"),
+                "high": schema.get("high"),
+                "help": field.description,
+                "min": number["minimum"],
+                "max": number["maximum"],
+                "default": field.get_default(call_default_factory=True),
+            }
+        )
+    return controls
