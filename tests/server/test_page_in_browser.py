@@ -78,7 +78,7 @@ def test_a_slider_gives_the_list_that_the_library_gives(visit: Visit, models: tu
         assert ids_shown(page) == expected(models, HISTORY)
         slide(page, "popularity", -1)
         expect(page.locator(".lead")).to_have_text(strongly_low(page, visit.address, "popularity"))
-        assert ids_shown(page) == expected(models, HISTORY, knobs=rf.Knobs(popularity=-1.0))
+        assert ids_shown(page) == expected(models, HISTORY, reranking=rf.Reranking(popularity=-1.0))
         page.get_by_role("button", name="Reset all").click()
         assert ids_shown(page) == expected(models, HISTORY)
 
@@ -127,7 +127,7 @@ def test_old_links_keep_working(visit: Visit, models: tuple[Path, Path]) -> None
         expect(page.locator(".entries li")).to_have_count(2)
         expect(page.locator("#popularity")).to_have_value("-0.5")
         shown = page.locator(".side:first-child .name").all_inner_texts()
-        bundle, knobs = rf.Bundle.load(models[0]), rf.Knobs(diversity=0.5)
+        bundle, knobs = rf.Bundle.load(models[0]), rf.Reranking(diversity=0.5)
         assert shown == rf.recommend(bundle, ["i00", "i02"], 20, knobs=knobs).to_frame()["title"].to_list()
         page.wait_for_url(re.compile("#history=i00&history=i02&current=.*&saved=.*&view=compare"))
 
@@ -144,7 +144,7 @@ def test_a_slider_in_motion_makes_no_queue_and_the_last_position_counts(
                 for (const n of Array(20).keys()) { at.value = (n + 1) / 20; at.dispatchEvent(new Event("input")) }
             }"""
         )
-        assert ids_shown(page) == expected(models, HISTORY, knobs=rf.Knobs(adventurousness=1.0))
+        assert ids_shown(page) == expected(models, HISTORY, reranking=rf.Reranking(adventurousness=1.0))
         assert len(asked) == 2  # the first position and the last
 
 
@@ -154,17 +154,17 @@ def test_chips_set_weights_shares_and_filters(visit: Visit, models: tuple[Path, 
         tea.click()
         tea.click()
         expect(tea).to_have_text("++Tea")
-        assert ids_shown(page) == expected(models, HISTORY, knobs=rf.Knobs(wish={"kind": {"Tea": 1.0}}))
+        assert ids_shown(page) == expected(models, HISTORY, reranking=rf.Reranking(wish={"kind": {"Tea": 1.0}}))
         page.get_by_text("only", exact=True).click()
         tea.click()
         where = "kind == 'Tea'"  # and not Tea Cups
-        assert ids_shown(page) == expected(models, HISTORY, rules=rf.Rules(where=where))
+        assert ids_shown(page) == expected(models, HISTORY, filters=rf.Filters(where=where))
         page.get_by_text("none of", exact=True).click()
         tea.click()
-        assert ids_shown(page) == expected(models, HISTORY, rules=rf.Rules(where=f"not {where}"))
+        assert ids_shown(page) == expected(models, HISTORY, filters=rf.Filters(where=f"not {where}"))
         page.get_by_text("a share", exact=True).click()
         tea.click()
-        assert ids_shown(page) == expected(models, HISTORY, knobs=rf.Knobs(shares={"kind": {"Tea": 0.3}}))
+        assert ids_shown(page) == expected(models, HISTORY, reranking=rf.Reranking(shares={"kind": {"Tea": 0.3}}))
 
 
 def test_filters_come_from_the_columns_of_the_item_table(visit: Visit, models: tuple[Path, Path]) -> None:
@@ -175,7 +175,7 @@ def test_filters_come_from_the_columns_of_the_item_table(visit: Visit, models: t
         page.get_by_label("new", exact=True).select_option("yes")
         page.locator(".most select").select_option("2")
         where = "price >= 3.5 and price <= 14 and title contains 'item' and new == true"
-        assert ids_shown(page) == expected(models, HISTORY, rules=rf.Rules(where=where, at_most={"kind": 2}))
+        assert ids_shown(page) == expected(models, HISTORY, filters=rf.Filters(where=where, at_most={"kind": 2}))
         page.get_by_label("title with").fill("nothing is called so")
         expect(page.get_by_role("alert")).to_contain_text("leave none of 40 items")
         page.get_by_role("button", name="Reset all").click()
@@ -213,7 +213,7 @@ def test_two_settings_stand_side_by_side_with_their_differences(visit: Visit, mo
         expect(page.locator(".lead")).to_contain_text("in both lists")
         settled(page)
         plain = expected(models, HISTORY, 8)
-        other = expected(models, HISTORY, 8, knobs=rf.Knobs(wish={"kind": {"Coffee": 1.0}}))
+        other = expected(models, HISTORY, 8, reranking=rf.Reranking(wish={"kind": {"Coffee": 1.0}}))
         assert page.locator(".side:first-child .alone").count() == len(set(plain) - set(other)) > 0
         assert page.locator(".side:last-child .mark", has_text="new").count() == len(set(other) - set(plain))
         assert page.locator(".lines path").count() == len(set(plain) & set(other))
