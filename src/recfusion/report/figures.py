@@ -11,6 +11,7 @@ from recfusion.core.errors import choices
 from recfusion.core.files import check_writable_file, replacing
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
+from recfusion.report.charts import BOX_PLOT_FROM
 
 SUFFIXES = (".png", ".svg")
 
@@ -21,8 +22,6 @@ INK, QUIET, FAINT = "#1b1f24", "#5b6570", "#d5dbe1"
 IMAGE: dict[str, Any] = {"cmap": "viridis", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "none"}
 
 BOX, EDGE, PAPER = "#d6e6f5", "#2f6596", "#c2541b"
-
-BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
 
 LEFT_OUT = "random"  # near 0: with it, the differences between the others could not be seen
 
