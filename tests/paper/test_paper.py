@@ -18,7 +18,7 @@ from recfusion.models.settings import setting_values
 from recfusion.paper import tables as paper
 from recfusion.paper.experiments import (
     QUICK_SETTINGS,
-    adopt_results,
+    copy_results,
     count_rows,
     missing_data,
     packaged_experiment,
@@ -220,7 +220,7 @@ def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     run_experiment(parse_experiment(document, "one", tmp_path), first, workers=0)
     other = parse_experiment({**document, "models": {"popularity": {}, "ease": {"l2": 6}}}, "two", tmp_path)
-    assert adopt_results(other, second, [first]) == 2
+    assert copy_results(other, second, [first]) == 2
     assert [(one.label, one.seed) for one in read_results(second)] == [("popularity", 0), ("popularity", 1)]
-    assert adopt_results(other, second, [first]) == 0
-    assert adopt_results(other, second, [tmp_path / "nowhere.jsonl"]) == 0
+    assert copy_results(other, second, [first]) == 0
+    assert copy_results(other, second, [tmp_path / "nowhere.jsonl"]) == 0

@@ -54,7 +54,7 @@ def missing_data(name: str) -> str | None:
     return f"The data set '{name}' is not on this machine: {how_to_get(data_set(name))}"
 
 
-def adopt_results(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
+def copy_results(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
     """Add to `store` the results of this very experiment that other stores hold, and return how many there were.
 
     Tables share models: a fit that another one has paid for need not be run again.
