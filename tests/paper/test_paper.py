@@ -24,7 +24,7 @@ from recfusion.paper.experiments import (
     packaged_experiment,
     parameter_counts,
 )
-from recfusion.paper.tables import COUNTS, METRICS, PARAMETERS, TABLES, other_rows, paper_values
+from recfusion.paper.tables import COUNTS, METRICS, PARAMETERS, TABLES, other_data_note, paper_values
 
 NAMES = {"ease": "ease", "mine": "recfusion", "bspm": "bspm"}
 
@@ -59,8 +59,8 @@ def test_generated_data_of_a_published_name_can_be_judged_and_never_stands_besid
     protocol = Protocol.of(load(experiment.data.data), SplitPlan(), METRICS)
     assert protocol.name == form
     assert (protocol.read.rows, paper_values(protocol, NAMES, table)) == (4500, None)
-    assert "has 4,500 rows here" in str(other_rows(protocol))
-    assert other_rows(card(form)) is None
+    assert "has 4,500 rows here" in str(other_data_note(protocol))
+    assert other_data_note(card(form)) is None
 
 
 def test_the_paper_s_models_and_data_have_our_names() -> None:

@@ -66,7 +66,7 @@ def _experiment(name: str, folder: Path, quick: bool, workers: int | None, displ
         run = run_experiment(experiment, store, workers=workers, on_event=on_event)
     if not run.results:
         return Reproduction((), (), run)
-    notes = [text for text in (experiments.QUICK_NOTE if quick else None, tables.other_rows(run.protocol)) if text]
+    notes = [text for text in (experiments.QUICK_NOTE if quick else None, tables.other_data_note(run.protocol)) if text]
     command = f"recfusion reproduce {name}{' --quick' if quick else ''}"
     comparison = Comparison.of(run.results, table=name, title=experiment.title, note=" ".join(notes), command=command)
     for suffix in SUFFIXES:

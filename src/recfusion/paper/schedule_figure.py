@@ -17,7 +17,7 @@ from recfusion.data.split import split
 from recfusion.diffusion import LearnedSchedule, elbo
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.paper.display import Advance, Progress, silent
-from recfusion.report.figures import EDGE, INK, QUIET
+from recfusion.report.figures import EDGE, GRID, INK, QUIET
 from recfusion.training.batches import dense
 
 PROCESSES = ("paper-kernel", "drift", "thinning")
@@ -107,7 +107,7 @@ def draw_schedules(courses: Sequence[ScheduleCourse], name: str) -> Figure:
         right.set_title("the bound of -log p", fontsize=10, color=INK, loc="left")
         right.legend(fontsize=8, frameon=False)
         for panel in (left, right):
-            panel.grid(color="#e4e8ec", linewidth=0.7)
+            panel.grid(**GRID)
             panel.tick_params(labelsize=8, colors=QUIET, length=0)
             panel.spines[["top", "right"]].set_visible(False)
             panel.set_xlabel(f"epoch on {name}", fontsize=9, color=INK, parse_math=False)
