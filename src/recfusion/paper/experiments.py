@@ -1,7 +1,6 @@
 """The paper's experiments (specs/*.toml), their quick versions, and our counts of users, items and parameters."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from recfusion.experiments.run import stored_results
 from recfusion.models.registry import MODELS, entry, make_model
 from recfusion.models.settings import setting_values
 from recfusion.paper import tables
+from recfusion.report.formats import Row
 
 EVERY_RATING = Preparation(min_rating=None)
 COUNTED_SPLITS, QUICK_SPLITS = 10, 2
@@ -61,28 +61,17 @@ def copy_results(experiment: Experiment, store: Path, others: Iterable[Path]) ->
     return len(copied)
 
 
-@dataclass(frozen=True)
-class CountRow:
-    """A published count, ours on the split of seed 0, and the range of ours over several splits."""
+def count_rows(name: str, *, splits: int = COUNTED_SPLITS) -> list[Row]:
+    """Return a table row for each published count of a data set with every rating.
 
-    data: str
-    part: str
-    what: str
-    paper: int
-    ours: int
-    lowest: int
-    highest: int
-
-
-def count_rows(name: str, *, splits: int = COUNTED_SPLITS) -> list[CountRow]:
-    """Return the counts of each part of a data set with every rating, counted as in the paper."""
-    data = load(name, EVERY_RATING)
+    A row has its label, the published count, ours on the split of seed 0, the difference, and our range over splits.
+    """
+    data, rows = load(name, EVERY_RATING), list[Row]()
     found = [split_counts(split(data, seed=seed)) for seed in range(splits)]
-    rows = []
     for part, counts in tables.COUNTS[name].items():
         for what, paper in counts.items():
             ours = [counted[part][what] for counted in found]
-            rows.append(CountRow(name, part, what, paper, ours[0], min(ours), max(ours)))
+            rows.append((f"{name}, {part}: {what}", paper, ours[0], ours[0] - paper, min(ours), max(ours)))
     return rows
 
 

@@ -84,9 +84,7 @@ def _counts(folder: Path, quick: bool, display: Display) -> Reproduction:
             notes.append(f"Left out: {sentence}")
             continue
         with display.working(f"Counting {name} on {splits} splits"):
-            for row in experiments.count_rows(name, splits=splits):
-                label = f"{row.data}, {row.part}: {row.what}"
-                rows.append((label, row.paper, row.ours, row.ours - row.paper, row.lowest, row.highest))
+            rows += experiments.count_rows(name, splits=splits)
     columns = (Column("count"), *_BESIDE, Column(f"lowest of {splits} splits"), Column("highest"))
     note = "Every rating counts; ours is the split of seed 0. Validation and test are counted by what a model is shown."
     table = Table("Active users, active items and interactions", columns, tuple(rows), note)

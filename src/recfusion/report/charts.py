@@ -187,8 +187,11 @@ def cost_chart(comparison: Comparison) -> Chart:
     costs["parameters"] = [float(model.parameters) for model in models]
     dots: list[list[tuple[str, float]]] = []  # panel -> model -> classes and x
     for number, (head, values) in enumerate(costs.items()):
-        x = _cost_scale(values, left + number * (width + 36), width)
-        powers = range(int(x.low), int(x.high) + 1, math.ceil((x.high - x.low) * 46 / width))
+        logs, start = [math.log10(value) for value in values if value > 0] or [0.0], left + number * (width + 36)
+        low = math.floor(min(logs))
+        high = max(low + 1, math.ceil(max(logs)))
+        x = Scale(low, high, start, start + width)
+        powers = range(low, high + 1, math.ceil((high - low) * 46 / width))
         svg.grid(root, x, {power: _power(power, as_seconds=number == 0) for power in powers}, top, bottom)
         svg.text(root, "head", x.start - 5, top - 8, head, "start")
         cheapest = [math.inf, *accumulate(values, min)]
@@ -203,13 +206,6 @@ def cost_chart(comparison: Comparison) -> Chart:
         for panel in dots:
             svg.dot(row, *panel[number], middle)
     return Chart(title, svg.markup(root))
-
-
-def _cost_scale(values: Sequence[float], start: float, width: float) -> Scale:
-    """Return a scale of powers of ten that holds all values above 0."""
-    powers = [math.log10(value) for value in values if value > 0] or [0.0]
-    low = math.floor(min(powers))
-    return Scale(low, max(low + 1, math.ceil(max(powers))), start, start + width)
 
 
 def _power(power: int, *, as_seconds: bool) -> str:
