@@ -59,7 +59,7 @@ def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_table")
-def test_a_reproduction_prints_and_writes_its_tables_and_goes_on_where_it_was(leave: Leave, folder: Path) -> None:
+def test_a_reproduction_prints_and_writes_its_tables_and_resumes(leave: Leave, folder: Path) -> None:
     code, printed, told = leave("reproduce", "ml1m", "--quick", "--workers", 0)
     assert code == 0
     made = folder / "reproduction" / "ml1m-quick"
@@ -85,7 +85,7 @@ def test_a_reproduction_prints_and_writes_its_tables_and_goes_on_where_it_was(le
     assert again == printed
 
     code, _, told = leave("reproduce", "ablation", "--workers", 0)
-    assert "5 fits were taken over" in told
+    assert "5 fits were copied" in told
     assert "5 of them are there already" in told
 
 

@@ -1,17 +1,18 @@
-"""The numbers behind the diffusion figure."""
+"""The diffusion figure: its chains and its labels."""
 
 import numpy as np
 import pytest
 import torch
+from drawn import texts
 
 from recfusion.data.interactions import Interactions
 from recfusion.diffusion import Binomial, make_schedule, one_step
-from recfusion.paper.diffusion_figure import OPTIONS, STEPS, Chains, diffusion_figure, with_evidence
+from recfusion.paper.diffusion_figure import OPTIONS, STEPS, Chains, diffusion_chains, draw_diffusion, with_evidence
 
 
 @pytest.fixture
 def shown(groups: Interactions) -> tuple[Chains, ...]:
-    return diffusion_figure(groups, epochs=1, n_users=6, n_items=30)
+    return diffusion_chains(groups, epochs=1, n_users=6, n_items=30)
 
 
 def test_every_option_shows_both_chains_at_all_steps(shown: tuple[Chains, ...]) -> None:
@@ -32,7 +33,7 @@ def test_all_options_start_at_the_same_users_and_return_from_their_own_noise(sho
 
 
 def test_users_stand_in_the_order_of_their_activity(groups: Interactions) -> None:
-    everything = diffusion_figure(groups, epochs=1, n_users=6, n_items=groups.n_items, options=OPTIONS[:1])
+    everything = diffusion_chains(groups, epochs=1, n_users=6, n_items=groups.n_items, options=OPTIONS[:1])
     lengths = everything[0].forward[0].sum(1)
     assert (np.diff(lengths) <= 0).all()
 
@@ -66,7 +67,7 @@ def test_a_hundredth_of_all_bits_flipped_leaves_nearly_everything(shown: tuple[C
 
 
 def test_the_same_seed_gives_the_same_numbers(groups: Interactions, shown: tuple[Chains, ...]) -> None:
-    again = diffusion_figure(groups, epochs=1, n_users=6, n_items=30)
+    again = diffusion_chains(groups, epochs=1, n_users=6, n_items=30)
     for one, other in zip(shown, again, strict=True):
         np.testing.assert_array_equal(one.forward, other.forward)
         np.testing.assert_array_equal(one.reverse, other.reverse)
@@ -83,7 +84,20 @@ def test_evidence_turns_prior_odds_into_the_exact_posterior() -> None:
     torch.testing.assert_close(one_step(process, denoiser, x1), found)
 
 
-def test_every_epoch_is_told(groups: Interactions) -> None:
-    told: list[tuple[str, int]] = []
-    diffusion_figure(groups, epochs=2, on_epoch=lambda name, epoch: told.append((name, epoch)))
-    assert told == [(name, epoch) for name in "abc" for epoch in (1, 2)]
+def test_every_epoch_is_counted_and_every_network_reported(groups: Interactions) -> None:
+    calls: list[tuple[str, int]] = []
+    diffusion_chains(groups, epochs=2, advance=lambda line, done: calls.append((line, done)))
+    assert calls == [call for name in "abc" for call in (("", 1), (f"option ({name})", 1))]
+
+
+def test_the_diffusion_figure_labels_options_rows_steps_and_means(groups: Interactions) -> None:
+    shown = diffusion_chains(groups, epochs=1, n_users=5, n_items=20)
+    written = texts(draw_diffusion(shown, groups.name, 1))
+    for option in OPTIONS:
+        assert f"({option.name}) {option.title}" in written
+    assert sum(text.startswith("forward") and "→" in text for text in written) == 3
+    assert sum("learned reverse" in text for text in written) == 3
+    assert [text.split("$")[1] for text in written if text.startswith("$t = ")] == [f"t = {t}" for t in range(7)]
+    for chains in shown:
+        assert {f"mean {mean:.3f}" for mean in chains.forward.mean((1, 2))} <= set(written)
+    assert any("5 test users" in text and "20 most popular items" in text and "1 epoch " in text for text in written)

@@ -19,13 +19,13 @@ from recfusion.models.settings import setting_values
 from recfusion.paper import tables as paper
 from recfusion.paper.experiments import (
     QUICK_SETTINGS,
-    adopt_results,
+    copy_results,
     count_rows,
     missing_data,
     packaged_experiment,
     parameter_counts,
 )
-from recfusion.paper.tables import COUNTS, METRICS, PARAMETERS, TABLES, other_rows, paper_values
+from recfusion.paper.tables import COUNTS, METRICS, PARAMETERS, TABLES, other_data_note, paper_values
 
 NAMES = {"ease": "ease", "mine": "recfusion", "bspm": "bspm"}
 
@@ -60,8 +60,8 @@ def test_generated_data_of_a_published_name_can_be_judged_and_never_stands_besid
     protocol = Protocol.of(load(experiment.data.data), SplitPlan(), METRICS)
     assert protocol.name == form
     assert (protocol.read.rows, paper_values(protocol, NAMES, table)) == (4500, None)
-    assert "has 4,500 rows here" in str(other_rows(protocol))
-    assert other_rows(card(form)) is None
+    assert "has 4,500 rows here" in str(other_data_note(protocol))
+    assert other_data_note(card(form)) is None
 
 
 def test_the_paper_s_models_and_data_have_our_names() -> None:
@@ -185,24 +185,31 @@ def test_missing_data_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "recfusion data fetch ml-25m" in sentence
 
 
+def numbers(rows: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of counts without their types, which allow any cell."""
+    return list(rows)
+
+
 def test_counts_are_taken_part_by_part_beside_the_paper_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paper, "COUNTS", {"ml-latest-small": COUNTS["ml-1m"]})
     rows = count_rows("ml-latest-small", splits=3)
     assert len(rows) == 9
-    users = {row.part: row.ours for row in rows if row.what == "users"}
-    assert sum(users.values()) == 671  # all users have five ratings
-    for row in rows:
-        assert row.lowest <= row.ours <= row.highest
-    assert rows[0].paper == 4832
+    assert (
+        sum(ours for label, _, ours, *_ in numbers(rows) if label.endswith(": users")) == 671
+    )  # all have five ratings
+    for _, paper_count, ours, difference, lowest, highest in numbers(rows):
+        assert lowest <= ours <= highest
+        assert difference == ours - paper_count
+    assert rows[0][:2] == ("ml-latest-small, train: users", 4832)
 
 
 @pytest.mark.slow
 def test_counts_of_ml_1m_are_the_paper_s_where_the_split_leaves_no_choice(data_folder: Path) -> None:
-    for row in count_rows("ml-1m"):
-        if row.what == "users":
-            assert row.ours == row.lowest == row.highest == row.paper
+    for label, published, ours, _, lowest, highest in numbers(count_rows("ml-1m")):
+        if label.endswith(": users"):
+            assert ours == lowest == highest == published
         else:
-            assert row.ours == pytest.approx(row.paper, rel=0.04)
+            assert ours == pytest.approx(published, rel=0.04)
 
 
 def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path: Path) -> None:
@@ -221,7 +228,7 @@ def test_a_fit_that_another_store_holds_is_taken_over_and_not_run_again(tmp_path
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     run_experiment(parse_experiment(document, "one", tmp_path), first, workers=0)
     other = parse_experiment({**document, "models": {"popularity": {}, "ease": {"l2": 6}}}, "two", tmp_path)
-    assert adopt_results(other, second, [first]) == 2
+    assert copy_results(other, second, [first]) == 2
     assert [(one.label, one.seed) for one in read_results(second)] == [("popularity", 0), ("popularity", 1)]
-    assert adopt_results(other, second, [first]) == 0
-    assert adopt_results(other, second, [tmp_path / "nowhere.jsonl"]) == 0
+    assert copy_results(other, second, [first]) == 0
+    assert copy_results(other, second, [tmp_path / "nowhere.jsonl"]) == 0

@@ -1,13 +1,14 @@
-"""The numbers behind the figure of learned schedules."""
+"""The figure of learned schedules: its numbers and its labels."""
 
 import numpy as np
+from drawn import texts
 
 from recfusion.data.interactions import Interactions
-from recfusion.paper.schedule_figure import STEPS, schedule_figure
+from recfusion.paper.schedule_figure import STEPS, draw_schedules, schedule_courses
 
 
 def test_rates_start_at_the_fixed_schedule_and_move_and_every_epoch_is_judged(groups: Interactions) -> None:
-    (course,) = schedule_figure(groups, epochs=3, processes=("thinning",))
+    (course,) = schedule_courses(groups, epochs=3, processes=("thinning",))
     assert course.betas.shape == (4, STEPS)
     np.testing.assert_allclose(course.betas[0], np.linspace(0.1, 0.5, STEPS))
     assert (np.abs(np.diff(course.betas, axis=0)).max(1) > 0).all()
@@ -17,6 +18,15 @@ def test_rates_start_at_the_fixed_schedule_and_move_and_every_epoch_is_judged(gr
 
 
 def test_the_same_seed_gives_the_same_course(groups: Interactions) -> None:
-    one, other = (schedule_figure(groups, epochs=1, processes=("drift",))[0] for _ in range(2))
+    one, other = (schedule_courses(groups, epochs=1, processes=("drift",))[0] for _ in range(2))
     np.testing.assert_array_equal(one.betas, other.betas)
     np.testing.assert_array_equal(one.learned, other.learned)
+
+
+def test_the_schedule_figure_shows_every_rate_of_every_process(groups: Interactions) -> None:
+    courses = schedule_courses(groups, epochs=2, processes=("drift", "thinning"))
+    said = texts(draw_schedules(courses, "a_data$set"))
+    for process in ("drift", "thinning"):
+        assert f"{process}: learned rates" in said
+    assert said.count(r"$\beta_{6}$") == 2
+    assert "epoch on a_data$set" in said

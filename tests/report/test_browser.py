@@ -1,10 +1,11 @@
-"""The page in a real browser: on a desk and on a phone, in light and in dark."""
+"""The page in a real browser: desktop and phone widths, light and dark."""
 
 import html
 import json
 import re
 import shutil
 import subprocess
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ SWITCHES = (
 )
 SCHEMES = {"light": 1, "dark": 0}  # Chromium's numbers for them
 
-# Each frame is as wide as a screen, which a window cannot always be; srcdoc keeps it open to the script outside.
+# Frames can be narrower than a browser window; srcdoc lets the outer script read them.
 MEASURE = """<!doctype html><meta charset="utf-8">{frames}<output></output><script>
 addEventListener("load", () => {{
   const found = [...document.querySelectorAll("iframe")].map(({{ contentDocument: page, contentWindow: its }}) => {{
@@ -27,7 +28,7 @@ addEventListener("load", () => {{
     page.querySelector(".results thead button").click();
     const names = [...page.querySelectorAll(".results tbody th")].map(head => head.firstChild.textContent);
     const charts = [...page.querySelectorAll("svg")].map(chart => chart.getBoundingClientRect().width);
-    const mark = page.querySelector("svg use");
+    const mark = page.querySelector("svg .best > .dot");
     return {{
       screen: its.innerWidth, root: page.documentElement.scrollWidth, body: page.body.scrollWidth, names, charts,
       ground: its.getComputedStyle(page.body).backgroundColor, mark: its.getComputedStyle(mark).fill,
@@ -37,17 +38,27 @@ addEventListener("load", () => {{
   document.querySelector("output").textContent = JSON.stringify(found);
 }});
 </script>"""
-PAGES = ("ordinary", "real", "strange")
+PAGES = ("ordinary", "real", "strange", "recoloured")
+CHANGED = "rgb(1, 2, 3)"
+
+
+def page_text(name: str) -> str:
+    """Return a page; "recoloured" is the ordinary one with another accent colour in its style sheet."""
+    if name != "recoloured":
+        return rendered(name)
+    sheet = resources.files("recfusion.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    changed = re.sub("--accent: [^;]+", f"--accent: {CHANGED}", sheet)
+    return rendered("ordinary").replace(sheet.strip(), changed.strip())
 
 
 @pytest.fixture(scope="module", params=SCHEMES)
 def measured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[Any, Any]]:
-    """What a browser finds in each page at each width, with the scheme of its colours."""
+    """Return the colour scheme, and what a browser measures on each page at each width."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"no browser found: looked for {', '.join(BROWSERS)}")
     folder: Path = tmp_path_factory.mktemp("browser")
-    shown = {(name, width): rendered(name) for name in PAGES for width in WIDTHS}
+    shown = {(name, width): page_text(name) for name in PAGES for width in WIDTHS}
     frames = "".join(
         f'<iframe width="{width}" height="900" style="border:0" srcdoc="{html.escape(page)}"></iframe>'
         for (_, width), page in shown.items()
@@ -73,16 +84,22 @@ def lightness(colour: str) -> int:
     return sum(int(part) for part in re.findall(r"\d+", colour)[:3])
 
 
-def test_ground_and_charts_follow_the_scheme(measured: tuple[str, dict[Any, Any]]) -> None:
+def test_background_and_charts_follow_the_colour_scheme(measured: tuple[str, dict[Any, Any]]) -> None:
     scheme, pages = measured
-    for found in pages.values():
+    for (name, _), found in pages.items():
         assert (lightness(found["ground"]) > 600) == (scheme == "light")
-        assert (lightness(found["mark"]) < 400) == (scheme == "light")
+        if name != "recoloured":
+            assert (lightness(found["mark"]) < 400) == (scheme == "light")
+
+
+def test_a_colour_changed_in_the_style_sheet_alone_changes_the_charts(measured: tuple[str, dict[Any, Any]]) -> None:
+    marks = {name: found["mark"] for (name, _), found in measured[1].items()}
+    assert marks["recoloured"] == CHANGED != marks["ordinary"]
 
 
 def test_charts_are_drawn_and_as_wide_as_the_screen_allows(measured: tuple[str, dict[Any, Any]]) -> None:
     for (_, width), found in measured[1].items():
-        assert found["drawn"] > 0  # what marks refer to is found
+        assert found["drawn"] > 0
         assert 320 < found["charts"][0] < width
 
 

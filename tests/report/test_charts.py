@@ -1,6 +1,7 @@
-"""The charts: what they show, in the page's colours, with texts that neither meet nor can do harm."""
+"""The charts: their numbers, hints and classes; texts do not overlap and are escaped."""
 
 import re
+from importlib import resources
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ from stored import EVIL, MADE, compared, evil, ordinary, result, single
 
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.charts import Chart, cost_chart, curve_charts, difference_chart, mean_charts, near_reach
-from recfusion.report.drawing import shorten
+from recfusion.report.svg import Scale, shorten
 from recfusion.training.epoch import Curve
 
 
@@ -32,30 +33,39 @@ def texts(chart: Chart | None) -> list[str]:
     return [element.text or "" for element in parsed(chart).iter("text")]
 
 
-def told(chart: Chart | None) -> list[str]:
-    """Return what pointing at marks says, each once."""
-    root = parsed(chart)
-    return list(dict.fromkeys(title.text or "" for title in root.iter("title") if title is not root[0]))
+def hints(chart: Chart | None) -> list[str]:
+    """Return the hover texts of the rows."""
+    return [group.findtext("title") or "" for group in parsed(chart).iter("g")]
 
 
-def styles_of(chart: Chart | None, name: str) -> str:
-    """Return the styles of everything that has the hover title of a model."""
-    groups = [group for group in parsed(chart).iter("g") if (group.findtext("title") or "").startswith(f"{name}:")]
-    return " ".join(element.get("style") or "" for group in groups for element in group.iter() if element.tag != "text")
+def row(chart: Chart | None, name: str) -> ElementTree.Element:
+    """Return the row of a model."""
+    (found,) = [group for group in parsed(chart).iter("g") if (group.findtext("title") or "").startswith(f"{name}:")]
+    return found
 
 
-def test_charts_have_the_page_s_colours_and_say_what_they_show(drawn: list[Chart]) -> None:
+def classes(element: ElementTree.Element) -> set[str]:
+    return set((element.get("class") or "").split())
+
+
+def test_only_the_style_sheet_has_colours_and_fonts_and_it_has_every_class(drawn: list[Chart]) -> None:
+    sheet = resources.files("recfusion.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    rules = "".join(line for line in sheet.splitlines() if line.startswith("svg "))
+    styled = set(re.findall(r"\.([a-z]+)", rules)) | {"tick", "head", "limits", "mean"}  # these look like any text
+    allowed = {"class", "id", "viewBox", "role", "aria-labelledby", "text-anchor", "points", "x", "y", "cx", "cy", "r"}
+    for element in (element for chart in drawn for element in parsed(chart).iter()):
+        assert set(element.attrib) <= allowed | {"width", "height"}
+        assert classes(element) <= styled
+        assert element.tag in {"svg", "title", "desc", "g", "text", "polyline", "circle", "rect"}
+
+
+def test_charts_have_a_title_and_a_description_for_screen_readers(drawn: list[Chart]) -> None:
     for chart in drawn:
         root = parsed(chart)
-        styles = " ".join(element.get("style") or "" for element in root.iter())
-        assert "#" not in styles
-        assert "font-family" not in styles
-        assert set(re.findall(r"var\(--(\w+)\)", styles)) <= {"ink", "soft", "rule", "accent", "below", "paper"}
         assert [child.tag for child in root[:2]] == ["title", "desc"]
         assert root.get("role") == "img"
         assert root.get("aria-labelledby") == f"{root[0].get('id')} {root[1].get('id')}"
         assert "width" not in root.attrib
-        assert not any(element.tag in ("style", "metadata", "script") for element in root.iter())
         assert not re.search(r"\b(nan|inf|None)\b", str(chart.svg))
 
 
@@ -67,12 +77,11 @@ def test_names_of_elements_are_used_and_occur_once_on_a_page(drawn: list[Chart])
 
 
 def extent(element: ElementTree.Element) -> tuple[float, float, float]:
-    """Return the left, the right and the base line of a text, its letters as wide as those of wide fonts are."""
-    style = element.get("style") or ""
-    size = float(re.findall(r"font-size: ([\d.]+)px|([\d.]+)px", style)[0][0] or 11)
+    """Return the left end, the right end and the height of a text, in a font with wide letters."""
+    size = 11 if classes(element) & {"name", "value"} else 10  # as in the style sheet
     wide = sum(1.0 if ord(char) > 0x2E80 else 0.62 for char in element.text or "") * size
     x, y = float(element.get("x") or "nan"), float(element.get("y") or "nan")
-    left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[re.findall(r"text-anchor: (\w+)", style)[0]] * wide
+    left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[element.get("text-anchor") or ""] * wide
     return left, left + wide, y
 
 
@@ -103,24 +112,25 @@ def test_differences_stand_in_their_order_with_numbers_and_tests() -> None:
     chart = difference_chart(ordinary())
     assert [text for text in texts(chart) if text in ("ease", "near", "slim")] == ["ease", "near", "slim"]
     assert {"−0.10", "−3.90", "← below ease"} <= set(texts(chart))
-    assert told(chart)[0] == "ease: what the others are compared with"
-    assert told(chart)[2].startswith("slim: −3.90 (−4.0")
-    assert told(chart)[2].endswith(", p at most .001, 3 splits")
+    assert hints(chart)[0] == "ease: the model that the others are compared with"
+    assert hints(chart)[2].startswith("slim: −3.90 (−4.0")
+    assert hints(chart)[2].endswith(", p at most .001, 3 splits")
 
 
 def test_a_single_test_user_is_drawn_without_lines_and_said_to_be_no_test() -> None:
     chart = difference_chart(single())
-    assert told(chart)[1] == "popularity: −10.00, not tested: one test user tells nothing, 2 splits"
+    assert hints(chart)[1] == "popularity: −10.00, not tested: one test user tells nothing, 2 splits"
     assert not any(" to " in text for text in texts(chart))
 
 
-def test_models_told_apart_are_in_colour_and_others_open() -> None:
+def test_significant_differences_are_filled_and_coloured_and_others_open() -> None:
     chart = difference_chart(ordinary())
-    assert "var(--below)" in styles_of(chart, "slim")
-    assert "var(--paper)" not in styles_of(chart, "slim")
-    assert {"var(--soft)", "var(--paper)"} <= set(re.findall(r"var\(--\w+\)", styles_of(chart, "near")))
-    above = difference_chart(compared({"a": 0.4, "ease": 0.3}))
-    assert "var(--accent)" in styles_of(above, "a")
+    assert [classes(row(chart, name)) for name in ("ease", "near", "slim")] == [
+        {"row", "base"},
+        {"row", "open"},
+        {"row", "below"},
+    ]
+    assert "above" in classes(row(difference_chart(compared({"a": 0.4, "ease": 0.3})), "a"))
 
 
 def test_without_a_reference_differences_are_to_the_best_and_alone_there_are_none() -> None:
@@ -159,25 +169,32 @@ def test_a_scale_reaches_to_the_last_wide_gap(reaches: list[float], expected: fl
 def test_means_have_a_chart_per_metric_with_splits_and_from_five_on_a_box() -> None:
     main, other = mean_charts(ordinary())
     assert (main.title, other.title) == ("ndcg@100", "recall@20")
-    assert told(main)[0].startswith("ease: 37.1 (3")
-    assert "var(--accent)" in styles_of(main, "ease")
-    assert "var(--paper)" in styles_of(main, "near")  # open: not told apart
+    assert hints(main)[0].startswith("ease: 37.1 (3")
+    assert [classes(row(main, name)) for name in ("ease", "near", "slim")] == [
+        {"row", "best"},
+        {"row", "tied", "open"},
+        {"row"},
+    ]
     three, five = (Comparison.of([result("a", 0.3, seed=seed) for seed in range(n)]) for n in (3, 5))
-    counts = [len(re.findall("opacity: 0.45", mean_charts(found)[0].svg)) for found in (three, five)]
-    boxes = [mean_charts(found)[0].svg.count("stroke-width: 0.7") for found in (three, five)]
-    assert boxes == [0, 1]
-    assert counts[0] >= 3
+    charts = [mean_charts(found)[0].svg for found in (three, five)]
+    assert [chart.count('class="split"') for chart in charts] == [3, 5]
+    assert [chart.count('class="quartiles"') for chart in charts] == [0, 1]
 
 
 def test_costs_mark_those_that_no_better_model_undercuts() -> None:
     made = {"best": (0.4, 100.0, 50), "same": (0.39, 100.0, 9), "cheap": (0.3, 2.0, 0), "bad": (0.2, 3.0, 10)}
     found = [result(label, mean, fit_seconds=cost, parameters=n) for label, (mean, cost, n) in made.items()]
     chart = cost_chart(Comparison.of(found))
-    marked = {name: "var(--accent)" in styles_of(chart, name) for name in made}
-    assert marked == {"best": True, "same": True, "cheap": True, "bad": False}  # same: by its parameters
+    dots = {name: [classes(dot) - {"dot"} for dot in row(chart, name).iter("circle")] for name in made}
+    marked = {"cheapest"}
+    assert dots == {
+        "best": [marked, marked],
+        "same": [set(), marked],
+        "cheap": [marked, {"cheapest", "open"}],  # no parameters: an open dot at the edge
+        "bad": [set(), set()],
+    }
     assert {"1 s", "100 s", "40.0"} <= set(texts(chart))
-    assert told(chart)[0] == "best: 40.0, 100.00 s to fit, 50 parameters"
-    assert "var(--paper)" in styles_of(chart, "cheap")  # no parameters at all: open, at the edge
+    assert hints(chart)[0] == "best: 40.0, 100.00 s to fit, 50 parameters"
 
 
 def test_curves_show_the_epochs_that_were_judged_and_the_best_of_them() -> None:
@@ -186,8 +203,24 @@ def test_curves_show_the_epochs_that_were_judged_and_the_best_of_them() -> None:
     found = [result("a", 0.3, seed=3, curve=curve), result("b", 0.2, seed=3, curve=unjudged), result("c", 0.4, seed=3)]
     (chart,) = curve_charts(Comparison.of(found))
     assert chart.title == "a"
-    assert told(chart) == ["split 3: best 30.00 in epoch 3 of 3"]
+    assert hints(chart) == ["split 3: best 30.00 in epoch 3 of 3"]
     assert {"1", "3", "0", "20"} <= set(texts(chart))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "spacing", "expected"),
+    [
+        (0.0, 10.0, 20.0, [0, 2, 4, 6, 8, 10]),
+        (23.1, 52.9, 25.0, [30, 40, 50]),
+        (-0.12, 0.31, 20.0, [-0.1, 0, 0.1, 0.2, 0.3]),
+    ],
+)
+def test_ticks_are_round_numbers_with_room_for_their_labels(
+    low: float, high: float, spacing: float, expected: list[float]
+) -> None:
+    scale = Scale(low, high, 0, 100)
+    assert scale.ticks(spacing) == pytest.approx(expected)
+    assert (scale(low), scale(high)) == (0, 100)
 
 
 def test_names_are_cut_in_the_middle_and_cleared_of_what_cannot_be_drawn() -> None:

@@ -26,7 +26,7 @@ COMMANDS = {
     "run": "Run what an experiment still lacks, keep each result as soon as it is there, and show the table.",
     "report": "Write a page from results: table, box plots, costs, slices, training curves, protocol, "
     "how to run it again.",
-    "reproduce": "Make a table or figure of the paper again: paper, ours and the difference.",
+    "reproduce": "Reproduce a table or figure of the paper and show the difference to the published values.",
     "recommend": "Recommend items to users, who need not have been seen in training.",
     "similar": "List the items that are most like an item in the model's own eyes, corrected for popularity.",
     "complete": "Complete a basket, shelf or playlist with items that go together.",
@@ -43,11 +43,10 @@ COMMANDS = {
     "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
     "data prepare": "Prepare a table of your own into a folder that is read at once from then on.",
     "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
-    "figure": "Draw the paper's figures, and learned schedules.",
-    "figure diffusion": "Draw binary noise on real users, and how a trained network takes it away: "
-    "the paper's Figure 2.",
-    "figure architecture": "Draw the RecFusion family and what differs between its variants: the paper's Figure 1.",
-    "figure schedule": "Draw learned noise rates over training, and the bound with them learned and fixed.",
+    "figure": "Draw the paper's figures and learned noise schedules.",
+    "figure diffusion": "Draw binary noise on real users and its removal by a trained network: the paper's Figure 2.",
+    "figure architecture": "Draw the RecFusion family and the differences between its variants: the paper's Figure 1.",
+    "figure schedule": "Draw learned noise rates during training, and the bound with learned and with fixed rates.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
     "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
     "spark train": "Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary "

@@ -7,18 +7,13 @@ from typer import Argument, Option
 
 from recfusion.cli.output import note
 from recfusion.core.errors import InputError, choices
-from recfusion.core.files import check_writable_file, replacing
+from recfusion.core.files import check_writable_file
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import read_experiment
 from recfusion.experiments.result import is_store, read_results
 from recfusion.experiments.run import stored_results
 from recfusion.paper.tables import TABLES
-from recfusion.report.figures import draw_boxes, save_figure
-from recfusion.report.page import render
-from recfusion.report.tables import results_csv, results_latex, results_markdown
-
-_TEXTS = {".html": render, ".md": results_markdown, ".csv": results_csv, ".tex": results_latex}
-SUFFIXES = (*_TEXTS, ".svg", ".png")
+from recfusion.report.files import SUFFIXES, write_report
 
 
 def report(
@@ -54,19 +49,5 @@ def report(
     if not stored:
         of = f" of '{experiment}'" if experiment is not None else ""
         raise InputError(f"The store '{results}' holds no results{of} yet: run that first.")
-    write_as(Comparison.of(stored, reference=reference, table=name if name in TABLES else None, title=title), path)
+    write_report(Comparison.of(stored, reference=reference, table=name if name in TABLES else None, title=title), path)
     note(f"Report: {path}")
-
-
-def write_as(comparison: Comparison, path: Path) -> None:
-    """Write a comparison in the form that the suffix of `path` names."""
-    if text := _TEXTS.get(path.suffix.lower()):
-        write_text(path, text(comparison))
-    else:
-        save_figure(draw_boxes(comparison), path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file that is there whole or not at all."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")

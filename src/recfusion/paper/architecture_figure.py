@@ -1,4 +1,4 @@
-"""The paper's Figure 1: the way that all variants share, drawn once, and below it where each of them differs."""
+"""The paper's Figure 1: the pipeline that all variants share, and a table of their differences."""
 
 from dataclasses import dataclass
 from textwrap import wrap
@@ -19,7 +19,7 @@ NOT_USED = "–"
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the common way, the settings that belong to it, and its colour in the figure."""
+    """A part of the pipeline, its settings, and its colours in the figure."""
 
     name: str
     settings: tuple[str, ...]
@@ -35,27 +35,27 @@ _NET = (
 FORWARD = Stage("forward process", _PROCESS, "#d6e6f5", "#4f86b8")
 NETWORK = Stage("network", _NET, "#dcefd3", "#5f9e4a")
 REVERSE = Stage("reverse step", ("variance",), "#fbe3cc", "#d08a45")
-TRAINING = Stage("training", ("objective",), "#e6dcf2", "#8a68b5")  # and every setting that is in no other stage
+TRAINING = Stage("training", ("objective",), "#e6dcf2", "#8a68b5")  # and all settings of no other stage
 STAGES = (FORWARD, NETWORK, REVERSE, TRAINING)
 
-# The rows that say what a variant is: shown even where all variants agree.
+# Settings that are shown even if all variants agree.
 _ALWAYS = ("process", "T", "net", "time", "variance", "objective")
-# With places, the survivors fall evenly from high to low instead.
+# Not used with a layout: survival then falls evenly from high to low.
 _SCHEDULE = ("schedule", "decreasing", "beta_low", "beta_high")
-# Settings that have a meaning for some values of another one alone, and what is shown elsewhere.
-_USED_WITH: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "beta_low": ("schedule", ("linear", "quadratic"), NOT_USED),
-    "beta_high": ("schedule", ("linear", "quadratic", "constant"), NOT_USED),
-    **dict.fromkeys(("width", "depth", "shared"), ("net", ("mlp",), NOT_USED)),
-    **dict.fromkeys(("channels", "levels"), ("net", ("unet1d", "unet2d"), NOT_USED)),
-    "picture_users": ("layout", ("none",), NOT_USED),
-    "variance": ("process", ("gaussian",), NOT_USED),
+# Settings that are used only with some values of another setting.
+_USED_WITH: dict[str, tuple[str, tuple[str, ...]]] = {
+    "beta_low": ("schedule", ("linear", "quadratic")),
+    "beta_high": ("schedule", ("linear", "quadratic", "constant")),
+    **dict.fromkeys(("width", "depth", "shared"), ("net", ("mlp",))),
+    **dict.fromkeys(("channels", "levels"), ("net", ("unet1d", "unet2d"))),
+    "picture_users": ("layout", ("none",)),
+    "variance": ("process", ("gaussian",)),
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """One setting: its value in each variant as text, and in which variants it differs from the first one's."""
+    """A setting and its value in each variant."""
 
     stage: Stage
     setting: str
@@ -64,26 +64,32 @@ class Row:
 
     @property
     def differs(self) -> tuple[bool, ...]:
+        """For each variant, whether it differs from the first one."""
         return tuple(value not in (NOT_USED, self.values[0]) for value in self.values)
 
     @property
     def choices(self) -> list[str]:
-        """The values that occur among the variants, each once."""
+        """The distinct values of the variants."""
         return [value for value in dict.fromkeys(self.values) if value != NOT_USED]
 
 
 @dataclass(frozen=True)
 class Family:
-    """The variants of one class in the registry, and their settings."""
+    """The variants of RecFusion and their settings."""
 
     names: tuple[str, ...]
     titles: tuple[str, ...]
-    rows: tuple[Row, ...]  # what differs, and what says most about a variant
-    common: tuple[Row, ...]  # what is the same for all that use it
+    rows: tuple[Row, ...]  # settings in the table
+    common: tuple[Row, ...]  # settings with the same value in every variant that uses them
+
+
+def architecture_figure() -> Figure:
+    """Draw the figure of the models in the registry."""
+    return draw_architecture(recfusion_family())
 
 
 def recfusion_family() -> Family:
-    """Read the RecFusion family from the registry's rows, with the settings that a user gets by default."""
+    """Return the RecFusion models of the registry with their default settings."""
     names = tuple(name for name, entry in registry.MODELS.items() if issubclass(entry.load(), RecFusion))
     variants = [setting_values(registry.make_model(name)) for name in names]
     declared = {key: of for name in names for key, of in settings_of(registry.MODELS[name].load()).items()}
@@ -102,14 +108,11 @@ def _cell(name: str, values: dict[str, Any]) -> str:
     if name not in values:
         return NOT_USED
     placed = values.get("layout", "none") != "none"
-    if name == "time" and values["net"] != "mlp":  # the U-Net of items with places is not told the step
+    if name == "time" and values["net"] != "mlp":  # a U-Net with a layout does not get the step
         return "none" if placed else "built in"
-    if placed and name in _SCHEDULE:
+    other, wanted = _USED_WITH.get(name, ("", ("",)))
+    if (placed and name in _SCHEDULE) or values.get(other, wanted[0]) not in wanted:
         return NOT_USED
-    if name in _USED_WITH:
-        other, wanted, instead = _USED_WITH[name]
-        if values.get(other, wanted[0]) not in wanted:
-            return instead
     value = values[name]
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -123,7 +126,7 @@ _MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 def draw_architecture(family: Family) -> Figure:
-    """Return the figure of the common way and of the table of differences."""
+    """Draw the pipeline and the table of differences."""
     meanings = [wrap(row.meaning, 29) for row in family.rows]
     tops = [_TABLE]
     for lines in meanings:
@@ -163,7 +166,7 @@ def draw_architecture(family: Family) -> Figure:
 
 
 def _draw_pipeline(axes: Axes, choices: dict[str, list[str]]) -> None:
-    """Draw x^0 -> q -> x^t -> network -> p -> ranking, with the values that occur among the variants in the boxes."""
+    """Draw x^0 -> q -> x^t -> network -> p -> ranking, with the settings of the variants in the boxes."""
     wide, narrow, tall, y = 400.0, 250.0, 170.0, 330.0
     widths = [narrow, wide, narrow, wide, wide, narrow]
     gap = (axes.get_xlim()[1] - 2 * _MARGIN - sum(widths)) / 5
@@ -199,13 +202,13 @@ def _draw_pipeline(axes: Axes, choices: dict[str, list[str]]) -> None:
 
 
 def _arrow(axes: Axes, colour: str, *points: tuple[float, float]) -> None:
-    """Draw an arrow along some points."""
+    """Draw an arrow along a path."""
     axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.3))
 
 
 def _box(
     axes: Axes, x: float, y: float, width: float, height: float, fill: str, *, edge: str = "none", rounded: float = 0
 ) -> None:
-    """Draw a filled rectangle whose upper left corner is (x, y)."""
+    """Draw a filled rectangle with its upper left corner at (x, y)."""
     shape = f"round,pad=0,rounding_size={rounded}" if rounded else "square,pad=0"
     axes.add_patch(FancyBboxPatch((x, y), width, height, shape, facecolor=fill, edgecolor=edge, linewidth=1.2))

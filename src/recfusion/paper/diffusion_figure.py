@@ -1,11 +1,12 @@
-"""The paper's Figure 2 as numbers: binomial noise on real users, and how a small network takes it away again."""
+"""The paper's Figure 2: binomial noise on real users, and its removal by a small network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
@@ -15,10 +16,10 @@ from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.diffusion import Binomial, Denoiser, Process, forward_steps, make_schedule, reverse_steps, simple
 from recfusion.nets.mlp import MLP
+from recfusion.paper.display import Advance, Progress, silent
+from recfusion.report.figures import FAINT, IMAGE, INK, QUIET, blank
 from recfusion.training.batches import dense, seeded, torch_rng
 from recfusion.training.loop import Phase, train_epoch
-
-OnEpoch: TypeAlias = Callable[[str, int], None]  # option, epoch
 
 STEPS = 6
 _BATCH = 20  # 750 training users of ml-100k make 38 steps of Adam in an epoch
@@ -27,22 +28,22 @@ _LEARNING_RATE = 5e-4  # twice that makes the nets too sure: chains of (c) come 
 
 @dataclass(frozen=True)
 class Option:
-    """One answer to the paper's question what a completely noised matrix is."""
+    """One of the paper's options for the noise process."""
 
     name: str
     title: str
     remark: str
-    kernel: Callable[..., Process]  # of a schedule and the items' means
+    kernel: Callable[..., Process]  # arguments: a schedule and the items' means
     beta: float
 
     def process(self, means: Tensor) -> Process:
-        """Return the process over items of these means."""
+        """Return the process for items with these means."""
         return self.kernel(make_schedule("constant", STEPS, high=self.beta), means)
 
 
-# (a) and (b) have the paper's rates. Under (c) a one survives a step with probability 1 - beta/2; with the paper's
-# three steps and beta <= .1 about 94 % of all ones would reach x^T, which is almost no noise. Here beta = 1, so that
-# every step halves the ones and x^T is nearly all zeros, as the text says.
+# (a) and (b) have the paper's rates. With (c) a one survives a step with probability 1 - beta/2. With the paper's three
+# steps and beta <= .1, about 94 % of all ones would reach x^T, which is almost no noise. Here beta = 1: every step
+# halves the ones and x^T is nearly all zeros, as the paper's text says.
 OPTIONS = (
     Option(
         *("a", "bit flips, β = .01", "a few entries flip at each step; going back, unlikely ones are taken out again"),
@@ -64,14 +65,21 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Chains:
-    """One option's two chains over the users and items shown; index t of the first axis is step t."""
+    """The two chains of an option, over the users and items shown; index t of the first axis is step t."""
 
     option: Option
     forward: FloatArray  # (T + 1, users, items): x^t, zeros and ones
     reverse: FloatArray  # (T + 1, users, items): p_theta(x^t = 1 | x^{t+1}); at T it is x^T itself
 
 
-def diffusion_figure(
+def diffusion_figure(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int, progress: Progress) -> Figure:
+    """Train the networks of all options and draw the figure."""
+    with progress("Training", epochs * len(OPTIONS)) as advance:
+        chains = diffusion_chains(data, plan=plan, epochs=epochs, seed=seed, advance=advance)
+    return draw_diffusion(chains, data.name, epochs)
+
+
+def diffusion_chains(
     data: Interactions,
     *,
     plan: SplitPlan | None = None,
@@ -80,13 +88,12 @@ def diffusion_figure(
     n_users: int = 30,
     n_items: int = 100,
     options: Sequence[Option] = OPTIONS,
-    on_epoch: OnEpoch | None = None,
+    advance: Advance = silent,
 ) -> tuple[Chains, ...]:
-    """Noise some test users step by step, and let a network trained on the training users undo it.
+    """Add noise to some test users step by step, and remove it with a network trained on the training users.
 
-    Every option has a network of its own. The reverse chain starts at the forward chain's own x^T. Users are drawn at
-    random and stand in the order of their activity, items are the most popular ones in the order of popularity; the
-    chains run over all items.
+    Each option has its own network. The reverse chain starts at x^T of the forward chain. The users are a random
+    sample, the most active first; the items shown are the most popular ones. The chains run over all items.
     """
     parts = split(data, plan, seed=seed)
     everything = parts.test.history + parts.test.held_out
@@ -97,7 +104,7 @@ def diffusion_figure(
     chains = []
     for option in options:
         rng = torch_rng(stream(seed, f"figure {option.name}"))
-        process, denoiser = _train(option, parts.train, epochs, rng, on_epoch)
+        process, denoiser = _train(option, parts.train, epochs, rng, advance)
         forward = list(forward_steps(process, x0, rng))
         reverse = [state.mean for state in reverse_steps(process, denoiser, forward[-1], rng)]
         shown = [torch.stack(chain)[:, :, items].numpy() for chain in (forward, reverse[::-1])]
@@ -108,8 +115,8 @@ def diffusion_figure(
 def with_evidence(process: Process, net: Denoiser) -> Denoiser:
     """Return the denoiser log p(x^0 = 1)/p(x^0 = 0) = net(x^t, t) + log q(x^t | x^0 = 1)/q(x^t | x^0 = 0).
 
-    Bayes' rule with the net as prior odds: what an entry says about itself is known in closed form, so that the net
-    need not push a thousand entries unharmed through its narrow layer and is free to learn what they say of each other.
+    This is Bayes' rule with the net as prior odds. The evidence of an entry about itself is known in closed form: the
+    net need not copy a thousand entries through its narrow layer, and learns how they depend on each other.
     """
 
     def denoiser(xt: Tensor, t: Tensor) -> Tensor:
@@ -119,9 +126,7 @@ def with_evidence(process: Process, net: Denoiser) -> Denoiser:
     return denoiser
 
 
-def _train(
-    option: Option, train: Csr, epochs: int, rng: torch.Generator, on_epoch: OnEpoch | None
-) -> tuple[Process, Denoiser]:
+def _train(option: Option, train: Csr, epochs: int, rng: torch.Generator, advance: Advance) -> tuple[Process, Denoiser]:
     means = (column_counts(train) + 0.5) / (train.shape[0] + 1)
     process = option.process(torch.from_numpy(means))
     net = seeded(lambda: MLP(train.shape[1], time="input", head="linear"), rng)
@@ -133,6 +138,58 @@ def _train(
 
     for epoch in range(1, epochs + 1):
         train_epoch(net, optimizer, [Phase(loss)], train, batch_size=_BATCH, rng=rng, epoch=epoch)
-        if on_epoch is not None:
-            on_epoch(option.name, epoch)
+        advance(f"option ({option.name})" if epoch == epochs else "", 1)
     return process, denoiser
+
+
+# In pixels: with 100 items and 30 users an entry is 3 wide and 6 high, so entries stay sharp.
+_WIDE, _HIGH, _NEXT, _BELOW = 300, 180, 318, 228
+_LEFT, _RIGHT, _HEAD, _TITLE = 350, 190, 190, 84
+_BLOCK = _TITLE + 2 * _BELOW + 8
+
+
+def draw_diffusion(shown: Sequence[Chains], name: str, epochs: int) -> Figure:
+    """Draw both chains of every option at the steps t = 0..T: the noise on top, the learned reverse below."""
+    n_steps, n_users, n_items = shown[0].forward.shape
+    right = _LEFT + n_steps * _NEXT - _NEXT + _WIDE
+    width, height = right + _RIGHT, _HEAD + len(shown) * _BLOCK + 20
+    figure, axes = blank(width, height)
+    axes.text(36, 61, f"Binomial diffusion on {name}", fontsize=15, color=INK, weight="bold")
+    explained = (
+        f"Each picture shows {n_users} test users (rows, the most active on top) and the {n_items} most popular items "
+        f"(columns, from the left).  T = {n_steps - 1}.  One network for each option, trained for {epochs} "
+        f"epoch{'s' * (epochs != 1)} on the training users."
+    )
+    axes.text(36, 105, explained, fontsize=9.5, color=QUIET)
+    for t in range(n_steps):
+        remark = {0: " (data)", n_steps - 1: " (most noise)"}.get(t, "")
+        middle = _LEFT + t * _NEXT + _WIDE / 2
+        axes.text(middle, _HEAD - 24, f"$t = {t}${remark}", fontsize=10.5, color=INK, ha="center")
+    for number, chains in enumerate(shown):
+        _draw_chains(axes, chains, _HEAD + number * _BLOCK)
+    bottom = height - 76
+    scale = figure.add_axes(((right + 40) / width, 1 - bottom / height, 26 / width, (bottom - _HEAD - _TITLE) / height))
+    bar = figure.colorbar(axes.images[0], cax=scale, ticks=[0, 0.5, 1], format="%g")
+    bar.outline.set_visible(False)
+    bar.set_label("forward: $x^t$, 0 or 1;   reverse: probability of a 1", size=10, color=INK)
+    scale.tick_params(labelsize=9.5, labelcolor=INK, color=QUIET, length=3)
+    return figure
+
+
+def _draw_chains(axes: Axes, chains: Chains, top: float) -> None:
+    axes.axhline(top, 36 / axes.get_xlim()[1], 1 - (_RIGHT / axes.get_xlim()[1]), color=FAINT, linewidth=0.8)
+    axes.text(36, top + 58, f"({chains.option.name}) {chains.option.title}", fontsize=12, color=INK, weight="bold")
+    axes.text(_LEFT + 90, top + 56, chains.option.remark, fontsize=10, color=QUIET)
+    rows = (
+        (chains.forward, "forward  →", r"$q(x^t \mid x^{t-1})$"),
+        (chains.reverse, "←  learned reverse", r"$p_\theta(x^{t-1} \mid x^t)$"),
+    )
+    for number, (chain, name, formula) in enumerate(rows):
+        y = top + _TITLE + number * _BELOW
+        axes.text(_LEFT - 22, y + 81, name, fontsize=11, color=INK, ha="right")
+        axes.text(_LEFT - 22, y + 119, formula, fontsize=9.5, color=QUIET, ha="right")
+        for t, entries in enumerate(chain):
+            x = _LEFT + t * _NEXT
+            axes.imshow(entries, extent=(x, x + _WIDE, y + _HIGH, y), **IMAGE)
+            mean = f"mean {entries.mean():.3f}"
+            axes.text(x + _WIDE / 2, y + _HIGH + 25, mean, fontsize=7.5, color=QUIET, ha="center")

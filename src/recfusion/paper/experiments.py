@@ -1,7 +1,6 @@
-"""The paper's experiments from `specs/`, their quick versions, and its counts beside ours."""
+"""The paper's experiments (specs/*.toml), their quick versions, and our counts of users, items and parameters."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,18 @@ from recfusion.experiments.run import stored_results
 from recfusion.models.registry import MODELS, entry, make_model
 from recfusion.models.settings import setting_values
 from recfusion.paper import tables
+from recfusion.report.formats import Row
 
 EVERY_RATING = Preparation(min_rating=None)
-
-COUNTED_SPLITS = 10
-
-QUICK_SPLITS = 2
-
-# The most that a quick version allows of each setting, in the models that have it.
-QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}
-
-# U-Nets, and mixtures, whose members train as long as they like.
+COUNTED_SPLITS, QUICK_SPLITS = 10, 2
+QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}  # upper limits in a quick version
+# U-Nets, and mixtures: the limits do not apply to their members.
 _COSTLY = ("recfusion-unet1d", "recfusion-map", "recfusion-unet2d", "thinning", "thinning-fast", "mixture")
-
 QUICK_NOTE = (
     f"This is the quick version: {QUICK_SPLITS} splits, at most {QUICK_SETTINGS['max_epochs']} epochs, at most "
     f"{QUICK_SETTINGS['tune_trials']} trials of a search, no U-Nets and no mixtures of models. "
     "Its numbers are not the models' best."
 )
-
 _ML1M_ITEMS = tables.COUNTS["ml-1m"]["train"]["items"]
 
 
@@ -48,68 +40,54 @@ def packaged_experiment(name: str, *, quick: bool = False) -> Experiment:
 
 
 def missing_data(name: str) -> str | None:
-    """Return the sentence that says how to get a data set which is not on this machine; None where it is."""
+    """Return how to get a data set that is not on this machine; None if it is."""
     if locate(name) is not None:
         return None
     return f"The data set '{name}' is not on this machine: {how_to_get(data_set(name))}"
 
 
-def adopt_results(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
-    """Add to `store` the results of this very experiment that other stores hold, and return how many there were.
+def copy_results(experiment: Experiment, store: Path, others: Iterable[Path]) -> int:
+    """Copy the results of an experiment from other stores to `store`, and return how many were copied.
 
-    Tables share models: a fit that another one has paid for need not be run again.
+    Tables share models, so a fit made for one of them need not be repeated.
     """
     known = [result for other in others for result in read_results(other)]
     if not known:
         return 0
-    own = {result.key for result in read_results(store)}
-    adopted = [result for result in stored_results(experiment, known) if result.key not in own]
-    for result in adopted:
+    present = {result.key for result in read_results(store)}
+    copied = [result for result in stored_results(experiment, known) if result.key not in present]
+    for result in copied:
         append_result(store, result)
-    return len(adopted)
+    return len(copied)
 
 
-@dataclass(frozen=True)
-class CountRow:
-    """A number of the paper's table of counts beside ours, of the split of seed 0 and of ten splits."""
+def count_rows(name: str, *, splits: int = COUNTED_SPLITS) -> list[Row]:
+    """Return a table row for each published count of a data set with every rating.
 
-    data: str
-    part: str
-    what: str
-    paper: int
-    ours: int
-    lowest: int
-    highest: int
-
-
-def count_rows(name: str, *, splits: int = COUNTED_SPLITS) -> list[CountRow]:
-    """Return the counts of a data set with every rating, part by part, as the paper counts them."""
-    data = load(name, EVERY_RATING)
+    A row has its label, the published count, ours on the split of seed 0, the difference, and our range over splits.
+    """
+    data, rows = load(name, EVERY_RATING), list[Row]()
     found = [split_counts(split(data, seed=seed)) for seed in range(splits)]
-    rows = []
     for part, counts in tables.COUNTS[name].items():
         for what, paper in counts.items():
-            ours = [one[part][what] for one in found]
-            rows.append(CountRow(name, part, what, paper, ours[0], min(ours), max(ours)))
+            ours = [counted[part][what] for counted in found]
+            rows.append((f"{name}, {part}: {what}", paper, ours[0], ours[0] - paper, min(ours), max(ours)))
     return rows
 
 
 def parameter_counts() -> tuple[int, dict[str, int]]:
-    """Return the items of ML-1M with every rating, and the parameters of each network that is built for so many.
+    """Return the number of items of ML-1M with every rating, and the parameters of each network for that many items.
 
-    A model that has the paper's preset is built with it. Where ML-1M is not on this machine, the items are those of the
-    paper's table of counts, which are the same.
+    A model with the preset "paper" is built with it. Without ML-1M on this machine, the published number is used.
     """
     from recfusion.models.neural.network import NeuralRecommender
 
-    here = locate("ml-1m") is not None
-    n_items = load("ml-1m", EVERY_RATING).n_items if here else _ML1M_ITEMS
+    n_items = load("ml-1m", EVERY_RATING).n_items if locate("ml-1m") is not None else _ML1M_ITEMS
     found = {}
     for name in MODELS:
         model = make_model(name, {"preset": "paper"} if "paper" in entry(name).presets else None)
         if isinstance(model, NeuralRecommender):
-            net = model.make_net(n_items)
-            found[name] = sum(parameter.numel() for parameter in net.parameters())
+            found[name] = sum(parameter.numel() for parameter in model.make_net(n_items).parameters())
     return n_items, found
 
 
@@ -123,10 +101,10 @@ def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
             continue
         settings = {key: value for key, value in table.items() if key not in ("model", "seeds")}
         usual = setting_values(make_model(model, settings))
-        lowered = {key: min(most, usual[key]) for key, most in QUICK_SETTINGS.items() if key in usual}
-        left = (model, setting_values(make_model(model, {**settings, **lowered})))
-        if left not in seen:  # tables may differ in their epochs alone
-            seen.append(left)
+        lowered = {key: min(limit, usual[key]) for key, limit in QUICK_SETTINGS.items() if key in usual}
+        quick = (model, {**usual, **lowered})
+        if quick not in seen:  # models that differ only in their epochs are one model now
+            seen.append(quick)
             fewer = {"seeds": min(QUICK_SPLITS, table["seeds"])} if "seeds" in table else {}
             models[label] = {**table, **lowered, **fewer}
     return {

@@ -1,11 +1,13 @@
-"""A learned schedule over its training as numbers: the noise rates epoch by epoch, and what learning them buys."""
+"""The figure of learned schedules: noise rates by epoch, and the bound with learned and with fixed rates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib import colormaps
+from matplotlib.figure import Figure
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import stream
@@ -14,18 +16,20 @@ from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.diffusion import LearnedSchedule, elbo
 from recfusion.models.recfusion.recfusion import RecFusion
+from recfusion.paper.display import Advance, Progress, silent
+from recfusion.report.figures import EDGE, GRID, INK, QUIET
 from recfusion.training.batches import dense
-
-OnEpoch: TypeAlias = Callable[[str, int], None]  # process, epoch
 
 PROCESSES = ("paper-kernel", "drift", "thinning")
 STEPS = 6
-_DRAWS = 4  # of every x^t, when users are judged
+_NOISE: Mapping[str, Any] = {"T": STEPS, "schedule": "linear", "beta_low": 0.1, "beta_high": 0.5}
+_TRAINING: Mapping[str, Any] = {"objective": "elbo", "time": "input", "lr": 3e-3, "weight_decay": 0.5, "batch_size": 25}
+_DRAWS = 4  # of every x^t, for the bound of the test users
 
 
 @dataclass(frozen=True)
 class ScheduleCourse:
-    """One process's rates in training, and its bound on the test users with them learned and left as they began."""
+    """The noise rates of a process during training, and its bound on the test users with learned and fixed rates."""
 
     process: str
     betas: FloatArray  # (epochs + 1, T)
@@ -33,63 +37,78 @@ class ScheduleCourse:
     fixed: FloatArray  # (epochs,)
 
 
-def schedule_figure(
+def schedule_figure(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int, progress: Progress) -> Figure:
+    """Train every process with learned and with fixed rates and draw the figure."""
+    with progress("Training", 2 * epochs * len(PROCESSES)) as advance:
+        courses = schedule_courses(data, plan=plan, epochs=epochs, seed=seed, advance=advance)
+    return draw_schedules(courses, data.name)
+
+
+def schedule_courses(
     data: Interactions,
     *,
     plan: SplitPlan | None = None,
     epochs: int = 60,
     seed: int = 0,
     processes: Sequence[str] = PROCESSES,
-    on_epoch: OnEpoch | None = None,
+    advance: Advance = silent,
 ) -> tuple[ScheduleCourse, ...]:
-    """Train each process twice on the bound, with its schedule learned and fixed, and judge every epoch.
+    """Train each process on the bound, with learned and with fixed rates, and compute the test users' bound per epoch.
 
-    The rows judged are whole: history and held-out items of the test users, of whom training knows nothing.
+    The bound is that of a user's whole row: history and held-out items.
     """
     parts = split(data, plan, seed=seed)
     users = parts.test.history + parts.test.held_out
 
-    def course(process: str, learned: bool) -> tuple[list[list[float]], list[float]]:
-        model = _model(process, learned, epochs)
+    def train(process: str, learned: bool) -> tuple[list[list[float]], list[float]]:
+        chosen: dict[str, Any] = {"process": process, "learned_schedule": learned, "max_epochs": epochs}
+        model = RecFusion(**chosen, **_NOISE, **_TRAINING)
         rates, bounds = [model.fixed_schedule().betas.tolist()], []
         for epoch in model.epochs(parts.train, rng=stream(seed, f"schedule {process}")):
             noise = model.net_.get_submodule("noise") if learned else None
             rates.append(noise.betas.tolist() if isinstance(noise, LearnedSchedule) else rates[0])
-            bounds.append(_judged(model, users, seed))
-            if on_epoch is not None:
-                on_epoch(process, epoch.number)
+            bounds.append(_bound(model, users, seed))
+            advance(process if epoch.number == epochs else "", 1)
         return rates, bounds
 
-    found = []
+    courses = []
     for process in processes:
-        betas, learned = course(process, learned=True)
-        found.append(
-            ScheduleCourse(process, *(np.array(part) for part in (betas, learned, course(process, learned=False)[1])))
-        )
-    return tuple(found)
-
-
-def _model(process: str, learned: bool, epochs: int) -> RecFusion:
-    return RecFusion(
-        process=process,  # type: ignore[arg-type]
-        objective="elbo",
-        learned_schedule=learned,
-        time="input",
-        T=STEPS,
-        schedule="linear",
-        beta_low=0.1,
-        beta_high=0.5,
-        lr=3e-3,
-        weight_decay=0.5,
-        batch_size=25,
-        max_epochs=epochs,
-    )
+        betas, learned = train(process, learned=True)
+        _, fixed = train(process, learned=False)
+        courses.append(ScheduleCourse(process, np.array(betas), np.array(learned), np.array(fixed)))
+    return tuple(courses)
 
 
 @torch.no_grad()
-def _judged(model: RecFusion, users: Csr, seed: int) -> float:
-    """Return the bound in nats per user, with the same noise at every epoch."""
+def _bound(model: RecFusion, users: Csr, seed: int) -> float:
+    """Return the bound in nats per user; the noise is the same in every epoch."""
     rng = torch.Generator().manual_seed(seed)
     process = model.make_process(model.means)
     x0 = dense(users)
     return float(torch.stack([elbo(process, model.net_, x0, rng).total.mean() for _ in range(_DRAWS)]).mean())
+
+
+def draw_schedules(courses: Sequence[ScheduleCourse], name: str) -> Figure:
+    """Draw two panels for each process: its rates by epoch, and the bound with learned and with fixed rates."""
+    figure = Figure(figsize=(9, 0.6 + 2.5 * len(courses)), layout="constrained")
+    panels = figure.subplots(len(courses), 2, squeeze=False)
+    for (left, right), course in zip(panels, courses, strict=True):
+        n_epochs, n_steps = course.betas.shape[0] - 1, course.betas.shape[1]
+        colours = colormaps["viridis"](np.linspace(0.05, 0.9, n_steps))
+        for t, (rates, colour) in enumerate(zip(course.betas.T, colours, strict=True), start=1):
+            left.plot(range(n_epochs + 1), rates, color=colour, label=rf"$\beta_{{{t}}}$")
+        left.set_ylabel("noise rate", fontsize=9, color=INK)
+        left.set_title(f"{course.process}: learned rates", fontsize=10, color=INK, loc="left")
+        left.legend(fontsize=7, ncols=2, frameon=False)
+        epochs = range(1, n_epochs + 1)
+        right.plot(epochs, course.fixed, color=QUIET, linestyle="--", label="fixed rates")
+        right.plot(epochs, course.learned, color=EDGE, label="learned rates")
+        right.set_ylabel("nats per test user", fontsize=9, color=INK)
+        right.set_title("the bound of -log p", fontsize=10, color=INK, loc="left")
+        right.legend(fontsize=8, frameon=False)
+        for panel in (left, right):
+            panel.grid(**GRID)
+            panel.tick_params(labelsize=8, colors=QUIET, length=0)
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.set_xlabel(f"epoch on {name}", fontsize=9, color=INK, parse_math=False)
+    return figure

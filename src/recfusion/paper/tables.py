@@ -1,4 +1,4 @@
-"""The paper's tables of results, counts and parameters as data, from `specs/paper.toml`."""
+"""The published results, counts and parameters of the paper, from specs/paper.toml."""
 
 import tomllib
 from collections.abc import Mapping
@@ -17,51 +17,49 @@ METRICS = ("calibrated_recall@20", "calibrated_recall@50", "ndcg@100")
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One of the paper's tables of results, in percent; the values of a model follow METRICS."""
+    """One of the paper's tables of results."""
 
     name: str  # of the reproduction
     title: str
-    data: str  # in the catalog
-    values: Mapping[str, tuple[float, float, float]]
+    data: str  # a name in the catalog
+    values: Mapping[str, tuple[float, float, float]]  # model -> METRICS in percent
 
 
 def read_spec(name: str) -> dict[str, Any]:
+    """Return the document of specs/NAME.toml."""
     text = resources.files("recfusion.paper").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
 _PAPER = read_spec("paper")
-
 TABLES: Mapping[str, PaperTable] = {
     name: PaperTable(name, table["title"], table["data"], {model: tuple(v) for model, v in table["values"].items()})
     for name, table in _PAPER["tables"].items()
 }
-
 COUNTS: Mapping[str, Mapping[str, Mapping[str, int]]] = _PAPER["counts"]  # data -> part -> users, items, interactions
-
 PARAMETERS: Mapping[str, int] = _PAPER["parameters"]
 
 
 @dataclass(frozen=True)
 class PaperValues:
-    """The paper's values of a comparison's models, as shares of 1."""
+    """The published values of the models of a comparison, between 0 and 1."""
 
     title: str
     models: dict[str, dict[str, float]]  # label -> metric -> value
 
 
 def paper_values(protocol: Protocol, names: Mapping[str, str], table: str | None = None) -> PaperValues | None:
-    """Return the paper's values of some models, which `names` takes from their labels to their names.
+    """Return the published values of some models; `names` maps their labels to model names.
 
-    They come from `table`, one of TABLES, and for models that it lacks from the other tables of the same data. Under
-    another protocol than the paper's, or for other data of the same name, there are none: these are not compared.
+    They come from `table`, one of TABLES; models that it lacks are looked up in the other tables of the same data.
+    Return None if the protocol is not the paper's, or if other data has the same name.
     """
     if table is not None and table not in TABLES:
         raise choices("table of the paper", table, TABLES)
+    if not _follows_paper(protocol) or other_data_note(protocol) is not None:
+        return None
     tables = [found for found in TABLES.values() if found.data == protocol.name]
     tables.sort(key=lambda found: found.name != table)
-    if not _is_the_paper_s(protocol) or other_rows(protocol) is not None:
-        return None
     models, used = {}, []
     for label, name in names.items():
         found = next((found for found in tables if name in found.values), None)
@@ -71,8 +69,8 @@ def paper_values(protocol: Protocol, names: Mapping[str, str], table: str | None
     return PaperValues("; ".join(dict.fromkeys(used)), models) if models else None
 
 
-def _is_the_paper_s(protocol: Protocol) -> bool:
-    """Return whether data was prepared, split and read as in the paper: for stars, auto is the threshold of 4."""
+def _follows_paper(protocol: Protocol) -> bool:
+    """Return whether data was prepared, split and read as in the paper; for star ratings "auto" means 4."""
     preparation = protocol.preparation
     if preparation.min_rating == 4:
         preparation = preparation.model_copy(update={"min_rating": "auto"})
@@ -80,8 +78,8 @@ def _is_the_paper_s(protocol: Protocol) -> bool:
     return alike and set(METRICS) <= set(protocol.metrics)
 
 
-def other_rows(protocol: Protocol) -> str | None:
-    """Return the sentence that says that data of a published name is not the published data; None where it is."""
+def other_data_note(protocol: Protocol) -> str | None:
+    """Return a warning if data with the name of a published data set has another number of rows, else None."""
     published = data_set(protocol.name).ratings if protocol.name in CATALOG else protocol.read.rows
     if protocol.read.rows == published:
         return None

@@ -1,29 +1,32 @@
-"""The charts of the page: differences to the reference, means with their splits, costs, and training curves."""
+"""The page's charts: differences to the reference, means by metric, costs and training curves.
+
+The charts have no colours or fonts of their own: their elements have classes, which templates/style.css styles.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
-from matplotlib.axes import Axes
 
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
-from recfusion.report import drawing, sections
-from recfusion.report.drawing import ACCENT, BELOW, INK, PAPER, RULE, SOFT, write
-from recfusion.report.figures import BOX_PLOT_FROM
+from recfusion.report import sections, svg
 from recfusion.report.formats import p_text
+from recfusion.report.svg import Scale
 
-_WIDE, _NARROW = 400.0, 330.0  # of charts; a phone has about 360
-_VALUE, _SCALE = 44.0, 26.0  # room for the numbers on the right and below
-_TICK = 46.0  # from mark to mark on a scale of costs, at the least
-_CURVE = (170.0, 110.0)
+BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
+_WIDE, _NARROW = 400.0, 330.0  # widths of charts; a phone has about 360 pixels
+_PITCH = 21.0  # from row to row
+_VALUES, _TICKS = 44.0, 22.0  # space for the numbers on the right, and for those below
+_CURVE = (160.0, 106.0)  # width and height
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing, and what stands above it."""
+    """A chart and its title."""
 
     title: str
     svg: Markup
@@ -31,220 +34,217 @@ class Chart:
 
 @dataclass(frozen=True)
 class Row:
-    """A model in a chart, in percent points; `told` is what pointing at it says."""
+    """A model in a chart, in percent points; `css` are classes of style.css, `hint` is shown on hover."""
 
     label: str
     x: float
-    ends: tuple[float, float] | None  # of its interval, where it has one
+    interval: tuple[float, float] | None
     text: str
-    told: str
-    colour: str = INK
-    hollow: bool = False
-    bold: bool = False
+    hint: str
+    css: str
     splits: Summary | None = None
 
-    def reach(self, origin: float) -> float:
-        """Return how far from a point the row is drawn."""
-        return max(abs(x - origin) for x in self.drawn())
+    def values(self) -> list[float]:
+        """Return every x that is drawn."""
+        return [self.x, *(self.interval or ()), *(100 * value for value in (self.splits.splits if self.splits else ()))]
 
-    def drawn(self) -> list[float]:
-        """Return every x of the row."""
-        return [self.x, *(self.ends or ()), *(100 * value for value in (self.splits.splits if self.splits else ()))]
+    def reach(self, origin: float) -> float:
+        """Return the largest distance of what is drawn from `origin`."""
+        return max(abs(x - origin) for x in self.values())
 
 
 def difference_chart(comparison: Comparison) -> Chart | None:
-    """Return a row per model: its difference to the reference, else to the best, with its 95 % interval."""
+    """Return a row per model: its difference to the reference, else to the best model, with its 95 % interval."""
     base, tests = sections.base_tests(comparison)
     if not tests:
         return None
-    rows = [Row(base, 0.0, (0.0, 0.0), "", f"{base}: what the others are compared with", bold=True)]
+    rows = [Row(base, 0.0, None, "", f"{base}: the model that the others are compared with", "base")]
     cells = sections.difference_cells(comparison)
     for label, test in tests.items():
-        cell, (difference, ends) = cells[label], test.of(label)
+        cell, (difference, interval) = cells[label], test.of(label)
         shown = f"{cell.text} ({cell.interval})" if cell.interval else cell.text
-        said = f"{label}: {shown}, {p_text(test)}, {sections.splits_text(len(test.seeds))}"
-        colour = {"above": ACCENT, "below": BELOW}.get(cell.mark, SOFT)
-        rows.append(Row(label, 100 * difference, _percent(ends), cell.text, said, colour, not cell.mark))
-    title = f"{comparison.main_metric}: differences to {base}"
-    return _row_chart(rows, 0.0, "differences", title, base=base)
+        hint = f"{label}: {shown}, {p_text(test)}, {sections.splits_text(len(test.seeds))}"
+        rows.append(Row(label, 100 * difference, _percent(interval), cell.text, hint, cell.mark or "open"))
+    return _row_chart(rows, 0.0, "differences", f"{comparison.main_metric}: differences to {base}", base)
 
 
 def mean_charts(comparison: Comparison) -> list[Chart]:
-    """Return a chart for each metric, the main one first: a row per model with its mean, interval and splits."""
+    """Return a chart per metric, the main one first: a row per model with its mean, interval and splits."""
     charts: list[Chart] = []
     for metric in sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric):
         rows = []
         for label, cell in sections.metric_cells(comparison, metric).items():
             found = comparison.models[label].metrics[metric]
-            told = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
-            look = (ACCENT if cell.mark else INK, cell.mark == "same", cell.mark == "best")
-            rows.append(Row(label, 100 * found.mean, _percent(found.ci95), cell.text, told, *look, found))
+            hint = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
+            css = {"best": "best", "same": "tied open"}.get(cell.mark, "")
+            rows.append(Row(label, 100 * found.mean, _percent(found.ci95), cell.text, hint, css, found))
         charts.append(_row_chart(rows, max(row.x for row in rows), f"metric{len(charts)}", metric))
     return charts
 
 
-def _percent(ends: tuple[float, float] | None) -> tuple[float, float] | None:
-    return ends and (100 * ends[0], 100 * ends[1])
+def _percent(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    return interval and (100 * interval[0], 100 * interval[1])
 
 
 def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Chart:
-    """Return the rows from the highest down; far from `origin` they are arrows at the edge, with their interval.
+    """Return the rows, the highest first; those far from `origin` are arrows at the edge with their interval.
 
-    `base` is what differences are to: they have signs and a line at 0.
+    `base` is the model that differences are to: then numbers have signs, and there is a line at 0.
     """
     rows = sorted(rows, key=lambda row: -row.x)
     own = max(row.reach(origin) for row in rows if row.x == origin)
     far = near_reach([max(own, row.reach(origin)) for row in rows if row.x != origin] or [own])
-    xs = [x for row in rows if row.reach(origin) <= far for x in row.drawn()]
+    xs = [x for row in rows if row.reach(origin) <= far for x in row.values()]
     margin = 0.04 * (max(xs) - min(xs)) or 1.0
-    low, high = min(xs) - margin, max(xs) + margin
-    names = [row.label for row in rows]
-    width, pitch, top = (_WIDE, 21.0, 22.0) if base else (_NARROW, 29.0, 0.0)
-    left, height = drawing.room_for(names), pitch * len(rows)
-    figure = drawing.sheet(width, top + height + _SCALE)
-    axes = drawing.panel(figure, left, top, width - left - _VALUE, height)
-    axes.set_xlim(low, high)
-    axes.locator_params(axis="x", nbins=7 if base else 5, steps=[1, 2, 5, 10])
-    axes.xaxis.set_major_formatter(lambda x, _: f"{x:{'+' if base and abs(x) > 1e-9 else ''}g}".replace("-", "−"))
-    axes.grid(axis="x", color=RULE, linewidth=0.8)
-    drawing.name_rows(axes, names, bold=[place for place, row in enumerate(rows) if row.bold])
+    width, pitch, top = (_WIDE, _PITCH, 20.0) if base else (_NARROW, 30.0, 0.0)
+    left, bottom = svg.name_width(row.label for row in rows), top + pitch * len(rows)
+    x = Scale(min(xs) - margin, max(xs) + margin, left, width - _VALUES)
+    root = svg.chart(width, bottom + _TICKS, ident, title, [row.hint for row in rows])
+    svg.grid(root, x, {tick: _signed(tick, "g", base) for tick in x.ticks(40)}, top, bottom)
     if base:
-        axes.axvline(0, color=SOFT, linewidth=1)
-        if -low > high / 3:
-            write(axes, 0, -0.6, f"← below {drawing.shorten(base)}", align="right", right=-4, up=9)
-        if high > -low / 3:
-            write(axes, 0, -0.6, f"above {drawing.shorten(base)} →", align="left", right=4, up=9)
-    for place, row in enumerate(rows):
-        gid, ends = f"row{place}", row.ends or ()
-        told = " to ".join(f"{end:{'+' * bool(base)}.2f}" for end in ends).replace("-", "−")
-        write(axes, high, place, row.text, align="right", colour=INK, right=_VALUE)
+        svg.line(root, "zero", [(x(0), top), (x(0), bottom)])
+        if -x.low > x.high / 3:
+            svg.text(root, "head", x(0) - 4, top - 8, f"← below {svg.shorten(base)}", "end")
+        if x.high > -x.low / 3:
+            svg.text(root, "head", x(0) + 4, top - 8, f"above {svg.shorten(base)} →", "start")
+    for number, row in enumerate(rows):
+        middle = top + pitch * (number + (0.5 if base else 0.36))
+        added = _row(root, row.css, row.hint, row.label, left - 9, middle, box=(width, top + pitch * number, pitch))
+        svg.text(added, "value", width, middle, row.text, "end")
         if row.reach(origin) > far:
-            below = row.x < origin
-            edge, arrow = (low, "<") if below else (high, ">")
-            axes.plot([edge], [place], arrow, color=row.colour, markersize=7, clip_on=False, gid=gid)
-            write(axes, edge, place, told, align="left" if below else "right", right=9 if below else -9)
+            inwards, edge = (1, x.start) if row.x < origin else (-1, x.end)
+            tip = [(edge - 4 * inwards, middle), (edge + 4 * inwards, middle - 4), (edge + 4 * inwards, middle + 4)]
+            svg.line(added, "arrow", tip)
+            ends = " to ".join(_signed(end, ".2f", base) for end in row.interval or ())
+            svg.text(added, "limits", edge + 9 * inwards, middle, ends, "start" if inwards > 0 else "end")
             continue
         if row.splits is not None:
-            _splits(axes, row.splits, place + 0.32, row.colour)
-        axes.plot(ends, [place] * len(ends), color=row.colour, linewidth=2, gid=gid)
-        _dot(axes, row.x, place, row.colour, gid, hollow=row.hollow)
-    return Chart(title, drawing.inline_svg(figure, ident, title, [row.told for row in rows]))
+            _splits(added, row.splits, x, middle + 0.34 * pitch)
+        if row.interval:
+            svg.line(added, "interval", [(x(end), middle) for end in row.interval])
+        svg.dot(added, "dot", x(row.x), middle)
+    return Chart(title, svg.markup(root))
 
 
-def _splits(axes: Axes, found: Summary, y: float, colour: str) -> None:
-    """Draw the means of several splits, from five on with their quartiles and median."""
-    splits, (first, third) = [100 * value for value in found.splits], (100 * end for end in found.iqr)
+def _signed(value: float, form: str, base: str) -> str:
+    plus = "+" if base and abs(value) > 1e-9 else ""
+    return f"{value:{plus}{form}}".replace("-", "−")
+
+
+def _row(
+    root: Element, css: str, hint: str, label: str, x: float, y: float, *, box: tuple[float, float, float]
+) -> Element:
+    """Add a row with its name, which ends at x; `box` is the width, top and height of the area that shows the hint."""
+    added, (width, top, height) = svg.group(root, f"row {css}".strip(), hint), box
+    svg.box(added, "area", 0, top, width, height)
+    svg.text(added, "name", x, y, svg.shorten(label), "end")
+    return added
+
+
+def _splits(row: Element, found: Summary, x: Scale, y: float) -> None:
+    """Draw the means of several splits; if there are at least five, also their quartiles and median."""
+    splits = [x(100 * value) for value in found.splits]
     if len(splits) >= BOX_PLOT_FROM:
-        axes.plot([min(splits), max(splits)], [y, y], color=colour, linewidth=1, alpha=0.4)
-        axes.barh([y], [third - first], 0.26, [first], facecolor=PAPER, edgecolor=colour, linewidth=0.7)
-        axes.plot([100 * found.median] * 2, [y - 0.13, y + 0.13], color=colour, linewidth=1.4)
-    if len(splits) > 1:
-        axes.plot(splits, [y] * len(splits), "o", color=colour, markersize=3, alpha=0.45, markeredgewidth=0)
+        first, third, median = (x(100 * value) for value in (*found.iqr, found.median))
+        svg.line(row, "whisker", [(min(splits), y), (max(splits), y)])
+        svg.box(row, "quartiles", first, y - 4, third - first, 8)
+        svg.line(row, "median", [(median, y - 4), (median, y + 4)])
+    for split in splits if len(splits) > 1 else ():
+        svg.dot(row, "split", split, y, 1.5)
 
 
 def near_reach(reaches: Sequence[float]) -> float:
-    """Return how far a scale reaches, given how far each model does.
+    """Return how far a scale reaches from its origin, given the reach of each model.
 
-    To the last gap beyond which models are more than twice as far away; unless that leaves fewer than a third of the
-    models, or would stretch the scale less than fourfold.
+    The scale ends before the last gap beyond which models are more than twice as far away. It covers all models if
+    fewer than a third of them would be left, or if leaving models out would enlarge the scale less than fourfold.
     """
-    found = sorted(reaches)
-    for place, (reach, beyond) in reversed(list(enumerate(pairwise(found), 1))):
-        if beyond > 2 * reach and found[-1] > 4 * reach and 3 * place >= len(found):
+    ordered = sorted(reaches)
+    for n_near, (reach, beyond) in reversed(list(enumerate(pairwise(ordered), 1))):
+        if beyond > 2 * reach and ordered[-1] > 4 * reach and 3 * n_near >= len(ordered):
             return reach
-    return found[-1]
+    return ordered[-1]
 
 
 def cost_chart(comparison: Comparison) -> Chart:
     """Return a row per model, the best first, with its seconds to fit and its parameters on logarithmic scales.
 
-    Those that no better model undercuts are marked and joined.
+    Models that are cheaper than every better model are marked and joined by a line.
     """
     metric, order = comparison.main_metric, comparison.ranked()
     models = [comparison.models[label] for label in order]
     means = [sections.points(model.mean(metric), sections.digits_of(comparison, metric)) for model in models]
-    told = [
+    hints = [
         f"{model.label}: {mean}, {sections.seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
         for model, mean in zip(models, means, strict=True)
     ]
-    left, top, height = drawing.room_for(order) + 32, 20.0, 21.0 * len(order)
-    figure = drawing.sheet(_WIDE, top + height + _SCALE)
+    left, top, bottom = svg.name_width(order) + 32, 20.0, 20.0 + _PITCH * len(order)
     width = (_WIDE - left - 54) / 2
+    title = f"{metric}, seconds to fit and parameters"
+    root = svg.chart(_WIDE, bottom + _TICKS, "costs", title, hints)
+    middles = [top + _PITCH * (number + 0.5) for number in range(len(order))]
     costs = {"seconds to fit": [model.fit_seconds for model in models]}
     costs["parameters"] = [float(model.parameters) for model in models]
-    for number, (what, values) in enumerate(costs.items()):
-        axes = drawing.panel(figure, left + number * (width + 36), top, width, height)
-        drawing.name_rows(axes, order if number == 0 else [""] * len(order))
-        axes.tick_params(axis="y", pad=35)
-        start = _costs(axes, values, width, as_seconds=number == 0)
-        write(axes, start, -0.6, what, align="left", right=-5, up=9)
-        for place, mean in enumerate(means if number == 0 else ()):
-            write(axes, start, place, mean, align="right", right=-9)
-    title = f"{metric}, seconds to fit and parameters"
-    return Chart(title, drawing.inline_svg(figure, "costs", title, told))
+    dots: list[list[tuple[str, float]]] = []  # panel -> model -> classes and x
+    for number, (head, values) in enumerate(costs.items()):
+        logs, start = [math.log10(value) for value in values if value > 0] or [0.0], left + number * (width + 36)
+        low = math.floor(min(logs))
+        high = max(low + 1, math.ceil(max(logs)))
+        x = Scale(low, high, start, start + width)
+        powers = range(low, high + 1, math.ceil((high - low) * 46 / width))
+        svg.grid(root, x, {power: _power(power, as_seconds=number == 0) for power in powers}, top, bottom)
+        svg.text(root, "head", x.start - 5, top - 8, head, "start")
+        cheapest = [math.inf, *accumulate(values, min)]
+        marked = [value < cheaper for value, cheaper in zip(values, cheapest, strict=False)]
+        xs = [x(math.log10(value)) if value > 0 else x.start for value in values]
+        svg.line(root, "frontier", [at for at, mark in zip(zip(xs, middles, strict=True), marked, strict=True) if mark])
+        css = [f"dot{' cheapest' * mark}{' open' * (value <= 0)}" for value, mark in zip(values, marked, strict=True)]
+        dots.append(list(zip(css, xs, strict=True)))
+    for number, (label, hint, middle) in enumerate(zip(order, hints, middles, strict=True)):
+        row = _row(root, "cost", hint, label, left - 35, middle, box=(_WIDE, middle - _PITCH / 2, _PITCH))
+        svg.text(row, "mean", left - 9, middle, means[number], "end")
+        for panel in dots:
+            svg.dot(row, *panel[number], middle)
+    return Chart(title, svg.markup(root))
 
 
-def _costs(axes: Axes, values: Sequence[float], width: float, *, as_seconds: bool) -> float:
-    """Draw a dot in each row, and return where the scale begins; 0 has no place on it, and is an open dot there."""
-    positive = [value for value in values if value > 0] or [1.0]
-    low = math.floor(math.log10(min(positive)))
-    high = max(low + 1, math.ceil(math.log10(max(positive))))
-    axes.set_xscale("log")
-    axes.set_xlim(10.0**low, 10.0**high)
-    powers = range(low, high + 1, math.ceil((high - low) * _TICK / width))
-    axes.set_xticks([10.0**power for power in powers], [_power(power, as_seconds) for power in powers])
-    axes.set_xticks([], minor=True)
-    axes.grid(axis="x", color=RULE, linewidth=0.8)
-    cheapest = [math.inf, *accumulate(values, min)]
-    marked = [place for place, value in enumerate(values) if value < cheapest[place]]
-    drawn = [max(value, 10.0**low) for value in values]
-    axes.plot([drawn[place] for place in marked], marked, color=ACCENT, linewidth=1, alpha=0.5)
-    for place, value in enumerate(values):
-        colour = ACCENT if place in marked else SOFT
-        _dot(axes, drawn[place], place, colour, f"row{place}", hollow=value <= 0)
-    return float(10.0**low)
-
-
-def curve_charts(comparison: Comparison) -> list[Chart]:
-    """Return a panel for each model that trained in epochs and was judged on the way; all share one scale."""
-    shown: dict[str, list[tuple[int, list[tuple[int, float]]]]] = {}  # label -> split -> epoch and metric in percent
-    for label in (label for label in comparison.ranked() if label in comparison.curves):
-        for seed, curve in comparison.curves[label]:
-            judged = zip(curve.epoch, curve.metric, strict=True)
-            if line := [(epoch, 100 * value) for epoch, value in judged if value is not None]:
-                shown.setdefault(label, []).append((seed, line))
-    top = max((value for its in shown.values() for _, line in its for _, value in line), default=0.0)
-    charts: list[Chart] = []
-    for label, lines in shown.items():
-        width, height = _CURVE
-        figure = drawing.sheet(width, height)
-        axes = drawing.panel(figure, 28, 6, width - 40, height - 6 - _SCALE)
-        last = max(line[-1][0] for _, line in lines)
-        axes.set_xlim(1, max(2, last))
-        axes.set_ylim(0, 1.05 * top or 1)
-        axes.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
-        axes.set_xticks(sorted({1, last}))
-        axes.grid(axis="y", color=RULE, linewidth=0.8)
-        told = []
-        for place, (seed, line) in enumerate(lines):
-            best = max(line, key=lambda point: point[1])
-            told.append(f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {line[-1][0]}")
-            axes.plot(*zip(*line, strict=True), color=INK, linewidth=1.2, alpha=0.6, gid=f"row{place}")
-            axes.plot(*best, "o", color=ACCENT, markersize=5, clip_on=False, gid=f"row{place}")
-        svg = drawing.inline_svg(figure, f"curve{len(charts)}", f"{label}, validation", told)
-        charts.append(Chart(label, svg))
-    return charts
-
-
-def _dot(axes: Axes, x: float, y: float, colour: str, gid: str, *, hollow: bool) -> None:
-    axes.plot([x], [y], "o", color=colour, markersize=7, clip_on=False, gid=gid)
-    if hollow:
-        axes.plot([x], [y], "o", color=PAPER, markersize=4, clip_on=False, gid=gid)
-
-
-def _power(power: int, as_seconds: bool) -> str:
-    """Return 10^power as an axis says it: 0.1 s; 100, 10k, 1M."""
+def _power(power: int, *, as_seconds: bool) -> str:
+    """Return 10^power as a label: 0.1 s; 100, 10k, 1M."""
     if as_seconds:
         return f"{10.0**power:,.10g} s"
     thousands = min(max(power // 3, 0), 4)
     return f"{10.0 ** (power - 3 * thousands):g}{('', 'k', 'M', 'G', 'T')[thousands]}"
+
+
+def curve_charts(comparison: Comparison) -> list[Chart]:
+    """Return a chart for each model with validation results by epoch; all charts share one scale."""
+    curves: dict[str, list[tuple[int, list[tuple[int, float]]]]] = {}  # label -> split -> epoch and metric in percent
+    for label in (label for label in comparison.ranked() if label in comparison.curves):
+        for seed, curve in comparison.curves[label]:
+            judged = zip(curve.epoch, curve.metric, strict=True)
+            if points := [(epoch, 100 * value) for epoch, value in judged if value is not None]:
+                curves.setdefault(label, []).append((seed, points))
+    highest = max((value for lines in curves.values() for _, points in lines for _, value in points), default=0.0)
+    width, height = _CURVE
+    y = Scale(0, 1.05 * highest or 1, height - _TICKS, 6)
+    charts: list[Chart] = []
+    for label, lines in curves.items():
+        last = max(points[-1][0] for _, points in lines)
+        x = Scale(1, max(2, last), 26, width - 8)
+        bests = [max(points, key=lambda point: point[1]) for _, points in lines]
+        hints = [
+            f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {points[-1][0]}"
+            for (seed, points), best in zip(lines, bests, strict=True)
+        ]
+        root = svg.chart(width, height, f"curve{len(charts)}", f"{label}, validation", hints)
+        for tick in y.ticks(16):
+            svg.line(root, "grid", [(x.start, y(tick)), (x.end, y(tick))])
+            svg.text(root, "tick", x.start - 5, y(tick), f"{tick:g}", "end")
+        for epoch in sorted({1, last}):
+            svg.text(root, "tick", x(epoch), y.start + 12, f"{epoch}", "middle")
+        for (_, points), best, hint in zip(lines, bests, hints, strict=True):
+            row = svg.group(root, "row", hint)
+            svg.line(row, "curve", [(x(epoch), y(value)) for epoch, value in points])
+            svg.dot(row, "dot best", x(best[0]), y(best[1]), 2)
+        charts.append(Chart(label, svg.markup(root)))
+    return charts

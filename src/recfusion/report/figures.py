@@ -1,4 +1,4 @@
-"""Figures as files: shared drawing code, and the box plot over splits."""
+"""Figures as PNG and SVG files: shared colours and functions, and the box plot over splits."""
 
 from pathlib import Path
 from typing import Any
@@ -11,24 +11,19 @@ from recfusion.core.errors import choices
 from recfusion.core.files import check_writable_file, replacing
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
+from recfusion.report.charts import BOX_PLOT_FROM
 
 SUFFIXES = (".png", ".svg")
-
 DPI = 200
-
 INK, QUIET, FAINT = "#1b1f24", "#5b6570", "#d5dbe1"
-
-IMAGE: dict[str, Any] = {"cmap": "viridis", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "none"}
-
 BOX, EDGE, PAPER = "#d6e6f5", "#2f6596", "#c2541b"
-
-BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
-
-LEFT_OUT = "random"  # near 0: with it, the differences between the others could not be seen
+GRID: dict[str, Any] = {"color": "#e4e8ec", "linewidth": 0.7}
+IMAGE: dict[str, Any] = {"cmap": "viridis", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "none"}
+LEFT_OUT = "random"  # near 0: its scale would hide the differences between the others
 
 
 def blank(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a white figure of width x height pixels, and axes measured in them; y runs down."""
+    """Return a white figure of width x height pixels, and axes in pixels; y runs down."""
     figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0), autoscale_on=False)
     axes.set_axis_off()
@@ -36,27 +31,28 @@ def blank(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise unless a figure can be written to `path`; makes nothing."""
+    """Raise if a figure cannot be written to `path`."""
     if path.suffix.lower() not in SUFFIXES:
-        raise choices("file type of a figure", path.suffix or path.name, SUFFIXES)
+        raise choices("file type of a figure", path.suffix or path.name, SUFFIXES, "out")
     check_writable_file(path)
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG or SVG, by the suffix of `path`; equal figures make equal files."""
+    """Write a figure as PNG or SVG, as the suffix of `path` says; equal figures give equal files."""
     check_figure_path(path)
     undated = {"Date": None} if path.suffix.lower() == ".svg" else {}
-    # Composed into one, the images of an SVG would be resampled and lose their sharp entries.
+    # With composite_image, SVG images would be resampled and lose their sharp entries.
     with replacing(path) as beside, rc_context({"svg.hashsalt": "recfusion", "image.composite_image": False}):
         figure.savefig(beside, dpi=DPI, metadata=undated)
     return path
 
 
 def draw_boxes(comparison: Comparison) -> Figure:
-    """Return a panel for each metric: a box over each model's splits, the best on top; a diamond is the paper's value.
+    """Draw a panel for each metric with a box over the splits of each model, the best model on top.
 
-    Boxes are quartiles, whiskers reach the lowest and the highest split, and dots are the splits; where these are too
-    few for quartiles, a line marks their median. Random is left out where there are others, as in the paper.
+    Boxes are quartiles, whiskers reach the lowest and the highest split, dots are the splits, and diamonds are the
+    paper's values. With too few splits for quartiles only the median is marked. Random is left out, as in the paper,
+    unless it is the only model.
     """
     models, most = comparison.models, len(comparison.seeds)
     metrics = [metric for metric in comparison.metrics if not is_descriptive(metric)] or comparison.metrics
@@ -64,34 +60,21 @@ def draw_boxes(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(2.2 + 2.6 * len(metrics), 1.1 + 0.27 * len(order)), layout="constrained")
     panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
     paper = comparison.paper.models if comparison.paper else {}
-    line = {"color": EDGE, "linewidth": 0.8}
     for panel, metric in zip(panels, metrics, strict=True):
-        values = [[100 * value for value in models[label].metrics[metric].splits] for label in order]
-        boxed = {place: its for place, its in enumerate(values) if len(its) >= BOX_PLOT_FROM}
-        if boxed:
-            panel.boxplot(
-                list(boxed.values()),
-                positions=list(boxed),
-                orientation="horizontal",
-                whis=(0, 100),
-                widths=0.6,
-                patch_artist=True,
-                manage_ticks=False,
-                boxprops={"facecolor": BOX, "edgecolor": EDGE, "linewidth": 0.8},
-                medianprops={"color": EDGE, "linewidth": 1.4},
-                whiskerprops=line,
-                capprops=line,
-            )
-        for place, its in enumerate(values):
-            panel.plot(its, [place] * len(its), ".", color=INK, markersize=3, alpha=0.6)
-            if place not in boxed:
-                median = 100 * models[order[place]].metrics[metric].median
-                panel.plot([median], [place], "|", color=EDGE, markersize=9, markeredgewidth=1.4)
+        for place, found in enumerate(models[label].metrics[metric] for label in order):
+            splits, (first, third) = [100 * value for value in found.splits], (100 * end for end in found.iqr)
+            boxed = len(splits) >= BOX_PLOT_FROM
+            if boxed:
+                panel.plot([min(splits), max(splits)], [place, place], color=EDGE, linewidth=0.8, zorder=1)
+                panel.barh(place, third - first, 0.6, first, facecolor=BOX, edgecolor=EDGE, linewidth=0.8, zorder=1.5)
+            half = 0.3 if boxed else 0.2
+            panel.plot([100 * found.median] * 2, [place - half, place + half], color=EDGE, linewidth=1.4)
+            panel.plot(splits, [place] * len(splits), ".", color=INK, markersize=3, alpha=0.6)
         theirs = {place: 100 * paper[name][metric] for place, name in enumerate(order) if metric in paper.get(name, {})}
         if theirs:
             panel.plot(list(theirs.values()), list(theirs), "D", color=PAPER, markersize=4, label="paper", zorder=4)
         panel.set_xlabel(metric, fontsize=9, color=INK)
-        panel.grid(axis="x", color="#e4e8ec", linewidth=0.7)
+        panel.grid(axis="x", **GRID)
         panel.set_axisbelow(True)
         panel.tick_params(labelsize=8, colors=QUIET, length=0)
         panel.spines[["top", "right", "left"]].set_visible(False)

@@ -11,9 +11,8 @@ from recfusion.core.files import replacing
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.report import sections
-from recfusion.report.charts import cost_chart, curve_charts, difference_chart, mean_charts
+from recfusion.report.charts import BOX_PLOT_FROM, cost_chart, curve_charts, difference_chart, mean_charts
 from recfusion.report.experiment_toml import FILE, experiment_toml
-from recfusion.report.figures import BOX_PLOT_FROM
 from recfusion.report.tables import chosen_text, metric_table, paper_table, results_csv
 
 
