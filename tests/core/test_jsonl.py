@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.core.jsonl import Lines, json_line
+from recfusion.core.jsonl import JsonLines, json_line
 
-LINES = Lines(b'{"note":', "note", "it is lost")
+LINES = JsonLines(b'{"note":', "note", "it is lost")
 
 # What Windows lacks is taken away before the module is imported.
 _ELSEWHERE = """
@@ -20,8 +20,8 @@ from pathlib import Path
 sys.modules["fcntl"] = None
 for name in ("pread", "O_CLOEXEC"):
     delattr(os, name)
-from recfusion.core.jsonl import Lines, json_line
-lines, path = Lines(b'{"note":', "note", "it is lost"), Path(sys.argv[1])
+from recfusion.core.jsonl import JsonLines, json_line
+lines, path = JsonLines(b'{"note":', "note", "it is lost"), Path(sys.argv[1])
 lines.append(path, json_line({"note": 2}), lambda line, where: None)
 print([lines.parse(line, "here")["note"] for line in lines.read(path)])
 """
@@ -91,8 +91,8 @@ def test_a_line_is_added_under_a_lock_and_is_on_the_disk_before_that_ends(
 _APPEND = """
 import sys
 from pathlib import Path
-from recfusion.core.jsonl import Lines, json_line
-lines, path, first = Lines(b'{"note":', "note", ""), Path(sys.argv[1]), int(sys.argv[2])
+from recfusion.core.jsonl import JsonLines, json_line
+lines, path, first = JsonLines(b'{"note":', "note", ""), Path(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(first, first + 50):

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.core.jsonl import Lines, json_line
+from recfusion.core.jsonl import JsonLines, json_line
 from recfusion.training.trial import Trial
 
-_LINES = Lines(b'{"recfusion_trial":', "trial", "it counts as not run")
+_LINES = JsonLines(b'{"recfusion_trial":', "trial", "it counts as not run")
 
 
 class Search(BaseModel):
