@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import Model
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.comparison_parts import ModelSummary
+from recfusion.experiments.paired_tests import PairedTest
 from recfusion.experiments.result import Result, read_results
 from recfusion.paper.tables import METRICS
 
@@ -78,12 +78,12 @@ def with_tables(readme: str) -> str:
     return readme
 
 
-def _value(model: Model, metric: str, paper: float | None) -> str:
+def _value(model: ModelSummary, metric: str, paper: float | None) -> str:
     theirs = f" ({100 * paper:.2f})" if paper is not None else ""
     return f"{100 * model.mean(metric):.2f}{theirs}"
 
 
-def _difference(test: Test | None) -> str:
+def _difference(test: PairedTest | None) -> str:
     if test is None:
         return ""
     if test.ci95 is None or test.p_holm is None:

@@ -21,7 +21,7 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import OldIsBetter, train
 from recfusion.experiments.tuning.space_file import tuning_space
-from recfusion.experiments.tuning.tune import Request
+from recfusion.experiments.tuning.tune import SearchRequest
 from recfusion.inference.bundle import Bundle
 from recfusion.models.base import Recommender
 from recfusion.models.linear.ease import EASE
@@ -178,4 +178,4 @@ def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
     with pytest.raises(InputError, match=words):
         compare(data, ["recfusion-grades"], signals="graded", splits=[seed])
     with pytest.raises(InputError, match=words):
-        Request(MODELS["recfusion-grades"], space, signals="graded", seed=seed).protocol(data)
+        SearchRequest(MODELS["recfusion-grades"], space, signals="graded", seed=seed).protocol(data)

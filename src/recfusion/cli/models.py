@@ -1,4 +1,4 @@
-"""`recfusion models`: every model, or one of them with its settings."""
+"""`recfusion models`: list the models, or the settings of one."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -13,10 +13,10 @@ from recfusion.models.settings import setting_values, settings_of
 
 
 def models(
-    name: Annotated[str | None, Argument(help="One model, to see its settings: a name, or file.py:Class.")] = None,
+    name: Annotated[str | None, Argument(help="Model whose settings to show: a name, or file.py:Class.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List every model and where it comes from, or show the settings of one: defaults, and what they mean."""
+    """List all models and their origin, or the settings of one with defaults and meaning."""
     shown = known_models() if name is None else {name: find(name)}
     if as_json:
         print_json({label: _document(entry) for label, entry in shown.items()})
@@ -27,7 +27,7 @@ def models(
         for label, entry in shown.items():
             console.print(f"[bold]{label:<{width}}[/bold]  ", end="", highlight=False)
             console.print(f"{entry.title}{_presets(entry)}{_reads(entry)} ({entry.origin})", markup=False)
-        console.print("\nThe settings of one: recfusion models NAME", style="dim")
+        console.print("\nSettings of a model: recfusion models NAME", style="dim")
         return
     about = _document(shown[name])
     console.print(f"{name}: {about['title']}{_presets(shown[name])}", markup=False, style="bold")
@@ -42,7 +42,7 @@ def _presets(entry: Entry) -> str:
 
 
 def _reads(entry: Entry) -> str:
-    """Return which signals a model reads, as one asks for them."""
+    """Return the signals that a model reads, as --signals names them."""
     asked = asked_signals(entry.load().reads)
     return "" if asked == BINARY else f"; reads {asked}"
 

@@ -13,9 +13,10 @@ from recfusion.cli.figure import save, train_and_draw, train_schedules
 from recfusion.cli.options import WorkersOption
 from recfusion.cli.output import note, out, print_protocol, working
 from recfusion.cli.report import SUFFIXES, write_as, write_text
-from recfusion.cli.run import leave_on_failures, shown
+from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable
+from recfusion.core.jsonl import plain_path
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.experiments.comparison import Comparison
@@ -42,12 +43,13 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, Option("--quick", help="A small version, in minutes.")] = False,
     workers: WorkersOption = None,
+    keep_stale: KeepStaleOption = False,
 ) -> None:
     """Make a table or figure of the paper again: paper, ours and the difference.
 
     What an interrupted run has finished is kept, and the same command goes on from there.
     """
-    makers = _makers(quick, workers)
+    makers = _makers(quick, workers, keep_stale)
     if name not in (*makers, ALL):
         raise choices("reproduction", name, [*makers, ALL])
     ending = "-quick" if quick else ""
@@ -63,7 +65,7 @@ def reproduce(
     makers[name](folder)
 
 
-def _makers(quick: bool, workers: int | None) -> Mapping[str, Callable[[Path], None]]:
+def _makers(quick: bool, workers: int | None, keep_stale: bool) -> Mapping[str, Callable[[Path], None]]:
     """Return what makes each reproduction in a folder, the cheap ones first."""
     return {
         "parameters": _parameters,
@@ -71,7 +73,10 @@ def _makers(quick: bool, workers: int | None) -> Mapping[str, Callable[[Path], N
         "figure-architecture": _architecture,
         "figure-diffusion": partial(_diffusion, quick=quick),
         "figure-schedule": partial(_schedule, quick=quick),
-        **{name: partial(_experiment, name, quick=quick, workers=workers) for name in tables.TABLES},
+        **{
+            name: partial(_experiment, name, quick=quick, workers=workers, keep_stale=keep_stale)
+            for name in tables.TABLES
+        },
     }
 
 
@@ -100,15 +105,15 @@ def _missing(name: str) -> str | None:
     return " ".join(sentences) if sets and len(sentences) == len(sets) else None
 
 
-def _experiment(name: str, folder: Path, quick: bool, workers: int | None) -> None:
+def _experiment(name: str, folder: Path, quick: bool, workers: int | None, keep_stale: bool) -> None:
     experiment = experiments.packaged_experiment(name, quick=quick)
     store = folder / STORE
-    beside = sorted(folder.absolute().parent.glob(f"*/{STORE}"))
+    beside = sorted({plain_path(path) for path in folder.absolute().parent.glob(f"*/{STORE}*")})
     others = [other for other in beside if other != store.absolute() and is_store(other)]
     if adopted := experiments.adopt_results(experiment, store, others):
         note(f"{adopted} fits were taken over from other reproductions in {folder.parent}")
     with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
-        ran = run_experiment(experiment, store, workers=workers, on_event=on_event)
+        ran = run_experiment(experiment, store, workers=workers, keep_stale=keep_stale, on_event=on_event)
     if ran.results:
         comparison = Comparison.of(
             ran.results,

@@ -53,7 +53,7 @@ class JsonLines:
         """Return whether a file is of this kind, judged by its first bytes; an empty file is."""
         plain, packed = plain_path(path), packed_path(path)
         try:
-            if plain.exists() and plain.stat().st_size or not packed.exists():
+            if (plain.exists() and plain.stat().st_size) or not packed.exists():
                 check_regular(plain)
                 with plain.open("rb") as file:
                     head = file.read(len(self.start))
@@ -172,7 +172,9 @@ def _locked(path: Path, flags: int, what: str) -> Iterator[int]:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise InputError(f"Cannot open the {what}s '{path}': {error.strerror or error}; name another file.") from None
+            raise InputError(
+                f"Cannot open the {what}s '{path}': {error.strerror or error}; name another file."
+            ) from None
         try:
             lock_file(descriptor, shared=flags == os.O_RDONLY)
             if not _is_removed(path, descriptor):
@@ -185,7 +187,7 @@ def _locked(path: Path, flags: int, what: str) -> Iterator[int]:
 def _is_removed(path: Path, descriptor: int) -> bool:
     """Return whether `pack` removed the file while we waited for its lock: what is written to it would be lost."""
     try:
-        return not os.path.samestat(os.fstat(descriptor), os.stat(path))
+        return not os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return True
 

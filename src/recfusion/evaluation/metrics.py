@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray, row_numbers
 from recfusion.core.errors import InputError, choices
 
-DEFAULT_METRICS = ("calibrated_recall@20", "calibrated_recall@50", "ndcg@100")
+MAIN_METRIC = "ndcg@100"  # decides in tuning, validation and rankings
+DEFAULT_METRICS = ("calibrated_recall@20", "calibrated_recall@50", MAIN_METRIC)
 Values = NDArray[np.float64]
 
 

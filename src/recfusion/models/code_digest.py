@@ -15,10 +15,12 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.models.base import Recommender
 from recfusion.models.class_loading import source_digest
 from recfusion.models.registry import OURS, Entry, known_models
@@ -32,6 +34,7 @@ _NO_PART_OF_A_FIT = {
     *("recfusion.models.registry", "recfusion.models.class_loading", "recfusion.models.code_digest"),
     "recfusion.evaluation.metrics",
 }
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _MEMBER_SETTINGS = ("members", "parts")  # a mixture's settings that name other models
 _SECONDS = 10  # after which git is given up
 
@@ -49,7 +52,7 @@ def code_digest(entry: Entry, settings: Mapping[str, Any]) -> str:
     The classes of recfusion are not imported for it. For other people's classes it covers their whole file.
     """
     known = known_models()
-    parts = [_own_digest(entry)]
+    parts = [MAIN_METRIC, _own_digest(entry)]
     for name in _member_names(settings):
         if name in known:
             member = known[name]
@@ -97,10 +100,8 @@ def _own_digest(entry: Entry) -> str:
 def _foreign_digest(kind: type[Recommender]) -> str:
     """Return the digest of somebody else's class: its whole file, and the modules of ours that it builds on."""
     roots = {parent.__module__ for parent in kind.__mro__ if parent.__module__.startswith("recfusion.")}
-    try:
+    with suppress(OSError, TypeError, SyntaxError, ValueError):  # a class of a notebook has no file
         roots |= set(_imported(ast.parse(Path(inspect.getfile(kind)).read_bytes())))
-    except (OSError, TypeError, SyntaxError, ValueError):  # a class of a notebook has no file
-        pass
     return _hash(source_digest(kind) + _closure_digest(frozenset(roots)))
 
 
@@ -155,19 +156,12 @@ def _imported(tree: ast.AST, package: str = "") -> Iterator[str]:
 class _Essence(ast.NodeTransformer):
     """Removes docstrings, and imports that only a type checker makes."""
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        test = node.test
-        named = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
-        return None if named == "TYPE_CHECKING" else self.generic_visit(node)
-
-    def _without_docstring(self, node: ast.AST) -> ast.AST:
-        body: list[ast.stmt] = getattr(node, "body", [])
-        first = body[0] if body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            del body[0]
+    def visit(self, node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            return None
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
         return self.generic_visit(node)
-
-    visit_Module = visit_ClassDef = visit_FunctionDef = visit_AsyncFunctionDef = _without_docstring
 
 
 def _dump(node: object) -> str:

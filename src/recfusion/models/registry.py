@@ -21,6 +21,7 @@ from recfusion.models.settings import setting_values
 
 log = logging.getLogger(__name__)
 TUNED = "tuned"
+DEFAULT_MODEL = "thinning"
 PRESET = "preset"  # names settings to lay over a model's own
 GROUP = "recfusion.models"  # of entry points
 OURS = "recfusion"

@@ -14,7 +14,7 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import map_batches
-from recfusion.evaluation.metrics import Values, judge, per_user
+from recfusion.evaluation.metrics import MAIN_METRIC, Values, judge, per_user
 from recfusion.evaluation.topk import top_k
 from recfusion.models.base import Recommender
 from recfusion.models.leave_one_out import SHOWN, left_out, nobody, share_shown
@@ -22,7 +22,6 @@ from recfusion.models.settings import search_space, setting, setting_values, set
 from recfusion.training.search_space import search
 
 log = logging.getLogger(__name__)
-METRIC = "ndcg@100"
 LEAST_USERS = 20  # judged users below which a search would choose by chance
 DOUBT = 2.0  # standard errors by which other settings must be better than the defaults before a search is worth it
 MOST_ITEMS = 6000  # items beyond which a trial on all of them would take minutes
@@ -215,7 +214,7 @@ def ndcg_of(variants: Variants, fold: Fold) -> Values:
         judged = []
         for scores in variants(rows):
             items, _ = top_k(scores, part.history, 100, part.disliked)
-            judged.append(per_user(judge(items, part.held_out, popularity), (METRIC,))[METRIC])
+            judged.append(per_user(judge(items, part.held_out, popularity), (MAIN_METRIC,))[MAIN_METRIC])
         return np.stack(judged)  # (variants, users)
 
     return np.concatenate(list(map_batches(run, fold.history, threads=1)), axis=1)

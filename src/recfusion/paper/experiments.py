@@ -62,8 +62,9 @@ def adopt_results(experiment: Experiment, store: Path, others: Iterable[Path]) -
     known = [result for other in others for result in read_results(other)]
     if not known:
         return 0
-    own = {result.key for result in read_results(store)}
-    adopted = [result for result in stored_results(experiment, known) if result.key not in own]
+    own = {result.key for result in read_results(store) if result.code_state != "stale"}
+    fresh = [result for result in stored_results(experiment, known) if result.code_state != "stale"]
+    adopted = [result for result in fresh if result.key not in own]
     for result in adopted:
         append_result(store, result)
     return len(adopted)

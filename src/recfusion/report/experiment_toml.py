@@ -11,7 +11,7 @@ from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, asked_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import Model
+from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.models.registry import make_model
 from recfusion.models.settings import setting_values
 
@@ -46,7 +46,7 @@ def experiment_toml(comparison: Comparison) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-def _settings(model: Model) -> dict[str, Any] | None:
+def _settings(model: ModelSummary) -> dict[str, Any] | None:
     """Return the settings that a file has to give; all of a class that is not ours, since it is not imported here."""
     if model.place:
         where, _, name = model.place.rpartition(":")

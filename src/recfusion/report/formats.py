@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from recfusion.evaluation.significance import DRAWS
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.paired_tests import PairedTest
 
 NONE = "–"
 _LEAST_P = 1.000001 / (DRAWS + 1)  # what a bootstrap without any draw that far out gives
@@ -52,14 +52,14 @@ class Column:
         return shown.replace("-", "−")
 
 
-def p_cell(test: Test) -> float | AtMost | None:
+def p_cell(test: PairedTest) -> float | AtMost | None:
     """Return a test's corrected p; where the bootstrap can give no smaller one, as what it is at most."""
     if test.p is None or test.p_holm is None:
         return None
     return AtMost(test.p_holm) if test.p <= _LEAST_P else test.p_holm
 
 
-def p_text(test: Test) -> str:
+def p_text(test: PairedTest) -> str:
     """Return a test's corrected p in words: p at most .001, p = .032."""
     p = p_cell(test)
     if p is None:

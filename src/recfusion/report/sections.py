@@ -6,8 +6,8 @@ from typing import Literal
 
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import SideBySide
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.comparison_parts import ExampleUser
+from recfusion.experiments.paired_tests import PairedTest
 from recfusion.report.formats import NONE
 
 Mark = Literal["best", "same", "above", "below", ""]  # the best, not told apart from it; told apart from the reference
@@ -117,7 +117,7 @@ def slice_tables(comparison: Comparison) -> list[SliceTable]:
     return found
 
 
-def example_lists(comparison: Comparison) -> list[SideBySide]:
+def example_lists(comparison: Comparison) -> list[ExampleUser]:
     """Return the examples with the lists of the best models, the reference always among them."""
     found = []
     for example in comparison.examples:
@@ -196,7 +196,7 @@ def _sure(comparison: Comparison, best: str, others: Sequence[str]) -> str:
     return f"Its lead over{rest} is beyond chance."
 
 
-def base_tests(comparison: Comparison) -> tuple[str, dict[str, Test]]:
+def base_tests(comparison: Comparison) -> tuple[str, dict[str, PairedTest]]:
     """Return what models are compared with, the reference or else the best, and the other models' tests by label."""
     base = comparison.reference or comparison.best()
     known = comparison.differences if comparison.reference else comparison.tests
@@ -204,7 +204,7 @@ def base_tests(comparison: Comparison) -> tuple[str, dict[str, Test]]:
     return base, {test.a if test.b == base else test.b: test for test in tests}
 
 
-def told_apart(test: Test) -> bool:
+def told_apart(test: PairedTest) -> bool:
     """Return whether a difference is beyond chance."""
     if test.ci95 is None or test.p_holm is None:
         return False

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import Model
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.comparison_parts import ModelSummary
+from recfusion.experiments.paired_tests import PairedTest
 from recfusion.report.formats import Cell, Column, Table, csv_text, latex, markdown, p_cell
 
 
@@ -146,11 +146,11 @@ def _numeric(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _ranked(comparison: Comparison, metric: str | None = None) -> list[Model]:
+def _ranked(comparison: Comparison, metric: str | None = None) -> list[ModelSummary]:
     return [comparison.models[label] for label in comparison.ranked(metric)]
 
 
-def _difference(test: Test | None, label: str) -> list[Cell]:
+def _difference(test: PairedTest | None, label: str) -> list[Cell]:
     if test is None:
         return [None, None, None]
     difference, ends = test.of(label)
