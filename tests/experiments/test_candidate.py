@@ -87,11 +87,11 @@ def test_an_instance_of_a_variant_s_class_keeps_its_own_settings() -> None:
         ({"<b>": EASE()}, "Expected a label of at most 60 letters"),
         ({"x" * 61: EASE()}, "Expected a label of at most 60 letters"),
         ({"": EASE()}, "Expected a label of at most 60 letters"),
-        ({"needy": Needy(when=Path())}, "Expected settings of needy that are numbers, texts"),
+        ({"needy": Needy(when=Path())}, "Expected settings of needy that JSON can hold"),
         ({"ease": {"l3": 1}}, "Unknown setting of ease 'l3': choose one of l2"),
         ({"mine": 3}, "Expected a class that inherits from recfusion.Recommender at 'int'"),
         ({1: EASE()}, "Expected a label of at most 60 letters"),
-        (["slim", EASE()], "Expected names in a list of models, got EASE(l2=None, tune_trials=20): give it a label"),
+        (["slim", EASE()], "Expected names in a list of models, got EASE(l2=None, tune_trials=20): use"),
     ],
 )
 def test_what_is_no_model_is_refused_in_one_sentence(models: Any, words: str) -> None:

@@ -229,4 +229,4 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -
     assert "Traceback" not in err
     kept = len(read_results(tmp_path / "killed.jsonl"))
     assert 2 <= kept < 32
-    assert f"{kept} of 32 fits are kept in killed.jsonl: run the same command to go on." in err
+    assert f"{kept} of 32 fits are saved in killed.jsonl: run the same command to resume." in err

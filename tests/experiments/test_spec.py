@@ -113,7 +113,7 @@ def test_a_preset_is_resolved_to_its_values(tmp_path: Path) -> None:
         (("[3, 1]", "[]"), "list of different seeds from 0, in [run] seeds, got []"),
         (("[3, 1]", "[1, 1]"), "list of different seeds"),
         (("[3, 1]", "[-1]"), "list of different seeds"),
-        (("[3, 1]", "0"), "at least one split and 10,000 at most in [run] seeds, got 0"),
+        (("[3, 1]", "0"), "1 to 10,000 splits in [run] seeds, got 0"),
         (("[3, 1]", "true"), "[run] seeds: input should be a valid"),
         (("[3, 1]", "['a']"), "[run] seeds"),
         (("[3, 1]", "[3, 1]\nmetrics = []"), "Expected at least one metric, such as ndcg@100, and none twice, got []"),
@@ -137,11 +137,11 @@ def test_a_preset_is_resolved_to_its_values(tmp_path: Path) -> None:
         (("[models.ease]", "[models.thinning]\nweights = {ease = 2020-01-01}"), "Setting weights of thinning"),
         (
             ("[models.ease]", "[models.thinning]\nparts = {ease = {x = 2020-01-01}}"),
-            "Expected settings of thinning that are numbers, texts",
+            "Expected settings of thinning that JSON can hold",
         ),
         (
             ("[models.ease]", "[models.ease]\nseeds = 3"),
-            "at least one split and 2 at most in [models.ease] seeds, got 3",
+            "1 to 2 splits in [models.ease] seeds, got 3",
         ),
         (("[models.ease]", "[models.ease]\nseeds = [2]"), "seeds of the experiment (3, 1) in [models.ease] seeds"),
         (("[models.ease]", "[models.'[red]']\nmodel = 'ease'"), "Expected a label of at most 60 letters"),

@@ -166,8 +166,6 @@ class _Essence(ast.NodeTransformer):
 
 def _dump(node: object) -> str:
     """Return a syntax tree as text; unlike `ast.dump`, the same in all versions of Python."""
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return ""
     if isinstance(node, ast.AST):
         fields = [
             f"{name}={_dump(value)}"
@@ -176,7 +174,7 @@ def _dump(node: object) -> str:
         ]
         return f"{type(node).__name__}({','.join(fields)})"
     if isinstance(node, list):
-        return f"[{','.join(map(_dump, node))}]"
+        return f"[{','.join(_dump(each) for each in node if not isinstance(each, ast.Import | ast.ImportFrom))}]"
     return repr(node)
 
 

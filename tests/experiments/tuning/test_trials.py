@@ -114,11 +114,11 @@ def test_trials_of_version_1_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"recfusion_trial": 3}, "recfusion_trial: Input should be 2"),
-        ({"trial": {"settings": {}, "score": "x"}}, "trial.score: Input should be a valid number"),
-        ({"trial": {"settings": {}, "score": 1.0, "status": "odd"}}, "trial.status: Input should be 'ok', 'stopped'"),
-        ({"trial": {"settings": {}, "score": float("nan")}}, "trial.score: Input should be a finite number"),
-        ({"more": 1}, "more: Extra inputs are not permitted"),
+        ({"recfusion_trial": 3}, "recfusion_trial: input should be 2"),
+        ({"trial": {"settings": {}, "score": "x"}}, "trial.score: input should be a valid number"),
+        ({"trial": {"settings": {}, "score": 1.0, "status": "odd"}}, "trial.status: input should be 'ok', 'stopped'"),
+        ({"trial": {"settings": {}, "score": float("nan")}}, "trial.score: input should be a finite number"),
+        ({"more": 1}, "more: extra inputs are not permitted"),
         ({"trial": None}, "trial"),
     ],
 )
