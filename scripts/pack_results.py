@@ -22,7 +22,8 @@ def size(path: Path) -> int:
 
 def main() -> None:
     """Pack the stores and print their sizes."""
-    for store in map(Path, sys.argv[1:] or sorted(RESULTS.glob("*.jsonl"))):
+    named = [Path(name) for name in sys.argv[1:]]
+    for store in named or sorted(RESULTS.glob("*.jsonl")):
         before = size(store) + (0 if store == packed_path(store) else size(packed_path(store)))
         packed = pack_store(store)
         print(f"{packed.name}: {before:,} -> {size(packed):,} bytes")

@@ -127,7 +127,8 @@ def _module(name: str) -> tuple[str, frozenset[str]]:
     path = _file(name)
     if path is None:
         return "", frozenset()
-    tree = _Essence().visit(ast.parse(path.read_bytes()))
+    tree = ast.parse(path.read_bytes())
+    _Essence().visit(tree)  # in place
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     return _hash(_dump(tree)), frozenset(_imported(tree, package))
 
