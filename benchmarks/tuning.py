@@ -27,7 +27,7 @@ from recfusion.data.options import Source
 from recfusion.experiments.train import train
 from recfusion.experiments.tuning.engine import local_engine
 from recfusion.experiments.tuning.space_file import tuning_space
-from recfusion.experiments.tuning.tune import Algorithm, Request, run_trials
+from recfusion.experiments.tuning.tune import Algorithm, SearchRequest, run_trials
 from recfusion.models.registry import entry
 
 PARTS = ("parallel", "search", "memory")
@@ -59,7 +59,7 @@ def parallel(data: Interactions, small: bool) -> dict[str, Any]:
     whole = tuning_space(entry("recfusion"), given)
     space = {name: each for name, each in whole.items() if name not in ("lr", "width", "depth", "batch_size")}
     # Trials at random are the same for any number of processes; none is stopped, so that all do the same work.
-    request = Request(entry("recfusion"), space, given, trials=trials, algorithm="random", stop_early=False)
+    request = SearchRequest(entry("recfusion"), space, given, trials=trials, algorithm="random", stop_early=False)
     seconds: dict[int, list[float]] = {1: [], 2: []}
     scores: dict[int, list[float | None]] = {}
     for _ in range(repeat):
@@ -103,7 +103,7 @@ def _running_best(
     data: Interactions, model: str, given: Mapping[str, Any], algorithm: Algorithm, seed: int, trials: int
 ) -> list[float]:
     row = entry(model)
-    request = Request(
+    request = SearchRequest(
         row, tuning_space(row, given), given, trials=trials, algorithm=algorithm, seed=seed, stop_early=False
     )
     with tempfile.TemporaryDirectory() as folder:

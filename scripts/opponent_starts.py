@@ -1,8 +1,8 @@
-"""Where the searches of the linear opponents begin: a few points, judged by validation users of ML-1M's split 0 alone.
+"""Find starting points for the searches of the linear opponents, on the validation users of split 0 of ML-1M.
 
     python scripts/opponent_starts.py
 
-What a fit chooses for itself (xi and a) is chosen by the fit. No test user is scored.
+The fit chooses xi and a. No test user is scored.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ GRIDS: dict[str, list[dict[str, float]]] = {
 
 
 def main() -> None:
-    """Print every point with its NDCG@100, and the best of each model."""
+    """Print each point with its NDCG@100, and the best point of each model."""
     parts = without_test(rf.split(rf.load("ml-1m"), seed=0))
     with threadpool_limits(1):
         for name, grid in GRIDS.items():
@@ -35,7 +35,7 @@ def main() -> None:
                 model = make_model(name, settings).fit(parts.train, parts.valid, rng=0)
                 found.append((float(ndcg(model.score, parts.valid).mean()), settings | model.chosen()))
                 print(f"{name} {100 * found[-1][0]:.2f} {found[-1][1]}", flush=True)
-            print(f"{name} begins at {max(found, key=lambda one: one[0])[1]}", flush=True)
+            print(f"{name} starts at {max(found, key=lambda one: one[0])[1]}", flush=True)
 
 
 if __name__ == "__main__":

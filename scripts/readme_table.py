@@ -1,4 +1,4 @@
-"""Write the README's tables again from committed results: every model on ML-1M, all opponents on all sets.
+"""Write the README's tables from committed results: all models on ML-1M, and the opponents on all data sets.
 
 Usage: python scripts/readme_table.py
 """
@@ -6,10 +6,12 @@ Usage: python scripts/readme_table.py
 import re
 from pathlib import Path
 
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import Model
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.comparison_parts import ModelSummary
+from recfusion.experiments.paired_tests import PairedTest
 from recfusion.experiments.result import Result, read_results
+from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.paper.tables import METRICS
 
 ROOT = Path(__file__).parents[1]
@@ -17,18 +19,18 @@ README, RESULTS = ROOT / "README.md", ROOT / "results"
 PUBLISHED = {"unet1d (paper)": "recfusion-unet1d", "unet2d (paper)": "recfusion-unet2d"}  # of the ablation
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 SETS = {"ml1m": "ML-1M", **{name: name for name in ("ml-100k", "ml-latest-small", "online-retail", "lastfm-2k")}}
-OURS = "thinning"
+OURS = DEFAULT_MODEL
 OPPONENTS = ("ease", "edlae", "rdlae", "ease-dan", "ease-pairs", "elsa", "thinning-linear", "thinning-fast")
 
 
 def headline_table() -> str:
-    """Return the table of ML-1M: our means, in brackets the paper's values, and what is paired with EASE."""
+    """Return the table of ML-1M: our means, the paper's values in brackets, and the paired difference to EASE."""
     found = Comparison.of(results(), table="ml1m")
     paper = found.paper.models if found.paper else {}
     paper = {label: values for label, values in paper.items() if label not in PUBLISHED.values()} | {
         label: paper[name] for label, name in PUBLISHED.items() if name in paper
     }
-    tests = {test.a: test for test in found.differences if test.metric == METRICS[-1]}
+    tests = {test.a: test for test in found.differences if test.metric == MAIN_METRIC}
     lines = []
     for label in found.ranked():
         model = found.models[label]
@@ -39,13 +41,13 @@ def headline_table() -> str:
 
 
 def results() -> list[Result]:
-    """Return the main results, and the U-Nets of the published form."""
+    """Return the main results, and the U-Nets as published."""
     published = [one for one in read_results(RESULTS / "ablation.jsonl") if one.label in PUBLISHED]
     return [*read_results(RESULTS / "ml1m.jsonl"), *published]
 
 
 def opponents_table() -> str:
-    """Return what the default model is ahead of each opponent by, on each set."""
+    """Return the lead of the default model over each opponent, on each data set."""
     columns = [_ahead(name) for name in SETS]
     heads = [f"[{title}](results/{name}.md)" for name, title in SETS.items()]
     lines = [f"| `{OURS}` minus | {' | '.join(heads)} |\n", f"|---|{'---:|' * len(SETS)}\n"]
@@ -56,14 +58,14 @@ def opponents_table() -> str:
 
 
 def _ahead(name: str) -> dict[str, str]:
-    """Return the cells of one set: the model's own NDCG@100, and its lead over each of the others."""
+    """Return the cells of one data set: the model's NDCG@100, and its lead over each opponent."""
     wanted = {OURS, *OPPONENTS}
     found = Comparison.of(
         (one for one in read_results(RESULTS / f"{name}.jsonl") if one.label in wanted), reference=OURS
     )
-    cells = {OURS: f"{100 * found.models[OURS].mean(METRICS[-1]):.2f}"}
+    cells = {OURS: f"{100 * found.models[OURS].mean(MAIN_METRIC):.2f}"}
     for test in found.differences:
-        if test.metric == METRICS[-1] and test.ci95 is not None:
+        if test.metric == MAIN_METRIC and test.ci95 is not None:
             low, high = (100 * end for end in test.ci95)
             cells[test.a] = f"{-100 * test.difference:+.2f} ({-high:.2f} to {-low:.2f})".replace("-", "−")
     return cells
@@ -78,12 +80,12 @@ def with_tables(readme: str) -> str:
     return readme
 
 
-def _value(model: Model, metric: str, paper: float | None) -> str:
+def _value(model: ModelSummary, metric: str, paper: float | None) -> str:
     theirs = f" ({100 * paper:.2f})" if paper is not None else ""
     return f"{100 * model.mean(metric):.2f}{theirs}"
 
 
-def _difference(test: Test | None) -> str:
+def _difference(test: PairedTest | None) -> str:
     if test is None:
         return ""
     if test.ci95 is None or test.p_holm is None:

@@ -1,9 +1,9 @@
-"""Print what each signal of a file brings, by the stores in results/: the same users with and without it.
+"""Print the gain of each signal (ratings, timestamps, features) from the stores in results/, on the same users.
 
 Usage: python scripts/signals_table.py ml1m | shop | lastfm
 
-The two sides of a row have the same users, held-out likes and splits under protocols that differ in the signals alone,
-so that differences can be paired by user; `recfusion report` refuses such tables, and rightly so for anything else.
+Both sides of a row have the same users, held-out items and splits; their protocols differ only in the signals. So the
+differences can be paired by user, although `recfusion report` refuses results of different protocols.
 """
 
 import sys
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.result import Result, read_results
 
-METRIC = "ndcg@100"
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A signal: what is done with it, and the model with and the one without it, as store and label."""
+    """A row: its title, and the models with and without the signal as store and label."""
 
     signal: str
     model: tuple[str, str]
@@ -62,13 +62,12 @@ TABLES = {
 
 
 def results_of(store: str, label: str) -> dict[int, Result]:
-    """Return the results of one model by seed; none where the store is not there."""
-    path = RESULTS / f"{store}.jsonl"
-    return {one.seed: one for one in read_results(path) if one.label == label} if path.is_file() else {}
+    """Return the results of one model by seed; none if the store does not exist."""
+    return {one.seed: one for one in read_results(RESULTS / f"{store}.jsonl") if one.label == label}
 
 
 def line(row: Row) -> str:
-    """Return a line of the table: both means and the gain, on the splits that both sides have."""
+    """Return a row of the table: both means and the gain, on the splits that both sides have."""
     own, base = results_of(*row.model), results_of(*row.without)
     seeds = sorted(own.keys() & base.keys())
     if not seeds:
@@ -76,13 +75,13 @@ def line(row: Row) -> str:
     for seed in seeds:
         if own[seed].users.tolist() != base[seed].users.tolist():
             raise SystemExit(f"Expected the same users in split {seed} of {row.model[0]} and {row.without[0]}.")
-    gains = [own[seed].test[METRIC] - base[seed].test[METRIC] for seed in seeds]
+    gains = [own[seed].test[MAIN_METRIC] - base[seed].test[MAIN_METRIC] for seed in seeds]
     users = np.concatenate([own[seed].users for seed in seeds])
     (drawn,) = bootstrap_means(users, np.concatenate(gains)[:, None]).T
     found = summarise(gains, drawn)
     low, high = (100 * end for end in found.ci95 or (found.mean, found.mean))
     without, with_it = (
-        100 * np.concatenate([side[seed].test[METRIC] for seed in seeds]).mean() for side in (base, own)
+        100 * np.concatenate([side[seed].test[MAIN_METRIC] for seed in seeds]).mean() for side in (base, own)
     )
     gain = f"{100 * found.mean:+.2f} ({low:+.2f} to {high:+.2f})"
     return f"| {row.signal} | {len(seeds)} | {without:.2f} | {with_it:.2f} | {gain} |"

@@ -1,8 +1,8 @@
-"""Keep what searches came to: a JSON file for each model, and one table of all of them.
+"""Summarise searches: a JSON file for each model, and one table of all.
 
 Usage: python scripts/tuning_summary.py [FOLDER ...]
 
-A FOLDER is what `recfusion tune --out` wrote. Without any, the table alone is made again.
+A FOLDER was written by `recfusion tune --out`. Without one, only the table is written again.
 """
 
 import json
@@ -25,7 +25,7 @@ KEPT = Path(__file__).parents[1] / "results" / "tuning"
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    """Return what a search came to, with a line for each of its trials."""
+    """Return the summary of a search, with a record for each trial."""
     best = read(folder / BEST)
     lines = [json.loads(line) for line in (folder / TRIALS).read_text(encoding="utf-8").splitlines()]
     tried = [
@@ -65,14 +65,14 @@ def table(summaries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Return settings in words, numbers with three digits."""
+    """Return settings as text, numbers with three digits."""
     return ", ".join(
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
     )
 
 
 def main() -> None:
-    """Take over the folders that were named, then write the table."""
+    """Summarise the named folders, then write the table."""
     for folder in map(Path, sys.argv[1:]):
         found = summary(folder)
         write_json(KEPT / f"{found['model']}.json", found)

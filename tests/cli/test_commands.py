@@ -65,7 +65,7 @@ def test_a_single_test_user_gets_no_interval_and_no_p(
     printed = run(*given, "--workers", 1, "--page", "page.html")
     tested = [line for line in printed.splitlines() if " against " in line]
     assert len(tested) == 2
-    assert all(line.endswith(", not tested: one test user tells nothing") for line in tested)
+    assert all(line.endswith(", not tested: there is one test user") for line in tested)
     assert "intervals" not in printed
     found = json.loads(run(*given, "--workers", 1, "--json"))
     assert [(test["ci95"], test["p"], test["p_holm"]) for test in found["tests"]] == [(None, None, None)] * 6

@@ -61,7 +61,7 @@ def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path: Path) -> No
     assert any(line.startswith("epoch 3/") for line in process.stderr)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert "go on with --resume" in err
+    assert "continue with --resume" in err
     assert [path.name for path in tmp_path.iterdir() if "broken" in path.name] == ["broken.checkpoint"]
 
     refused = subprocess.run([*command, "broken"], cwd=tmp_path, capture_output=True, text=True, check=False)

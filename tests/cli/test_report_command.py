@@ -7,6 +7,7 @@ import pytest
 
 from recfusion.cli import main as cli
 from recfusion.experiments.experiment_file import Experiment, parse_experiment
+from recfusion.experiments.result import pack_store
 from recfusion.paper import experiments
 from recfusion.paper import tables as paper
 
@@ -70,7 +71,7 @@ def test_a_reproduction_prints_and_writes_its_tables_and_resumes(leave: Leave, f
     assert printed.index("Strong generalization") < printed.index("┃ model")
     assert "ease" in printed
     assert "quick version" in told
-    assert "5 fits; results are kept in" in told
+    assert "5 fits; results are saved in" in told
     page = (made / "ml1m.html").read_text()
     for text in ("This is the quick version", "recfusion reproduce ml1m --quick", ">Splits</th>"):
         assert text in page
@@ -80,13 +81,13 @@ def test_a_reproduction_prints_and_writes_its_tables_and_resumes(leave: Leave, f
 
     code, again, told = leave("reproduce", "ml1m", "--quick", "--workers", 0)
     assert code == 0
-    assert "5 of them are there already" in told
+    assert "5 of them are stored already" in told
     assert (made / "results.jsonl").read_bytes() == kept
     assert again == printed
 
     code, _, told = leave("reproduce", "ablation", "--workers", 0)
     assert "5 fits were copied" in told
-    assert "5 of them are there already" in told
+    assert "5 of them are stored already" in told
 
 
 @pytest.mark.usefixtures("small_table")
@@ -163,6 +164,11 @@ def test_a_report_is_written_beside_the_results_or_in_the_asked_form(leave: Leav
     for suffix, words in ((".md", "## ndcg@100"), (".csv", "table,model"), (".tex", "toprule"), (".svg", "<svg")):
         assert leave("report", "results.jsonl", "--out", f"made/table{suffix}")[0] == 0
         assert words in (folder / "made" / f"table{suffix}").read_text()
+    packed = pack_store("results.jsonl")
+    for store in ("results.jsonl", packed):
+        (folder / "results.html").unlink()
+        assert leave("report", store)[0] == 0
+        assert (folder / "results.html").read_text() == page
 
 
 def test_a_report_of_one_experiment_leaves_out_what_else_a_store_holds(leave: Leave, folder: Path) -> None:
@@ -172,12 +178,12 @@ def test_a_report_of_one_experiment_leaves_out_what_else_a_store_holds(leave: Le
         assert leave("run", f"{name}.toml", "--out", "t.jsonl", "--workers", 0)[0] == 0
     code, _, told = leave("report", "t.jsonl")
     assert code == 2
-    assert "The results of ease are of different settings" in told
+    assert "Expected one set of settings for ease" in told
     assert "--experiment" in told
     assert leave("report", "t.jsonl", "--experiment", "two.toml")[0] == 0
     page = (folder / "t.html").read_text()
     (folder / "three.toml").write_text(spec.replace("l2 = 5", "l2 = 7"))
-    assert "holds no results of 'three.toml'" in leave("report", "t.jsonl", "--experiment", "three.toml")[2]
+    assert "Expected results of 'three.toml'" in leave("report", "t.jsonl", "--experiment", "three.toml")[2]
     assert "Expected a results store" in leave("report", "shop.csv", "--experiment", "two.toml")[2]
     assert "l2 = 50.0" in page
     assert "Examples" in page

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,39 @@ def test_an_experiment_is_run_shown_and_not_run_again(
     assert "[3/3]" in printed.err
     assert "Models on fewer than 2 splits: ease 1" in printed.err
     store = Path("results/tried.jsonl")
-    assert f"3 fits; results are kept in {store}" in printed.err
+    assert f"3 fits; results are saved in {store}" in printed.err
     whole = store.read_bytes()
 
     assert leave(monkeypatch, "../tried.toml", "--json") == 0
     again = capsys.readouterr()
-    assert "3 fits, 3 of them are there already" in again.err
+    assert "3 fits, 3 of them are stored already" in again.err
     document = json.loads(again.out)
     assert (document["experiment"], document["models"]["ease"]["seeds"]) == ("tried", [0])
     assert store.read_bytes() == whole
+
+
+def test_stale_results_are_fitted_again_or_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Path("results/tried.jsonl")
+    assert leave(monkeypatch, "../tried.toml", "--workers", 0) == 0
+    text = re.sub(r'"code":"\w+"', '"code":"0123456789abcdef"', store.read_text(), count=1)
+    store.write_text(text)
+    label = json.loads(text.splitlines()[0])["label"]
+    capsys.readouterr()
+
+    assert leave(monkeypatch, "../tried.toml", "--workers", 0, "--keep-stale") == 0
+    printed = capsys.readouterr()
+    assert f"Stored results of other code are used: {label}, split 0." in printed.err
+    assert f"{label} †" in printed.out
+    assert "†: fitted by older code" in printed.err
+    assert store.read_text() == text
+
+    assert leave(monkeypatch, "../tried.toml", "--workers", 0) == 0
+    printed = capsys.readouterr()
+    assert "3 fits, 2 of them are stored already" in printed.err
+    assert "†" not in printed.out
+    assert len(store.read_text().splitlines()) == 4
 
 
 def test_a_narrow_terminal_shows_whole_names_and_means_without_intervals(groups: Interactions) -> None:
@@ -100,7 +125,7 @@ def test_failures_are_listed_and_the_exit_code_is_1(
     printed = capsys.readouterr()
     assert "popularity │" in printed.out
     assert "ease, split 0 failed: The regularised Gram matrix" in printed.err
-    assert "1 fit failed and will be tried again by the next run:\n  ease, split 0: The regularised" in printed.err
+    assert "1 fit failed and will be retried by the next run:\n  ease, split 0: The regularised" in printed.err
     assert len(Path("s.jsonl").read_bytes().splitlines()) == 2
 
 

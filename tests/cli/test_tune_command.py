@@ -43,7 +43,7 @@ def test_a_search_is_run_shown_and_gone_on_with(
 
     assert leave(monkeypatch, *common, "--trials", 3, "--parallel", 2, "--json") == 0
     printed = capsys.readouterr()
-    assert "Earlier runs have ended 2 trials; best" in printed.err
+    assert "2 trials of earlier runs; best" in printed.err
     assert "Refitting" in printed.err
     assert "[3/3] trial 2 (l2=" in printed.err
     document = json.loads(printed.out)
@@ -81,7 +81,7 @@ def test_what_a_time_limit_left_out_is_told(
     assert leave(monkeypatch, *common, 1) == 0
     capsys.readouterr()
     assert leave(monkeypatch, *common, 3, "--timeout", 0) == 0
-    assert "2 of 3 trials are missing: run the same command to go on" in capsys.readouterr().err
+    assert "2 of 3 trials are missing: run the same command to resume" in capsys.readouterr().err
     assert leave(monkeypatch, *common, 3, "--timeout", 0, "--out", "other") == 2
     printed = capsys.readouterr().err
     assert "No trial ended in the time that was given" in printed
@@ -91,15 +91,15 @@ def test_what_a_time_limit_left_out_is_told(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["thinning"], "it searches on its own whenever it is fitted"),
-        (["popularity"], "search space of popularity is empty"),
+        (["thinning"], "every fit tunes its settings"),
+        (["popularity"], "popularity declares no range"),
         (["nothing"], "Unknown model 'nothing'"),
-        (["ease", "--set", "l2=4"], "no range but those that are set"),
+        (["ease", "--set", "l2=4"], "no range except for settings with a fixed value"),
         (["ease", "--set", "l3=4"], "Unknown setting of ease 'l3'"),
         (["ease", "--metric", "fun@3"], "Unknown metric"),
         (["ease", "--space", "no.toml"], "Expected a file at 'no.toml', got nothing"),
         (["slim", "--space", "bad.toml"], "'l3': choose one of"),
-        (["ease", "--space", "none.toml"], "is empty"),
+        (["ease", "--space", "none.toml"], "got none: name at least one"),
         (["ease", "--master", "local[2]"], "are for Spark"),
         (["ease", "--engine", "spark", "--threads", 2], "spark.task.cpus"),
         (["ease", "--engine", "flink"], "flink"),

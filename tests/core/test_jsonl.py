@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.core.jsonl import Lines, json_line
+from recfusion.core.jsonl import JsonLines, json_line
 
-LINES = Lines(b'{"note":', "note", "it is lost")
+LINES = JsonLines(b'{"note":', "note", "it is lost")
 
 # What Windows lacks is taken away before the module is imported.
 _ELSEWHERE = """
@@ -20,8 +20,8 @@ from pathlib import Path
 sys.modules["fcntl"] = None
 for name in ("pread", "O_CLOEXEC"):
     delattr(os, name)
-from recfusion.core.jsonl import Lines, json_line
-lines, path = Lines(b'{"note":', "note", "it is lost"), Path(sys.argv[1])
+from recfusion.core.jsonl import JsonLines, json_line
+lines, path = JsonLines(b'{"note":', "note", "it is lost"), Path(sys.argv[1])
 lines.append(path, json_line({"note": 2}), lambda line, where: None)
 print([lines.parse(line, "here")["note"] for line in lines.read(path)])
 """
@@ -91,8 +91,8 @@ def test_a_line_is_added_under_a_lock_and_is_on_the_disk_before_that_ends(
 _APPEND = """
 import sys
 from pathlib import Path
-from recfusion.core.jsonl import Lines, json_line
-lines, path, first = Lines(b'{"note":', "note", ""), Path(sys.argv[1]), int(sys.argv[2])
+from recfusion.core.jsonl import JsonLines, json_line
+lines, path, first = JsonLines(b'{"note":', "note", ""), Path(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(first, first + 50):
@@ -126,3 +126,54 @@ def test_lines_of_two_processes_never_interleave(tmp_path: Path) -> None:
     numbers = [note[0] for note in notes]
     assert sorted(numbers) == [*range(100, 150), *range(200, 250)]
     assert [number for number in numbers if number < 200] == list(range(100, 150))
+
+
+def test_packing_keeps_every_line_and_appends_go_beside(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    for number in range(3):
+        LINES.append(path, json_line({"note": number}), accept)
+    with path.open("ab") as file:
+        file.write(b'{"note":')  # torn
+    assert LINES.pack(path, accept) == tmp_path / "notes.jsonl.xz"
+    assert not path.exists()
+    LINES.append(tmp_path / "notes.jsonl.xz", json_line({"note": 3}), accept)
+    assert path.read_bytes() == json_line({"note": 3})
+    assert [LINES.parse(line, "here")["note"] for line in LINES.read(path)] == [0, 1, 2, 3]
+
+
+def test_lines_that_a_crash_left_in_both_files_are_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    LINES.append(path, json_line({"note": 1}), accept)
+    whole = path.read_bytes()
+    LINES.pack(path, accept)
+    path.write_bytes(whole)
+    assert LINES.read(path) == [json_line({"note": 1})]
+
+
+def test_another_file_is_not_packed(tmp_path: Path) -> None:
+    path = tmp_path / "diary.txt"
+    path.write_text("dear diary\n")
+    with pytest.raises(InputError, match="Expected a note"):
+        LINES.pack(path, accept)
+    assert [file.name for file in tmp_path.iterdir()] == ["diary.txt"]
+
+
+_APPEND_MANY = """
+import sys
+from pathlib import Path
+from recfusion.core.jsonl import JsonLines, json_line
+lines = JsonLines(b'{"note":', "note", "it is lost")
+for number in range(200):
+    lines.append(Path(sys.argv[1]), json_line({"note": number}), lambda line, where: None)
+"""
+
+
+def test_lines_that_are_appended_while_others_pack_are_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    writer = subprocess.Popen([sys.executable, "-c", _APPEND_MANY, str(path)])
+    while writer.poll() is None:
+        if path.exists():
+            LINES.pack(path, accept)
+        LINES.read(path)
+    assert writer.returncode == 0
+    assert [LINES.parse(line, "here")["note"] for line in LINES.read(path)] == list(range(200))

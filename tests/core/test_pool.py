@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Failure, Kind, Pool, Tell, Work
+from recfusion.core.pool import Failure, Pool, Report, TaskEvent, Work
 
-Event = tuple[Kind, str, object]
+Event = tuple[TaskEvent, str, object]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Deeds:
     def start(self) -> Work:
         begun = [os.getpid()]
 
-        def work(task: str, tell: Tell) -> object:
+        def work(task: str, tell: Report) -> object:
             what = task.partition(" ")[0]
             if what == "count":
                 for number in range(200):
@@ -63,13 +63,13 @@ def run(
     workers: int,
     *,
     here: Callable[[str], bool] = lambda task: False,
-    on_event: Callable[[Kind, str, object], None] = lambda kind, task, message: None,
+    on_event: Callable[[TaskEvent, str, object], None] = lambda kind, task, message: None,
     seconds: float = float("inf"),
 ) -> list[Event]:
     """Return all that a pool tells of these tasks; no process may be left of it."""
     left, events = list(tasks), list[Event]()
 
-    def hear(kind: Kind, task: str, message: object) -> None:
+    def hear(kind: TaskEvent, task: str, message: object) -> None:
         events.append((kind, task, message))
         on_event(kind, task, message)
 
@@ -139,7 +139,7 @@ def test_a_task_is_asked_for_after_the_ends_before_it_are_known() -> None:
         asked.append(list(known))
         return tasks.pop(0) if tasks else None
 
-    def hear(kind: Kind, task: str, message: object) -> None:
+    def hear(kind: TaskEvent, task: str, message: object) -> None:
         if kind == "ended":
             known.append(task)
 
@@ -151,7 +151,7 @@ def test_those_at_work_when_the_time_is_over_are_ended(monkeypatch: pytest.Monke
     now: list[float] = [0.0]
     pids: list[int] = []
 
-    def late(kind: Kind, task: str, message: object) -> None:
+    def late(kind: TaskEvent, task: str, message: object) -> None:
         if kind == "told":
             assert isinstance(message, int)
             pids.append(message)
@@ -169,7 +169,7 @@ def test_no_task_begins_after_the_time_is_over() -> None:
 
 
 def test_an_interrupt_leaves_no_process() -> None:
-    def interrupt(kind: Kind, task: str, message: object) -> None:
+    def interrupt(kind: TaskEvent, task: str, message: object) -> None:
         if kind == "told":
             raise KeyboardInterrupt
 

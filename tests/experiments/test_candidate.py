@@ -12,8 +12,8 @@ import pytest
 import foreign
 from foreign import Mine, Needy
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Tell, Work
-from recfusion.experiments.candidate import Candidate, Packed, candidates, make_one, parse_models
+from recfusion.core.pool import Report, Work
+from recfusion.experiments.candidate import Candidate, PackedJob, candidates, parse_model, parse_models
 from recfusion.models import class_loading as places
 from recfusion.models.class_loading import is_importable
 from recfusion.models.linear.ease import EASE
@@ -87,11 +87,11 @@ def test_an_instance_of_a_variant_s_class_keeps_its_own_settings() -> None:
         ({"<b>": EASE()}, "Expected a label of at most 60 letters"),
         ({"x" * 61: EASE()}, "Expected a label of at most 60 letters"),
         ({"": EASE()}, "Expected a label of at most 60 letters"),
-        ({"needy": Needy(when=Path())}, "Expected settings of needy that are numbers, texts"),
+        ({"needy": Needy(when=Path())}, "Expected settings of needy that JSON can hold"),
         ({"ease": {"l3": 1}}, "Unknown setting of ease 'l3': choose one of l2"),
         ({"mine": 3}, "Expected a class that inherits from recfusion.Recommender at 'int'"),
         ({1: EASE()}, "Expected a label of at most 60 letters"),
-        (["slim", EASE()], "Expected names in a list of models, got EASE(l2=None, tune_trials=20): give it a label"),
+        (["slim", EASE()], "Expected names in a list of models, got EASE(l2=None, tune_trials=20): use"),
     ],
 )
 def test_what_is_no_model_is_refused_in_one_sentence(models: Any, words: str) -> None:
@@ -137,7 +137,7 @@ def test_a_command_line_names_models_and_their_settings(file: Path) -> None:
     found = parse_models(f"ease, mine={file}:Mine,foreign:Mine", {"mine.power": "2", "ease.l2": "7"}, trials=5)
     assert [one.label for one in found] == ["ease", "mine", "Mine"]
     assert (found[0].values, found[1].values["power"]) == ({"l2": 7.0, "tune_trials": 5}, 2.0)
-    assert make_one("me=foreign:Mine", {"power": "3"}).values == {"power": 3.0, "note": ""}
+    assert parse_model("me=foreign:Mine", {"power": "3"}).values == {"power": 3.0, "note": ""}
     for text, settings, words in (
         ("", {}, "at least one model in --models"),
         ("ease,ease", {}, "Expected each label once, got 'ease' twice"),
@@ -168,7 +168,7 @@ class Naming:
     candidate: Candidate
 
     def start(self) -> Work:
-        def work(task: object, tell: Tell) -> object:
+        def work(task: object, tell: Report) -> object:
             return self.candidate.entry.name, self.candidate.values["power"]
 
         return work
@@ -176,11 +176,11 @@ class Naming:
 
 def test_a_packed_job_loads_the_files_of_its_models_before_it_is_unpacked(file: Path) -> None:
     candidate = Candidate.of("mine", f"{file}:Mine", {"power": 1.5})
-    packed = pickle.loads(pickle.dumps(Packed.of(Naming(candidate), [type(candidate.model)])))
+    packed = pickle.loads(pickle.dumps(PackedJob.of(Naming(candidate), [type(candidate.model)])))
     assert packed.files == (file,)
     del sys.modules[type(candidate.model).__module__]  # as in a process that has just been started
     places.load_file.cache_clear()
     with pytest.raises(ModuleNotFoundError):
         pickle.loads(packed.packed)
     assert packed.start()(None, lambda told: None) == ("Mine", 1.5)
-    assert Packed.of(Naming(candidates({"mine": Mine()})[0]), [Mine]).files == ()
+    assert PackedJob.of(Naming(candidates({"mine": Mine()})[0]), [Mine]).files == ()

@@ -65,7 +65,7 @@ def test_files_run_in_other_processes_and_a_function_s_class_in_this_one(
     }
     with caplog.at_level(logging.WARNING):
         found = compare(groups, models, [4], metrics=METRICS, workers=1)
-    assert caplog.messages == ["local is fitted in this process: others cannot import its class."]
+    assert caplog.messages == ["local is fitted in this process: other processes cannot import its class."]
     where = {name: Path(note).read_text().split() for name, note in notes.items()}
     assert where["local"] == [str(os.getpid())]
     assert where["file"] == where["module"] != where["local"]
@@ -104,7 +104,7 @@ def test_a_class_that_was_typed_in_is_fitted_where_it_was_typed(tmp_path: Path) 
         [sys.executable, "-", str(tmp_path / "s.jsonl")], input=_NOTEBOOK, capture_output=True, text=True, check=False
     )
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.splitlines() == ["mine is fitted in this process: others cannot import its class.", "16"]
+    assert run.stdout.splitlines() == ["mine is fitted in this process: other processes cannot import its class.", "16"]
 
 
 def forget() -> None:
@@ -129,7 +129,7 @@ def test_an_edited_model_is_fitted_again_and_the_old_results_stay(
     one, two = read_results(store)  # the third was not fitted
     assert (one.settings, one.place) == (two.settings, two.place)
     assert one.source != two.source
-    with pytest.raises(InputError, match="mine are of different settings"):
+    with pytest.raises(InputError, match="one set of settings for mine"):
         rf.Comparison.of([one, two.model_copy(update={"seed": 5})])
 
 

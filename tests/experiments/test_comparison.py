@@ -139,10 +139,10 @@ def test_a_single_test_user_leaves_intervals_and_tests_open(results: Results) ->
 
 
 def test_two_results_for_one_place_are_refused(results: Results) -> None:
-    with pytest.raises(InputError, match="two results of random on split 4"):
+    with pytest.raises(InputError, match="one result of random on split 4, got two"):
         Comparison.of([*results.values(), results["random", 4]])
     for change in ({"settings": {"l2": 11}}, {"source": "edited"}, {"model": "slim"}):
-        with pytest.raises(InputError, match="ease are of different settings"):
+        with pytest.raises(InputError, match="one set of settings for ease"):
             Comparison.of([results["ease", 4], changed(results["ease", 5], **change)])
 
 
@@ -192,10 +192,10 @@ def test_results_that_cannot_be_compared_are_refused(results: Results) -> None:
     other = ease.model_copy(update={"protocol": ease.protocol.model_copy(update={"hash": "other"})})
     with pytest.raises(InputError, match="cannot stand in one table"):
         Comparison.of([results["random", 4], other])
-    with pytest.raises(InputError, match="no results"):
+    with pytest.raises(InputError, match="at least one result"):
         Comparison.of([])
     nobody = changed(ease, users=ease.users[:0], history_size=ease.users[:0], test={})
-    with pytest.raises(InputError, match="ease, split 4 has no test users"):
+    with pytest.raises(InputError, match="test users in the result of ease, split 4, got none"):
         Comparison.of([nobody])
 
 

@@ -20,7 +20,7 @@ from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import Experiment, read_experiment
 from recfusion.experiments.result import Result, read_results
-from recfusion.experiments.run import Event, Ran, Task, run_candidates, run_experiment, stored_results
+from recfusion.experiments.run import Event, RunSummary, Task, run_candidates, run_experiment, stored_results
 
 SMALL = """
 name = "small"
@@ -76,7 +76,7 @@ def values(result: Result) -> Any:
     return result.model_dump(mode="json", exclude={"fit_seconds", "score_seconds", "finished", "threads", "label"})
 
 
-def untimed(ran: Ran) -> dict[str, Any]:
+def untimed(ran: RunSummary) -> dict[str, Any]:
     document = Comparison.of(ran.results).document()
     del document["finished"]
     for entry in document["models"].values():
@@ -229,4 +229,4 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -
     assert "Traceback" not in err
     kept = len(read_results(tmp_path / "killed.jsonl"))
     assert 2 <= kept < 32
-    assert f"{kept} of 32 fits are kept in killed.jsonl: run the same command to go on." in err
+    assert f"{kept} of 32 fits are saved in killed.jsonl: run the same command to resume." in err

@@ -3,6 +3,8 @@
 import base64
 import json
 import logging
+import lzma
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from fitted import changed, fits
 from recfusion.core.errors import InputError
 from recfusion.core.jsonl import json_line
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.result import Result, append_result, is_store, read_results
+from recfusion.experiments.result import Result, append_result, best_rows, is_store, pack_store, read_results
+from recfusion.models.code_digest import source_commit
 from recfusion.training.epoch import Curve, Epoch
 
 
@@ -106,10 +109,10 @@ def test_a_broken_line_elsewhere_is_refused_by_its_number(store: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": "x"}, "seed: Input should be a valid integer"),
-        ({"more": 1}, "more: Extra inputs are not permitted"),
-        ({"recfusion_result": 3}, "recfusion_result: Input should be 2"),
-        ({"users": "AAAA!"}, "users: Value error, is no base64"),
+        ({"seed": "x"}, "seed: input should be a valid integer"),
+        ({"more": 1}, "more: extra inputs are not permitted"),
+        ({"recfusion_result": 3}, "recfusion_result: input should be 2"),
+        ({"users": "AAAA!"}, "users: expected base64"),
         ({"users": "AAAAAA=="}, "one per user"),
         ({"users": [1, 2]}, "users"),
         ({"protocol": {}}, "Expected a protocol card"),
@@ -129,15 +132,53 @@ def test_a_result_under_a_changed_protocol_is_refused(store: Path) -> None:
         read_results(store)
 
 
-def test_of_two_results_with_one_key_the_first_counts(
+def test_of_several_results_of_one_fit_the_current_one_counts_and_then_the_newest(
     store: Path, results: list[Result], caplog: pytest.LogCaptureFixture
 ) -> None:
-    append_result(store, changed(results[2], fit_seconds=99.0))
-    with caplog.at_level(logging.WARNING):
+    first, later = results[2], results[2].finished + timedelta(days=1)
+    assert first.code_state == "current"
+    append_result(store, changed(first, fit_seconds=99.0, code="0" * 16, finished=later))
+    with caplog.at_level(logging.INFO, logger="recfusion"):
         found = read_results(store)
-    assert "Line 5" in caplog.text
-    assert "repeats ease, split 4: the first counts" in caplog.text
+    assert "also holds 1 earlier results of the same fits" in caplog.text
     assert [one.fit_seconds for one in found] == [one.fit_seconds for one in results]
+    older = [changed(first, code=code, fit_seconds=seconds) for code, seconds in (("1" * 16, 1.0), ("", 2.0))]
+    assert [one.code_state for one in older] == ["stale", "unknown"]
+    newest = changed(first, code="2" * 16, fit_seconds=3.0, finished=later)
+    for order in (older, older[::-1], [newest, *older]):
+        (kept,) = best_rows(order).values()
+        assert kept.fit_seconds == (3.0 if newest in order else order[-1].fit_seconds)
+
+
+def test_results_record_the_code_and_the_commit(results: list[Result]) -> None:
+    for one in results:
+        assert (len(one.code), one.code_state) == (16, "current")
+        assert one.commit == source_commit()
+
+
+def test_a_packed_store_reads_the_same_and_takes_new_results(store: Path, results: list[Result]) -> None:
+    whole, document = store.read_bytes(), [line(one) for one in read_results(store)]
+    packed = pack_store(store)
+    assert packed == store.with_name("store.jsonl.xz")
+    assert not store.exists()
+    assert lzma.decompress(packed.read_bytes()) == whole
+    for path in (store, packed):
+        assert is_store(path)
+        assert [line(one) for one in read_results(path)] == document
+    more = changed(results[0], seed=9)
+    append_result(store, more)
+    assert [one.key for one in read_results(packed)] == [*(one.key for one in results), more.key]
+    assert pack_store(packed) == packed
+    assert lzma.decompress(packed.read_bytes()) == whole + line(more)
+
+
+def test_a_broken_packed_store_is_refused(store: Path) -> None:
+    packed = pack_store(store)
+    packed.write_bytes(packed.read_bytes()[:-40])
+    with pytest.raises(InputError, match=r"store.jsonl.xz', got a file that cannot be unpacked"):
+        read_results(store)
+    packed.write_bytes(b"dear diary")
+    assert not is_store(packed)
 
 
 @pytest.mark.parametrize("content", ["dear diary\n", "dear diary", '{"a": 1}\n', "[]", "1\n2\n"])

@@ -21,7 +21,7 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import compare
 from recfusion.experiments.train import OldIsBetter, train
 from recfusion.experiments.tuning.space_file import tuning_space
-from recfusion.experiments.tuning.tune import Request
+from recfusion.experiments.tuning.tune import SearchRequest
 from recfusion.inference.bundle import Bundle
 from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender
@@ -108,7 +108,7 @@ def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(gr
     def judged(model: EASE | Mine) -> Values:
         return evaluate(model.fit(parts.train, rng=0), parts.test, parts.train).per_user["ndcg@100"]
 
-    with pytest.raises(OldIsBetter, match=r"ndcg@100 -\d.* against the older recipe"):
+    with pytest.raises(OldIsBetter, match=r"ndcg@100 -\d.* against the older model"):
         train(Mine(), groups, against=old)
     worse = train(Mine(), groups, all_users=True)
     kept = train(EASE(l2=10.0), groups, all_users=True, against=worse)
@@ -121,15 +121,15 @@ def test_an_older_recipe_that_one_user_prefers_is_named_without_an_interval() ->
     rows = [(user, 6 * (user % 4) + step) for user in range(12) for step in range(6)]
     users, items = zip(*rows, strict=True)
     data = prepare(raw({"user": users, "item": items}), Preparation(min_items_per_user=1, min_users_per_item=1))
-    with pytest.raises(OldIsBetter, match=r"^ndcg@100 -\d+\.\d\d against the older recipe$"):
+    with pytest.raises(OldIsBetter, match=r"^ndcg@100 -\d+\.\d\d against the older model$"):
         train(Mine(), data, against=train(EASE(l2=1.0), data, all_users=True))
 
 
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (Thinning(members="thinning-pairs,ease"), ["Nobody of 'made up' can be held out", "No user has 2 items"]),
-        (ELSA(factors=4, max_epochs=3), ["Nobody of 'made up' can be held out for validation: epochs and a mixture"]),
+        (Thinning(members="thinning-pairs,ease"), ["No user of 'made up' can be held out", "No user has 2 items"]),
+        (ELSA(factors=4, max_epochs=3), ["No user of 'made up' can be held out for validation: epochs and mixture "]),
         (EASE(), ["No user has 2 items"]),
     ],
     ids=["mixture", "network", "closed form"],
@@ -179,4 +179,4 @@ def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
     with pytest.raises(InputError, match=words):
         compare(data, ["recfusion-grades"], signals="graded", splits=[seed])
     with pytest.raises(InputError, match=words):
-        Request(MODELS["recfusion-grades"], space, signals="graded", seed=seed).protocol(data)
+        SearchRequest(MODELS["recfusion-grades"], space, signals="graded", seed=seed).protocol(data)

@@ -19,7 +19,7 @@ from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.fit import fit_and_judge
-from recfusion.experiments.result import Example, Place, Result
+from recfusion.experiments.result import Example, ExampleItem, Result
 from recfusion.training.epoch import Curve
 
 METRICS = ("recall@20", "ndcg@100")
@@ -88,7 +88,7 @@ def result(label: str, mean: float, wobble: float = 0.0, *, seed: int = 0, **oth
 
 def example(number: int, places: Mapping[str, bool], **others: Any) -> Example:
     """Return a user's list from titles to whether they are hits."""
-    shown = tuple(Place(title, hit) for title, hit in places.items())
+    shown = tuple(ExampleItem(title, hit) for title, hit in places.items())
     made: dict[str, Any] = {"number": number, "history": ("Film 1", "Film 2"), "more": 30, "places": shown}
     return Example(**(made | others))
 

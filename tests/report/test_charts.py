@@ -119,7 +119,7 @@ def test_differences_stand_in_their_order_with_numbers_and_tests() -> None:
 
 def test_a_single_test_user_is_drawn_without_lines_and_said_to_be_no_test() -> None:
     chart = difference_chart(single())
-    assert hints(chart)[1] == "popularity: −10.00, not tested: one test user tells nothing, 2 splits"
+    assert hints(chart)[1] == "popularity: −10.00, not tested: there is one test user, 2 splits"
     assert not any(" to " in text for text in texts(chart))
 
 

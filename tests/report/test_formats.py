@@ -6,7 +6,7 @@ import io
 import pytest
 
 from recfusion.evaluation.significance import DRAWS
-from recfusion.experiments.paired_tests import Test as Paired
+from recfusion.experiments.paired_tests import PairedTest as Paired
 from recfusion.report.formats import AtMost, Cell, Column, Table, csv_text, latex, markdown, p_cell, p_text
 
 TABLE = Table(
@@ -77,7 +77,7 @@ def test_csv_has_the_number_that_another_is_at_most() -> None:
         (0.004, 0.0312, "p = .032"),
         (0.2, 0.352, "p = .36"),
         (0.5, 1.0, "p > .99"),
-        (None, None, "not tested: one test user tells nothing"),
+        (None, None, "not tested: there is one test user"),
     ],
 )
 def test_a_p_is_said_in_words_rounded_up(p: float | None, p_holm: float | None, said: str) -> None:

@@ -200,9 +200,9 @@ def test_the_paper_s_values_stand_beside_ours_with_the_difference() -> None:
     test = {metric: np.full(40, 0.25) for metric in PAPER_METRICS}
     made = [result(label, 0.3, protocol=card, test=test, settings={}) for label in ("ease", "recfusion-bin", "bspm")]
     page = Page(render(Comparison.of(made)))
-    for shown in ("Beside the paper", "42.24", "−17.24", "21.94", "+3.06"):
+    for shown in ("Comparison with the paper", "42.24", "−17.24", "21.94", "+3.06"):
         assert shown in page.text
-    assert "Beside the paper" not in Page(rendered("ordinary")).text
+    assert "Comparison with the paper" not in Page(rendered("ordinary")).text
 
 
 def test_real_results_show_slices_curves_and_how_to_run_them_again() -> None:
@@ -216,3 +216,14 @@ def test_real_results_show_slices_curves_and_how_to_run_them_again() -> None:
     assert "--shade:34" in text
     assert "User 1" in page.text
     assert "u1" not in page.text  # ids stay at home
+
+
+def test_stale_models_are_marked_and_the_details_name_the_code() -> None:
+    old = result("ease", 0.3, code="0" * 16, commit="abc123+")
+    page = Page(render(Comparison.of([old, result("slim", 0.2)])))
+    assert "ease †" in page.text
+    assert "slim †" not in page.text
+    assert "†: fitted by older code than that of this version." in page.text
+    assert f"code: {'0' * 16} (commit abc123+) (stale)" in page.text
+    assert "code: unknown" in page.text
+    assert "†" not in Page(rendered("ordinary")).text

@@ -16,8 +16,8 @@ from recfusion.report.sections import (
     difference_cells,
     example_lists,
     metric_cells,
+    significance_groups,
     slice_tables,
-    told_groups,
 )
 
 
@@ -45,8 +45,8 @@ def test_differences_are_to_the_reference_which_has_none_itself() -> None:
 
 
 def test_models_are_grouped_by_what_was_told_apart_from_the_reference() -> None:
-    assert told_groups(ordinary()) == {"Not told apart from ease": ["near"], "Below ease": ["slim"]}
-    found = told_groups(compared({"b": 0.2, "a": 0.4, "c": 0.3, "ease": 0.1}))
+    assert significance_groups(ordinary()) == {"No significant difference to ease": ["near"], "Below ease": ["slim"]}
+    found = significance_groups(compared({"b": 0.2, "a": 0.4, "c": 0.3, "ease": 0.1}))
     assert found == {"Above ease": ["a", "c", "b"]}
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 from stored import compared, ordinary, protocol, result, single
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.result import read_results
-from recfusion.paper.tables import METRICS, TABLES
+from recfusion.paper.tables import METRICS
+from recfusion.report import main_table
+from recfusion.report.main_table import ModelColumn, chosen_text
+from recfusion.report.page import render
 from recfusion.report.tables import (
-    chosen_text,
     cost_table,
     metric_table,
     paper_table,
@@ -22,7 +24,8 @@ from recfusion.report.tables import (
     results_markdown,
 )
 
-RESULTS = Path(__file__).parents[2] / "results"
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "regenerate_tables.py"))
+FEW = ("ml-latest-small", "cold-items-retail", "signals-both-ml1m", "unets")  # the script checks all of them
 
 
 def beside_the_paper() -> Comparison:
@@ -108,13 +111,37 @@ def test_a_title_and_a_note_stand_above_the_tables() -> None:
     assert results_markdown(found).startswith("# My title\n\n**Quick.**\n\nData: ")
 
 
-def committed() -> list[Path]:
-    """Return the stores that are committed with a table beside them."""
-    return [store for store in sorted(RESULTS.glob("*.jsonl")) if store.with_suffix(".md").is_file()]
+def test_stale_models_are_marked_in_every_format_and_unknown_ones_are_not() -> None:
+    old = result("ease", 0.3, code="0" * 16, commit="abc123")
+    found = Comparison.of([old, result("slim", 0.2), result("popularity", 0.1)])
+    assert [model.code for model in found.models.values()] == ["stale", "unknown", "unknown"]
+    for table in result_tables(found):
+        assert [row[0] for row in table.rows] == ["ease †", "slim", "popularity"]
+        assert table.note.endswith("†: fitted by older code than that of this version.")
+    assert "ease † &" in results_latex(found)
+    lines = list(csv.DictReader(io.StringIO(results_csv(found))))
+    assert [(line["model"], line["code"]) for line in lines[-3:]] == [
+        ("ease", "stale"),
+        ("slim", "unknown"),
+        ("popularity", "unknown"),
+    ]
+    assert "†" not in results_markdown(Comparison.of([result("slim", 0.2), result("popularity", 0.1)]))
 
 
-@pytest.mark.parametrize("store", committed(), ids=lambda path: path.stem)
-def test_a_committed_table_is_what_its_results_give(store: Path) -> None:
-    found = Comparison.of(read_results(store), table=store.stem if store.stem in TABLES else None)
-    told = f"write it again: recfusion report {store} --out {store.with_suffix('.md')}"
-    assert store.with_suffix(".md").read_text(encoding="utf-8") == results_markdown(found), told
+def test_one_record_adds_a_column_to_the_page_and_to_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = ModelColumn("letters", lambda model: len(model.label), page_head="Letters")
+    monkeypatch.setattr(main_table, "COLUMNS", (*main_table.COLUMNS, column))
+    found = Comparison.of([result("ease", 0.3), result("popularity", 0.2)])
+    assert "| letters |\n" in results_markdown(found)
+    assert "| 10 |\n" in results_markdown(found)
+    assert r" & letters \\" in results_latex(found)
+    assert [line["letters"] for line in csv.DictReader(io.StringIO(results_csv(found)))][:2] == ["4", "10"]
+    assert '<th scope="col" class="cost">Letters</th>' in render(found)
+    assert '<td class="cost" data-value="10">10</td>' in render(found)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_committed_table_is_what_its_results_give(name: str) -> None:
+    (store,) = [store for store in SCRIPT["stores"]() if store.stem == name]
+    table = SCRIPT["table_path"](store)
+    assert table.read_text(encoding="utf-8") == SCRIPT["table"](store), "run scripts/regenerate_tables.py"

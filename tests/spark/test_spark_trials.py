@@ -15,7 +15,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.tuning.engine import local_engine
 from recfusion.experiments.tuning.space_file import tuning_space
-from recfusion.experiments.tuning.tune import Request, refit_best, run_trials
+from recfusion.experiments.tuning.tune import SearchRequest, refit_best, run_trials
 from recfusion.models.registry import entry, find
 from recfusion.training.search_space import Choice, Interval, Space
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def request(trials: int) -> Request:
+def request(trials: int) -> SearchRequest:
     space: Space = {"l1": Interval(0.5, 50.0, log=True), "l2": Interval(1.0, 100.0)}
-    return Request(entry("slim"), space, trials=trials)
+    return SearchRequest(entry("slim"), space, trials=trials)
 
 
 def test_a_search_begun_here_goes_on_on_spark_and_is_the_same_search(
@@ -52,7 +52,7 @@ def test_a_failed_trial_on_spark_has_its_reason_and_the_others_count(
     # Half of the space cannot be: a predicted variance needs a Gaussian process.
     space: Space = {"variance": Choice(("predicted",)), "lr": Interval(1e-3, 1e-2)}
     given = {"process": "thinning", "max_epochs": 1}
-    asked = Request(entry("recfusion-bin"), space, given, trials=2, metric="recall@5")
+    asked = SearchRequest(entry("recfusion-bin"), space, given, trials=2, metric="recall@5")
     tuned = refit_best(groups, asked, run_trials(groups, asked, spark_engine(session, 2), tmp_path), tmp_path)
     assert [tuned.trials[n].status for n in range(2)] == ["ok", "failed"]
     assert "predicted variance" in tuned.trials[1].reason
@@ -72,11 +72,11 @@ def test_somebody_s_class_is_tried_by_spark_s_workers(
     shutil.copy(foreign.__file__, tmp_path / "mine.py")
     monkeypatch.chdir(tmp_path)
     row, given = find(place), {"note": str(tmp_path / "note")}
-    asked = Request(row, tuning_space(row, given), given, trials=2)
+    asked = SearchRequest(row, tuning_space(row, given), given, trials=2)
     there = run_trials(groups, asked, spark_engine(session, 1), None)
     assert str(os.getpid()) not in (tmp_path / "note").read_text().split()
     ours = find(Mine)
-    here = run_trials(groups, Request(ours, tuning_space(ours, given), given, trials=2), local_engine(0), None)
+    here = run_trials(groups, SearchRequest(ours, tuning_space(ours, given), given, trials=2), local_engine(0), None)
     assert {n: (one.settings, one.score) for n, one in there.items()} == {
         n: (one.settings, one.score) for n, one in here.items()
     }
@@ -91,4 +91,4 @@ def test_a_class_that_no_worker_can_import_is_refused(session: "SparkSession", g
 
     row = find(Local)
     with pytest.raises(InputError, match=r"Spark's workers cannot import the class Local: put it into a file"):
-        run_trials(groups, Request(row, tuning_space(row, {}), trials=1), spark_engine(session, 1), None)
+        run_trials(groups, SearchRequest(row, tuning_space(row, {}), trials=1), spark_engine(session, 1), None)

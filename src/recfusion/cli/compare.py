@@ -1,4 +1,4 @@
-"""`recfusion compare`: several models on the same splits, with intervals and paired tests."""
+"""`recfusion compare`: compare models on the same splits, with intervals and paired tests."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from recfusion.cli.options import (
     parse_settings,
 )
 from recfusion.cli.output import note, print_json, print_protocol, print_results
-from recfusion.cli.run import leave_on_failures, shown
+from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
@@ -41,15 +41,17 @@ def compare(
     tune_trials: TuneOption = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
+    keep_stale: KeepStaleOption = False,
     as_json: JsonOption = False,
     store: Annotated[
-        Path | None, Option("--out", help="File that keeps the results, a JSON line each; else comparisons/DATA.jsonl.")
+        Path | None, Option("--out", help="Store of the results, one JSON line each (default: comparisons/DATA.jsonl).")
     ] = None,
     page: Annotated[Path | None, Option(help="File for a report page (HTML).")] = None,
 ) -> None:
     """Compare models on the same users of the same splits.
 
-    Each result is kept as soon as it is there: the same command goes on where an interrupted one stopped.
+    Each result is saved at once: after an interruption, the same command resumes. Stored results of older code are
+    fitted again, unless --keep-stale is given.
     """
     chosen = parse_models(models, parse_settings(settings), tune_trials)
     names = check_metrics([name.strip() for name in metrics.split(",") if name.strip()])
@@ -60,7 +62,7 @@ def compare(
     seeds = tuple(range(seed, seed + splits))
     store = store or _default_store(data.name)
     with shown("Comparing", store, names[-1]) as on_event:
-        ran = run_candidates(
+        summary = run_candidates(
             data,
             [(candidate, seeds) for candidate in chosen],
             plan=choice.plan,
@@ -69,25 +71,26 @@ def compare(
             store=store,
             workers=workers,
             user_ids=user_ids,
+            keep_stale=keep_stale,
             on_event=on_event,
         )
-    if ran.results:
-        comparison = Comparison.of(ran.results)
+    if summary.results:
+        comparison = Comparison.of(summary.results)
         if as_json:
             print_json(comparison.document())
         else:
-            print_results(print_protocol(ran.protocol), comparison)
+            print_results(print_protocol(summary.protocol), comparison)
         if page is not None:
             note(f"Report written to {write_page(comparison, page)}")
-    leave_on_failures(ran)
+    leave_on_failures(summary)
 
 
 def _default_store(data: str) -> Path | None:
-    """Return where results are kept unless somebody says where; nowhere, if this folder cannot be written to."""
+    """Return the default store, or None if this folder cannot be written to."""
     path = Path("comparisons") / (re.sub(r"[^\w.-]", "_", data) + ".jsonl")
     try:
         check_writable_file(path)
     except InputError:
-        note("Results are not kept, since this folder cannot be written to: name a file with --out.")
+        note("Results are not saved, because this folder cannot be written to: name a file with --out.")
         return None
     return path

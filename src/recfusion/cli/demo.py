@@ -1,4 +1,4 @@
-"""`recfusion demo`: the main job from end to end on the embedded data, offline."""
+"""`recfusion demo`: compare, train and report on the embedded data, offline."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from recfusion.cli.run import leave_on_failures, shown
 from recfusion.core.files import check_writable_file
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
-from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.evaluation.metrics import DEFAULT_METRICS, MAIN_METRIC
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.run import run_candidates
@@ -32,22 +32,25 @@ def demo(
     check_writable_file(store)
     data = load()
     planned = [(candidate, tuple(range(splits))) for candidate in candidates(_MODELS)]
-    with shown("Comparing", store, DEFAULT_METRICS[-1]) as tell:
-        ran = run_candidates(data, planned, plan=SplitPlan(), metrics=DEFAULT_METRICS, store=store, on_event=tell)
-    leave_on_failures(ran)
-    comparison = Comparison.of(ran.results, command="recfusion demo")
+    with shown("Comparing", store, MAIN_METRIC) as on_event:
+        summary = run_candidates(
+            data, planned, plan=SplitPlan(), metrics=DEFAULT_METRICS, store=store, on_event=on_event
+        )
+    leave_on_failures(summary)
+    comparison = Comparison.of(summary.results, command="recfusion demo")
 
-    console = print_protocol(ran.protocol)
+    console = print_protocol(summary.protocol)
     print_results(console, comparison)
-    metric = DEFAULT_METRICS[-1]
-    best = max(_MODELS, key=lambda name: sum(one.validation[metric] for one in ran.results if one.label == name))
-    console.print(f"\nWhat {best}, the best on validation, recommends to test users, whom it has never seen:")
+    best = max(
+        _MODELS, key=lambda name: sum(one.validation[MAIN_METRIC] for one in summary.results if one.label == name)
+    )
+    console.print(f"\nRecommendations of {best}, the best on the validation users, for unseen test users:")
     for example in comparison.examples:
         liked = literal(", ".join(example.history[:4]))
         console.print(f"\n  [bold]User {example.number}[/bold] liked {liked}, ...", soft_wrap=True)
         for place in example.lists[best][:5]:
             console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {literal(place.title)}")
-    console.print("  (✓: the user did like it; the model was not told)\n")
+    console.print("  (✓: a held-out item that the user liked)\n")
 
     bundle = train(best, data)
     model_folder = bundle.save(folder / "model")

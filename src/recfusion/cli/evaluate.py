@@ -1,4 +1,4 @@
-"""`recfusion evaluate`: judge a saved model on the test users of its own split."""
+"""`recfusion evaluate`: evaluate a saved model on the test users of its split."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +15,20 @@ from recfusion.inference.bundle import Bundle
 
 def evaluate(
     folder: Annotated[Path, Argument(help="A model folder.")],
-    data: Annotated[str | None, Option(help="Where the same data lies now, if it has moved.")] = None,
+    data: Annotated[str | None, Option(help="New place of the same data, if it has moved.")] = None,
     users_file: Annotated[
         str | None,
-        Option(help="Where the file of users lies now, if it has moved, for a model with their features."),
+        Option(help="New place of the file of users, if it has moved; for models with user features."),
     ] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rebuild the model's own split from its protocol and judge it on the test users; other data is refused."""
+    """Evaluate a saved model on the test users of its split, rebuilt from its protocol; other data is refused."""
     bundle = Bundle.load(folder, trust=trusted_classes(trust))
     source = bundle.protocol.source if data is None else bundle.protocol.source.moved_to(data)
     if users_file is not None:
         if "user_features" not in bundle.protocol.signals.used:
-            raise InputError("This model reads no features of users: leave out --users-file.")
+            raise InputError("This model reads no user features: leave out --users-file.", "users_file")
         source = source.model_copy(update={"users_file": users_file})
     split = bundle.protocol.split_id(bundle.seed)
     with working(f"Evaluating {bundle.name} on the test users of split {split}"):

@@ -17,15 +17,14 @@ INTERRUPTED = 130
 # The first line of each command's help. "data list" is the function `data_list` of the module `data`.
 COMMANDS = {
     "demo": "Compare models on the embedded movie ratings, save the best one, and write a report page.",
-    "models": "List every model and where it comes from, or show the settings of one: defaults, and what they mean.",
+    "models": "List all models and their origin, or the settings of one with defaults and meaning.",
     "train": "Train a model on the training users of a data set and save it as a folder.",
-    "tune": "Search a model's settings on the validation users; refit the best and judge it once on the test users.",
-    "evaluate": "Rebuild the model's own split from its protocol and judge it on the test users; "
+    "tune": "Search a model's settings on the validation users; refit the best and evaluate it once on the test users.",
+    "evaluate": "Evaluate a saved model on the test users of its split, rebuilt from its protocol; "
     "other data is refused.",
     "compare": "Compare models on the same users of the same splits.",
-    "run": "Run what an experiment still lacks, keep each result as soon as it is there, and show the table.",
-    "report": "Write a page from results: table, box plots, costs, slices, training curves, protocol, "
-    "how to run it again.",
+    "run": "Run the missing fits of an experiment, save each result, and show the table.",
+    "report": "Write a page from stored results: tables, charts, training curves, examples and the protocol.",
     "reproduce": "Reproduce a table or figure of the paper and show the difference to the published values.",
     "recommend": "Recommend items to users, who need not have been seen in training.",
     "similar": "List the items that are most like an item in the model's own eyes, corrected for popularity.",

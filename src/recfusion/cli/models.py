@@ -1,4 +1,4 @@
-"""`recfusion models`: every model, or one of them with its settings."""
+"""`recfusion models`: list the models, or the settings of one."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -14,10 +14,10 @@ from recfusion.models.settings import setting_values, settings_of
 
 
 def models(
-    name: Annotated[str | None, Argument(help="One model, to see its settings: a name, or file.py:Class.")] = None,
+    name: Annotated[str | None, Argument(help="Model whose settings to show: a name, or file.py:Class.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List every model and where it comes from, or show the settings of one: defaults, and what they mean."""
+    """List all models and their origin, or the settings of one with defaults and meaning."""
     shown = known_models() if name is None else {name: find(name)}
     if as_json:
         print_json({label: _document(entry) for label, entry in shown.items()})
@@ -28,7 +28,7 @@ def models(
         for label, entry in shown.items():
             console.print(f"[bold]{label:<{width}}[/bold]  ", end="", highlight=False)
             console.print(f"{entry.title}{_presets(entry)}{_reads(entry)} ({entry.origin})", markup=False)
-        console.print("\nThe settings of one: recfusion models NAME", style="dim")
+        console.print("\nSettings of a model: recfusion models NAME", style="dim")
         return
     about = _document(shown[name])
     console.print(f"{name}: {about['title']}{_presets(shown[name])}", markup=False, style="bold")

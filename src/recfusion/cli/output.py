@@ -1,4 +1,4 @@
-"""What people see: notes and progress on standard error, tables and JSON on standard output."""
+"""Output of the commands: notes and progress on standard error, tables and JSON on standard output."""
 
 import json
 import math
@@ -17,27 +17,29 @@ from rich.table import Table
 from recfusion.data.interactions import ReadReport
 from recfusion.data.load import read_about
 from recfusion.data.protocol import Protocol
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.formats import p_text
+from recfusion.report.main_table import STALE_NOTE, has_stale, row_name
 from recfusion.training.epoch import Epoch
 
-WIDE = 200  # columns assumed where the output is no terminal, so that tables in files are not folded
+WIDE = 200  # columns if the output is not a terminal, so that tables in files are not folded
 
 
 def out() -> Console:
-    """Return the console of the results."""
+    """Return the console for results on standard output."""
     console = Console(highlight=False, soft_wrap=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDE)
 
 
 def note(text: str) -> None:
-    """Tell the user something on standard error."""
+    """Print a message on standard error."""
     typer.echo(plain(text), err=True)
 
 
 def plain(text: str) -> str:
-    """Return text that comes from data as a terminal may have it: signs that control it stand as their codes."""
+    """Return text from data with control characters escaped, safe for a terminal."""
     return "".join(
         sign if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf") else f"\\x{ord(sign):02x}"
         for sign in text
@@ -45,17 +47,17 @@ def plain(text: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Return text that comes from data for a rich console, which takes no word of it for markup."""
+    """Return text from data escaped for a rich console, so that nothing in it is markup."""
     return escape(plain(text)).replace("\n", " ")
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things in words."""
+    """Return a number with its noun: "1 fit", "2 fits"."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def print_json(document: object) -> None:
-    """Print one JSON document on standard output; numbers that JSON lacks are null, dates and such are texts."""
+    """Print one JSON document; numbers that are not finite become null, and other values text."""
     typer.echo(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
@@ -68,7 +70,7 @@ def _finite(part: object) -> object:
 
 
 def clock(seconds: float) -> str:
-    """Return a length of time as a clock shows it."""
+    """Return a duration as h:mm:ss or m:ss."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
@@ -76,11 +78,11 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is going on whose length is not known, and the latest that is told of it."""
+    """Show a task of unknown length, and its latest progress message."""
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(text) as status:
-            yield lambda told: status.update(f"{text}, {told}")
+            yield lambda progress: status.update(f"{text}, {progress}")
     else:
         note(text)
         yield note
@@ -88,49 +90,49 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def if_stopped(kept: str) -> Iterator[None]:
-    """Say on an interruption what is kept, and that the same command goes on from there."""
+    """After an interruption, print what is saved and how to resume."""
     try:
         yield
     except KeyboardInterrupt:
-        note(f"{kept}: run the same command to go on.")
+        note(f"{kept}: run the same command to resume.")
         raise
 
 
 @contextmanager
 def training(title: str) -> Iterator[Callable[[Epoch], None]]:
-    """Show the epochs of a training: the latest one on a terminal, a line each elsewhere."""
-    with working(title) as tell:
+    """Show the epochs of a training: the latest on a terminal, one line each elsewhere."""
+    with working(title) as report:
 
         def show(epoch: Epoch) -> None:
-            judged = "" if epoch.metric is None else f", validation ndcg@100 {100 * epoch.metric:.2f}"
+            judged = "" if epoch.metric is None else f", validation {MAIN_METRIC} {100 * epoch.metric:.2f}"
             if epoch.best_metric is not None:
                 judged += f" (best {100 * epoch.best_metric:.2f} in epoch {epoch.best_epoch})"
-            tell(f"epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}, {epoch.seconds:.1f} s")
+            report(f"epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}, {epoch.seconds:.1f} s")
 
         yield show
 
 
 @dataclass(frozen=True)
 class Live:
-    """A view of work that goes on for long: on a terminal a bar under lines that stay, elsewhere those lines."""
+    """The view of a long task: permanent lines, and on a terminal a bar under them."""
 
     bar: Progress
 
     def line(self, text: str) -> None:
-        """Say something that stays."""
+        """Print a permanent line."""
         if self.bar.disable:
             note(text)
         else:
             self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def now(self, done: int, total: int | None, text: str) -> None:
-        """Show how far it has come and what goes on, on a terminal alone."""
+        """Update the bar; does nothing without a terminal."""
         self.bar.update(self.bar.task_ids[0], completed=done, total=total, description=text)
 
 
 @contextmanager
 def live(title: str) -> Iterator[Live]:
-    """Show a bar under lines that stay."""
+    """Show a bar under permanent lines."""
     console = Console(stderr=True)
     columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -140,7 +142,7 @@ def live(title: str) -> Iterator[Live]:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show how many pieces of a known number are done, and a line that stays for each that says something."""
+    """Show the progress of a known number of pieces, with a permanent line for each message."""
     finished = 0
     with live(title) as view:
 
@@ -156,23 +158,23 @@ def progress(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def download(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how much of a download is done: a bar on a terminal, a line every tenth elsewhere."""
-    told = -1
+    """Show a download: a bar on a terminal, elsewhere a line for each tenth."""
+    shown = -1
     with live(title) as view:
 
-        def say(done: int, total: int | None) -> None:
-            nonlocal told
+        def update(done: int, total: int | None) -> None:
+            nonlocal shown
             tenth = done // (total // 10 + 1) if total else done // 50_000_000
-            if tenth > told and view.bar.disable:
-                told = tenth
+            if tenth > shown and view.bar.disable:
+                shown = tenth
                 note(f"{title}: {done / 1e6:.0f} MB{f' of {total / 1e6:.0f} MB' if total else ''}")
             view.now(round(done / 1e6), round(total / 1e6) if total else None, f"MB, {title}")
 
-        yield say
+        yield update
 
 
 def print_protocol(protocol: Protocol) -> Console:
-    """Print the protocol card, and return the console for what stands below it."""
+    """Print the protocol card, and return the console."""
     console = out()
     console.print(
         f"[bold]{literal(protocol.name)}[/bold]: {protocol.users:,} users, {protocol.items:,} items, "
@@ -185,13 +187,13 @@ def print_protocol(protocol: Protocol) -> Console:
 
 
 def print_prepared(folder: Path, fresh: bool) -> None:
-    """Print how a prepared folder came about: every row that was read is accounted for."""
+    """Print how a prepared folder was made, with the counts after each step."""
     about, console = read_about(folder), out()
     _print_reading(console, about.report)
     for step in about.steps:
         counts = f"{step.users:,} users, {step.items:,} items, {step.interactions:,} interactions"
         console.print(f"  {step.step}: {counts}", markup=False)
-    note(f"{'Prepared data is' if fresh else 'The prepared data was there already'} in {folder}: use --data {folder}")
+    note(f"{'Prepared data is' if fresh else 'The data was already prepared'} in {folder}: use --data {folder}")
 
 
 def _print_reading(console: Console, read: ReadReport) -> None:
@@ -203,7 +205,7 @@ def _print_reading(console: Console, read: ReadReport) -> None:
 
 
 def print_results(console: Console, comparison: Comparison) -> None:
-    """Print the table of a comparison, and how sure the best model's lead is; what has no room is left out."""
+    """Print the table of a comparison and the tests of the best model; columns that do not fit are left out."""
     tables = [
         _result_table(comparison, intervals=intervals, times=times)
         for intervals, times in ((True, True), (False, True), (False, False))
@@ -217,19 +219,23 @@ def print_results(console: Console, comparison: Comparison) -> None:
             sure = f" ({100 * test.ci95[0]:+.2f} to {100 * test.ci95[1]:+.2f}){sure} with Holm's correction"
         gain = f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f}"
         console.print(f"{gain}{sure}", markup=False)
+    if has_stale(comparison):
+        note(STALE_NOTE)
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:
-        note(f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits two models share.")
+        note(
+            f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits that both models have."
+        )
 
 
 def _result_table(comparison: Comparison, *, intervals: bool, times: bool) -> Table:
     """Return the means in percent, the best in bold."""
     metrics, n_splits = comparison.metrics, len(comparison.seeds)
     known = any(found.ci95 for model in comparison.models.values() for found in model.metrics.values())
-    told = " with 95 % intervals over users" if intervals and known else ""
-    table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{told}", title_justify="left")
-    table.add_column("model", no_wrap=times, overflow="fold")  # where there is little room, long names are folded
+    suffix = " with 95 % intervals over users" if intervals and known else ""
+    table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{suffix}", title_justify="left")
+    table.add_column("model", no_wrap=times, overflow="fold")  # in narrow terminals long names are folded
     heads = metrics if intervals else [metric.replace("_", "_\n") for metric in metrics]
     for head in (*heads, *(("fit s", "score s") if times else ())):
         table.add_column(head, justify="right", no_wrap=True)
@@ -237,7 +243,7 @@ def _result_table(comparison: Comparison, *, intervals: bool, times: bool) -> Ta
     for label, model in comparison.models.items():
         cells = [_cell(model.metrics[m], bold=best[m] == label, interval=intervals) for m in metrics]
         seconds = (f"{model.fit_seconds:.2f}", f"{model.score_seconds:.2f}") if times else ()
-        table.add_row(literal(label), *cells, *seconds)
+        table.add_row(literal(row_name(model)), *cells, *seconds)
     return table
 
 

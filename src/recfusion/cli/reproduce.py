@@ -10,7 +10,7 @@ from typer import Argument, Exit, Option
 from recfusion.cli.options import WorkersOption
 from recfusion.cli.output import note, print_protocol, progress, working
 from recfusion.cli.output import out as console
-from recfusion.cli.run import leave_on_failures, shown
+from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable
 from recfusion.paper import reproduce as paper
@@ -27,6 +27,7 @@ def reproduce(
     out: Annotated[Path | None, Option(help=f"Output folder; default: {_FOLDER}/NAME ({_FOLDER} for {ALL}).")] = None,
     quick: Annotated[bool, Option("--quick", help="Run a small version that takes minutes.")] = False,
     workers: WorkersOption = None,
+    keep_stale: KeepStaleOption = False,
 ) -> None:
     """Reproduce a table or figure of the paper and show the difference to the published values.
 
@@ -42,7 +43,7 @@ def reproduce(
     if name != ALL:
         if (missing := paper.missing(name)) is not None:
             raise InputError(missing)
-        _reproduce(name, folder, quick, workers)
+        _reproduce(name, folder, quick, workers, keep_stale)
         return
     left_out, failed = [], False
     for each in paper.NAMES:
@@ -51,7 +52,7 @@ def reproduce(
             continue
         note(f"\n== {each}")
         try:
-            _reproduce(each, folder / f"{each}{suffix}", quick, workers)
+            _reproduce(each, folder / f"{each}{suffix}", quick, workers, keep_stale)
         except Exit:  # some fits failed: go on with the next reproduction
             failed = True
     note("\n".join(["", *left_out]) if left_out else "\nNothing was left out.")
@@ -59,9 +60,9 @@ def reproduce(
         raise Exit(1)
 
 
-def _reproduce(name: str, folder: Path, quick: bool, workers: int | None) -> None:
+def _reproduce(name: str, folder: Path, quick: bool, workers: int | None, keep_stale: bool) -> None:
     """Make one reproduction and print its tables and notes; exit with an error if some of its fits failed."""
-    made = paper.reproduce(name, folder, quick=quick, workers=workers, display=_DISPLAY)
+    made = paper.reproduce(name, folder, quick=quick, workers=workers, display=_DISPLAY, keep_stale=keep_stale)
     if made.run is not None and made.run.results:
         print_protocol(made.run.protocol)
     for table in made.tables:

@@ -1,4 +1,4 @@
-"""`recfusion run`: an experiment of a TOML file, in parallel; what is already there is not run again."""
+"""`recfusion run`: run an experiment from a TOML file in parallel, and skip the fits that its store has."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,45 +11,53 @@ from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
 from recfusion.cli.output import clock, counted, live, note, print_json, print_protocol, print_results
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import read_experiment
-from recfusion.experiments.run import Event, OnEvent, Ran, Status, run_experiment
+from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, run_experiment
 
 _FAILED = 1
+KeepStaleOption = Annotated[
+    bool, Option("--keep-stale", help="Use stored results of older code instead of fitting them again.")
+]
 
 
 def run(
     file: Annotated[Path, Argument(help="The experiment, a TOML file.")],
     out: Annotated[
-        Path | None,
-        Option(help="File that keeps the results, a JSON line each; else results/NAME.jsonl in this folder."),
+        Path | None, Option(help="Store of the results, one JSON line each (default: results/NAME.jsonl).")
     ] = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
+    keep_stale: KeepStaleOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run what an experiment still lacks, keep each result as soon as it is there, and show the table."""
+    """Run the missing fits of an experiment, save each result, and show the table.
+
+    Stored results of older code are fitted again, unless --keep-stale is given.
+    """
     experiment = read_experiment(file)
     store = out or Path("results") / f"{experiment.name}.jsonl"
     with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
-        ran = run_experiment(experiment, store, workers=workers, user_ids=user_ids, on_event=on_event)
-    if ran.results:
-        comparison = Comparison.of(ran.results, title=experiment.title)
+        summary = run_experiment(
+            experiment, store, workers=workers, user_ids=user_ids, keep_stale=keep_stale, on_event=on_event
+        )
+    if summary.results:
+        comparison = Comparison.of(summary.results, title=experiment.title)
         if as_json:
             print_json(comparison.document() | {"experiment": experiment.name})
         else:
-            print_results(print_protocol(ran.protocol), comparison)
-    leave_on_failures(ran)
+            print_results(print_protocol(summary.protocol), comparison)
+    leave_on_failures(summary)
 
 
 @contextmanager
 def shown(title: str, store: Path | None, metric: str) -> Iterator[OnEvent]:
-    """Show a line for each fit that has ended, and the fits that are going on; an interruption says what is kept."""
+    """Show a line for each ended fit, and the running ones; after an interruption, say what is saved."""
     status: Status | None = None
     with live(title) as view:
 
         def show(event: Event) -> None:
             nonlocal status
             status = event.status
-            if text := _told(event, store, metric):
+            if text := _line(event, store, metric):
                 view.line(text)
             fits = ", ".join(
                 f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
@@ -61,32 +69,32 @@ def shown(title: str, store: Path | None, metric: str) -> Iterator[OnEvent]:
             yield show
         except KeyboardInterrupt:
             if status is not None and store is not None:
-                note(f"{status.done} of {status.total} fits are kept in {store}: run the same command to go on.")
+                note(f"{status.done} of {status.total} fits are saved in {store}: run the same command to resume.")
             raise
 
 
-def leave_on_failures(ran: Ran) -> None:
-    """List the fits that failed and leave with an exit code; go on where there are none."""
-    if ran.failures:
-        note(f"{counted(len(ran.failures), 'fit')} failed and will be tried again by the next run:")
-        for task, failure in ran.failures.items():
+def leave_on_failures(summary: RunSummary) -> None:
+    """List the failed fits and exit with an error code, if there are any."""
+    if summary.failures:
+        note(f"{counted(len(summary.failures), 'fit')} failed and will be retried by the next run:")
+        for task, failure in summary.failures.items():
             note(f"  {task}: {failure.reason}")
         raise Exit(_FAILED)
 
 
-def _told(event: Event, store: Path | None, metric: str) -> str:
-    """Return the line of an event; started fits and epochs have none."""
+def _line(event: Event, store: Path | None, metric: str) -> str:
+    """Return the line of an event; starts and epochs have none."""
     status = event.status
     if event.kind == "planned":
-        there = f", {status.done} of them are there already" if status.done else ""
-        kept = f"; results are kept in {store}" if store is not None else ""
-        return f"{counted(status.total, 'fit')}{there}{kept}"
+        there = f", {status.done} of them are stored already" if status.done else ""
+        saved = f"; results are saved in {store}" if store is not None else ""
+        return f"{counted(status.total, 'fit')}{there}{saved}"
     place = f"[{status.done + status.failed}/{status.total}] {event.task}"
     if event.failure is not None:
         return f"{place} failed: {event.failure.reason}"
     if event.result is not None:
         value = 100 * event.result.mean()[metric]
-        times = f"fitted in {event.result.fit_seconds:.1f} s; {_left(status)}{clock(status.seconds)} gone"
+        times = f"fitted in {event.result.fit_seconds:.1f} s; {_left(status)}{clock(status.seconds)} elapsed"
         return f"{place}: {metric} {value:.2f}, {times}"
     return ""
 

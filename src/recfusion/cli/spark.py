@@ -25,7 +25,7 @@ from recfusion.core.job_folder import JOB
 from recfusion.data.catalog import CATALOG
 from recfusion.data.options import SignalChoice, Source, SplitPlan
 from recfusion.experiments import train as job
-from recfusion.experiments.candidate import make_one
+from recfusion.experiments.candidate import parse_model
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.thinning.local import ThinningLocal
@@ -78,7 +78,7 @@ def spark_train(
     """
     if model != SOLVED:
         raise InputError(f"Expected {SOLVED}, the model that Spark can solve in parts, got '{model}': use `train`.")
-    candidate = make_one(model, parse_settings(settings), tune_trials)
+    candidate = parse_model(model, parse_settings(settings), tune_trials)
     check_replaceable(folder, CONFIG)
     stages = folder.with_name(f"{folder.name}.stages")
     check_writable(stages)

@@ -1,4 +1,4 @@
-"""`recfusion train`: fit one model and save it as a folder."""
+"""`recfusion train`: fit a model and save it as a folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable
 from recfusion.data.signals import parse_signals
 from recfusion.experiments import train as job
-from recfusion.experiments.candidate import make_one
+from recfusion.experiments.candidate import parse_model
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.abilities import signals_read
@@ -36,31 +36,32 @@ def train(
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
-    all_users: Annotated[bool, Option("--all-users", help="Learn from every user, for production.")] = False,
-    judge: Annotated[bool, Option("--judge", help="Judge the recipe on test users, too.")] = False,
+    all_users: Annotated[bool, Option("--all-users", help="Fit on all users, for production.")] = False,
+    evaluate: Annotated[bool, Option("--evaluate", help="Evaluate the settings on the test users, too.")] = False,
+    judge: Annotated[bool, Option("--judge", hidden=True)] = False,  # the old name of --evaluate
     old: Annotated[
         Path | None,
-        Option("--keep-if-better", metavar="OLD", help="Save only if the recipe beats that of this model folder."),
+        Option("--keep-if-better", metavar="OLD", help="Save only if the model beats that in this folder."),
     ] = None,
     trust: TrustOption = None,
     histories: Annotated[
-        bool, Option("--histories/--no-histories", help="Whether the model may hold rows of training users.")
+        bool, Option("--histories/--no-histories", help="Whether the model may hold histories of training users.")
     ] = True,
-    resume: Annotated[bool, Option("--resume", help="Go on with an interrupted training.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Resume an interrupted training.")] = False,
     device: Annotated[str, Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
 ) -> None:
     """Train a model on the training users of a data set and save it as a folder."""
-    candidate = make_one(model, parse_settings(settings), tune_trials)  # a wrong one should not wait for the data
+    candidate = parse_model(model, parse_settings(settings), tune_trials)  # a wrong one should not wait for the data
     check_replaceable(folder, CONFIG)
     previous = None if old is None else folder.with_name(f"{folder.name}.previous")
     if previous:
         check_replaceable(previous, CONFIG)
     checkpoint = folder.with_name(f"{folder.name}.checkpoint")
     if (kept := _kept(checkpoint)) and not resume:
-        raise InputError(f"An interrupted training is kept in '{kept}': add --resume to go on with it, or remove it.")
+        raise InputError(f"An interrupted training is saved in '{kept}': add --resume, or remove it.", "resume")
     against = None if old is None else Bundle.load(old, trust=trusted_classes(trust))
     if "graded" in parse_signals(choice.signals) and "grades" not in signals_read(candidate.model):
-        note(f"{candidate.label} reads no grades: what was rated low is masked, no more; thinning-signals reads them.")
+        note(f"{candidate.label} does not use ratings: low-rated items are only masked; thinning-signals uses them.")
     data = choice.load()
     _note_forecast(job.forecast(candidate.model, data, choice.signals))
     with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
@@ -74,17 +75,17 @@ def train(
                 device=device,
                 histories=histories,
                 signals=choice.signals,
-                judge=judge,
+                judge=evaluate or judge,
                 against=against,
                 checkpoint=checkpoint,
                 on_epoch=on_epoch,
             )
         except KeyboardInterrupt:
             if kept := _kept(checkpoint):
-                note(f"The training so far is kept in {kept}: go on with --resume.")
+                note(f"The training so far is saved in {kept}: continue with --resume.")
             raise
         except job.OldIsBetter as worse:
-            note(f"{worse}: {folder} is left as it was.")
+            note(f"{worse}: {folder} is unchanged.")
             raise Exit from None
     replaces = folder.exists()
     bundle.save(folder, kept=previous.name if previous else "")
@@ -99,7 +100,7 @@ def train(
 
 
 def _note_forecast(expected: Forecast) -> None:
-    """Say what a fit is expected to take, as far as anybody knows."""
+    """Print the forecast time and memory of a fit, if known."""
     parts = []
     if expected.seconds is not None:
         parts.append(f"{expected.seconds:.{1 if expected.seconds < 10 else 0}f} s on a free core")
@@ -110,5 +111,5 @@ def _note_forecast(expected: Forecast) -> None:
 
 
 def _kept(checkpoint: Path) -> Path | None:
-    """Return the file of an interrupted training, if there is one; a mixture's parts have files of their own."""
+    """Return a file of an interrupted training, if there is one; each part of a mixture has its own."""
     return next(iter(sorted(checkpoint.parent.glob(f"{checkpoint.name}*"))), None)

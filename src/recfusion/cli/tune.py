@@ -1,4 +1,4 @@
-"""`recfusion tune`: a search for a model's settings on the validation users, on this machine or on Spark."""
+"""`recfusion tune`: search a model's settings on the validation users, on this machine or on Spark."""
 
 import re
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption,
 from recfusion.cli.output import clock, counted, if_stopped, live, note, print_json, print_protocol, training, working
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable_file
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.experiments.tuning import tune as job
 from recfusion.experiments.tuning.engine import local_engine
 from recfusion.experiments.tuning.space_file import tuning_space
@@ -22,11 +23,11 @@ from recfusion.spark.trials import spark_engine
 from recfusion.training.trial import Trial
 
 MasterOption = Annotated[
-    str | None, Option(help="Spark master, such as spark://host:7077; else Spark's own configuration, else local[*].")
+    str | None, Option(help="Spark master, such as spark://host:7077 (default: Spark's configuration, or local[*]).")
 ]
 ConfOption = Annotated[
     list[str] | None,
-    Option("--conf", metavar="KEY=VALUE", help="Setting of Spark, such as spark.task.cpus=2; may be repeated."),
+    Option("--conf", metavar="KEY=VALUE", help="Spark setting, such as spark.task.cpus=2; may be repeated."),
 ]
 
 
@@ -34,21 +35,23 @@ ConfOption = Annotated[
 def tune(
     model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")],
     choice: DataChoice,
-    trials: Annotated[int, Option(help="Trials in all, those of earlier runs too.", min=1)] = 50,
+    trials: Annotated[int, Option(help="Number of trials, including those of earlier runs.", min=1)] = 50,
     out: Annotated[
-        Path | None, Option(help="Folder for the trials, the best settings and the model; else tuning/MODEL-DATA.")
+        Path | None, Option(help="Folder for trials, best settings and model (default: tuning/MODEL-DATA).")
     ] = None,
     engine: Annotated[Literal["local", "spark"], Option(help="Where trials run.")] = "local",
     parallel: Annotated[
-        int | None, Option(help="Trials side by side; else 1, and on Spark as many as fit.", min=1)
+        int | None, Option(help="Trials in parallel (default: 1; on Spark as many as fit).", min=1)
     ] = None,
-    threads: Annotated[int | None, Option(help="Threads of a local trial; else its share of the cores.", min=1)] = None,
-    timeout: Annotated[float | None, Option(help="Seconds after which this run ends its trials.", min=0)] = None,
-    metric: Annotated[str, Option(help="What is maximised on the validation users.")] = job.METRIC,
-    space: Annotated[Path | None, Option(help="TOML file with the search space, in place of the model's.")] = None,
-    algorithm: Annotated[job.Algorithm, Option(help="How settings are chosen.")] = "tpe",
+    threads: Annotated[
+        int | None, Option(help="Threads of a local trial (default: a share of the cores).", min=1)
+    ] = None,
+    timeout: Annotated[float | None, Option(help="Seconds after which this run stops its trials.", min=0)] = None,
+    metric: Annotated[str, Option(help="Metric to maximise on the validation users.")] = MAIN_METRIC,
+    space: Annotated[Path | None, Option(help="TOML file with the search space, instead of the model's.")] = None,
+    algorithm: Annotated[job.Algorithm, Option(help="Search algorithm.")] = "tpe",
     stop_early: Annotated[
-        bool, Option("--early-stop/--no-early-stop", help="End trials whose epochs stay below the median.")
+        bool, Option("--early-stop/--no-early-stop", help="Stop trials whose epochs stay below the median.")
     ] = True,
     settings: SetOption = None,
     seed: SeedOption = 0,
@@ -56,17 +59,19 @@ def tune(
     conf: ConfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search a model's settings on the validation users; refit the best and judge it once on the test users.
+    """Search a model's settings on the validation users; refit the best and evaluate it once on the test users.
 
-    Every trial is kept as it ends: the same command goes on where an interrupted one stopped, on either engine.
+    Every trial is saved when it ends: after an interruption, the same command resumes, on either engine.
     """
     if engine == "local" and (master or conf):
-        raise InputError("The options --master and --conf are for Spark: add --engine spark, or leave them out.")
+        raise InputError(
+            "The options --master and --conf are for Spark: add --engine spark, or leave them out.", "engine"
+        )
     if engine == "spark" and threads is not None:
-        raise InputError("The threads of a trial on Spark are its cores: say --conf spark.task.cpus=N, not --threads.")
+        raise InputError("On Spark, use --conf spark.task.cpus=N instead of --threads.", "threads")
     entry = find(model)
     given = typed_settings(entry, parse_settings(settings))
-    request = job.Request(
+    request = job.SearchRequest(
         *(entry, tuning_space(entry, given, space), given, trials, metric, algorithm, choice.plan, seed),
         seconds=float("inf") if timeout is None else timeout,
         stop_early=stop_early,
@@ -77,14 +82,14 @@ def tune(
     for file in (job.TRIALS, job.BEST):
         check_writable_file(folder / file)
     check_replaceable(folder / job.MODEL, CONFIG)
-    note(f"Searching {', '.join(request.space)}; trials are kept in {folder / job.TRIALS}")
-    with if_stopped("The trials that have ended are kept"), ExitStack() as stack:
+    note(f"Searching {', '.join(request.space)}; trials are saved in {folder / job.TRIALS}")
+    with if_stopped("The ended trials are saved"), ExitStack() as stack:
         session = stack.enter_context(start_spark(master, conf)) if engine == "spark" else None
         found = local_engine(parallel or 1, threads) if session is None else spark_engine(session, parallel)
         show = stack.enter_context(_shown(request))
         ended = job.run_trials(data, request, found, folder, on_progress=show)
     if missing := trials - sum(number < trials for number in ended):
-        note(f"{missing} of {trials} trials are missing: run the same command to go on with them.")
+        note(f"{missing} of {trials} trials are missing: run the same command to resume.")
     tuned = job.known_best(data, request, ended, folder)
     if tuned is None:
         with training(f"Refitting the best {entry.name} of {counted(len(ended), 'trial')}") as on_epoch:
@@ -96,15 +101,15 @@ def tune(
 
 
 def start_spark(master: str | None, conf: list[str] | None) -> Any:
-    """Return the Spark session that the options ask for."""
+    """Return a Spark session with these options."""
     with working("Starting Spark"):
         return spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
 
 
 @contextmanager
-def _shown(request: job.Request) -> Iterator[job.OnProgress]:
-    """Show a line for each trial that has ended, the best so far, and the trials that are going on."""
-    going: dict[int, str] = {}
+def _shown(request: job.SearchRequest) -> Iterator[job.OnProgress]:
+    """Show a line for each ended trial, the best so far, and the running trials."""
+    running: dict[int, str] = {}
     with live(f"Tuning {request.entry.name}") as view:
 
         def show(now: job.Progress) -> None:
@@ -112,20 +117,20 @@ def _shown(request: job.Request) -> Iterator[job.OnProgress]:
             left = [f"about {clock(now.seconds_left)} left"] if now.seconds_left else []
             if now.event is None:
                 if now.done:
-                    view.line(f"Earlier runs have ended {counted(now.done, 'trial')}; {best}")
+                    view.line(f"{counted(now.done, 'trial')} of earlier runs; {best}")
             elif isinstance(now.event, Trial):
-                going.pop(now.event.number, None)
-                told = f"[{now.done}/{now.total}] {_told(now.event, request.metric)}; {best}"
-                view.line(", ".join([told, *left]))
+                running.pop(now.event.number, None)
+                text = f"[{now.done}/{now.total}] {_line(now.event, request.metric)}; {best}"
+                view.line(", ".join([text, *left]))
             else:
                 number, epoch = now.event
-                going[number] = f"trial {number} in epoch {epoch.number}/{epoch.of}"
-            view.now(now.done, now.total, ", ".join([*left, best, *going.values()]))
+                running[number] = f"trial {number} in epoch {epoch.number}/{epoch.of}"
+            view.now(now.done, now.total, ", ".join([*left, best, *running.values()]))
 
         yield show
 
 
-def _told(trial: Trial, metric: str) -> str:
+def _line(trial: Trial, metric: str) -> str:
     tried = ", ".join(f"{name}={_brief(value)}" for name, value in {**trial.settings, **trial.chosen}.items())
     values = f"trial {trial.number} ({tried or 'the defaults'})"
     if trial.status == "failed":
@@ -134,7 +139,7 @@ def _told(trial: Trial, metric: str) -> str:
     return f"{values}: {metric} {_percent(trial.score)}{stopped}, {trial.seconds:.1f} s"
 
 
-def _print(tuned: job.Tuned, folder: Path) -> None:
+def _print(tuned: job.TuningResult, folder: Path) -> None:
     found, console = tuned.document, print_protocol(tuned.bundle.protocol)
     counts = ", ".join(f"{count} {status}" for status, count in found["trials"].items() if count)
     console.print(f"best of {counted(len(tuned.trials), 'trial')} ({counts}): trial {found['trial']}", markup=False)
@@ -144,7 +149,7 @@ def _print(tuned: job.Tuned, folder: Path) -> None:
     console.print(f"validation {found['metric']}: {_percent(found['validation'])}{usual}", markup=False)
     for metric, value in found["test"].items():
         console.print(f"test {metric}: {_percent(value['mean'])}", markup=False)
-    note(f"The settings are in {folder / 'best.json'}, the model is in {folder / 'model'}")
+    note(f"Settings: {folder / job.BEST}\nModel:    {folder / job.MODEL}")
 
 
 def _percent(score: float | None) -> str:

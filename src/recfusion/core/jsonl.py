@@ -1,11 +1,15 @@
-"""Append-only files of JSON lines: one complete line for each thing that was finished.
+"""Append-only files of JSON lines, one complete line for each finished piece of work.
 
-A line is written by a single call under a lock and then forced to the disk. A line that a crash cut short can only be
-the last one: readers leave it out and say so, and the next writer removes it.
+A line is written by one call under a lock and then forced to the disk. A crash can only cut the last line short:
+readers skip it with a warning, and the next writer removes it.
+
+A file NAME.jsonl can be packed: NAME.jsonl.xz holds the same lines, compressed. Both are read as one file, the packed
+lines first. New lines are always appended to NAME.jsonl, until the next `pack`.
 """
 
 import json
 import logging
+import lzma
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -14,43 +18,71 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_regular, check_writable_file, lock_file
+from recfusion.core.files import check_regular, check_writable_file, lock_file, replacing
 
 log = logging.getLogger(__name__)
+PACKED = ".xz"
+
+
+def plain_path(path: str | Path) -> Path:
+    """Return the path of the file that lines are appended to, given it or its packed form."""
+    path = Path(path)
+    return path.with_suffix("") if path.suffix == PACKED else path
+
+
+def packed_path(path: str | Path) -> Path:
+    """Return the path of the packed lines of a file."""
+    plain = plain_path(path)
+    return plain.with_name(plain.name + PACKED)
+
+
+def json_line(document: object) -> bytes:
+    """Return a document as one line of JSON."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
 @dataclass(frozen=True)
-class Lines:
-    """One kind of such a file."""
+class JsonLines:
+    """How to read and append one kind of file."""
 
-    start: bytes  # how each line begins; a last line that begins otherwise is not ours to remove
+    start: bytes  # how each line begins; a last line with another beginning is never removed
     what: str  # what a line holds, for messages: "result"
-    lost: str  # what it means that a line was cut short: "its fit counts as not run"
+    lost: str  # what a cut line means: "its fit counts as not run"
 
     def begins(self, path: str | Path) -> bool:
-        """Return whether a file begins as one of this kind does; an empty one may become one."""
+        """Return whether a file is of this kind, judged by its first bytes; an empty file is."""
+        plain, packed = plain_path(path), packed_path(path)
         try:
-            check_regular(Path(path))
-            with Path(path).open("rb") as file:
-                head = file.read(len(self.start))
-        except (OSError, InputError):
+            if (plain.exists() and plain.stat().st_size) or not packed.exists():
+                check_regular(plain)
+                with plain.open("rb") as file:
+                    head = file.read(len(self.start))
+            else:
+                check_regular(packed)
+                with lzma.open(packed) as unpacked:
+                    head = unpacked.read(len(self.start))
+        except (OSError, InputError, lzma.LZMAError, EOFError):
             return False
         return self.start.startswith(head)
 
-    def read(self, path: Path) -> list[bytes]:
-        """Return the lines of a file, without a torn last one; a file that is not there has no lines."""
-        if not path.exists():
-            return []
-        check_regular(path)
-        with _locked(path, os.O_RDONLY, self.what) as descriptor, os.fdopen(os.dup(descriptor), "rb") as file:
-            lines = file.read().splitlines(keepends=True)
+    def read(self, path: str | Path) -> list[bytes]:
+        """Return the lines of a file and of its packed form, without a cut last line; no file means no lines."""
+        plain = plain_path(path)
+        try:
+            if plain.exists():
+                check_regular(plain)
+            with _locked(plain, os.O_RDONLY, self.what) as descriptor:
+                packed, lines = self._packed_lines(plain), _lines(descriptor)
+        except FileNotFoundError:
+            return self._packed_lines(plain)
         if lines and self._is_torn(lines[-1]):
-            log.warning("The last line of '%s' was cut short and is left out: %s.", path, self.lost)
+            log.warning("The last line of '%s' was cut short and is left out: %s.", plain, self.lost)
             lines.pop()
-        return lines
+        known = set(packed)  # a crash of `pack` may leave lines in both files
+        return [*packed, *(line for line in lines if line not in known)]
 
     def parse(self, line: bytes, where: str) -> dict[str, object]:
-        """Return what a line holds; `where` names it in an error."""
+        """Return the document of a line; `where` names the line in an error."""
         document = _json(line)
         if not isinstance(document, dict) or not line.startswith(self.start):
             raise InputError(
@@ -59,11 +91,12 @@ class Lines:
             )
         return document
 
-    def append(self, path: Path, line: bytes, check: Callable[[bytes, str], object]) -> None:
-        """Add a line and return when it is on the disk; a torn last line is removed before.
+    def append(self, path: str | Path, line: bytes, check: Callable[[bytes, str], object]) -> None:
+        """Add a line and return when it is on the disk; a cut last line is removed first.
 
-        `check` raises for a last line that is not of this kind: nothing is ever added to another file.
+        `check` raises for a last line of another kind: nothing is ever added to another kind of file.
         """
+        path = plain_path(path)
         check_writable_file(path)
         try:
             path.absolute().parent.mkdir(parents=True, exist_ok=True)
@@ -76,8 +109,42 @@ class Lines:
                 "The rows before are unchanged."
             ) from None
 
+    def pack(self, path: str | Path, check: Callable[[bytes, str], object]) -> Path:
+        """Move all lines into the packed file, remove the plain one, and return the path of the packed one.
+
+        `check` raises for a line of another kind; then nothing is changed.
+        """
+        plain, packed = plain_path(path), packed_path(path)
+        if not plain.exists():
+            check_regular(packed)
+            return packed
+        with _locked(plain, os.O_RDWR | os.O_APPEND, self.what) as descriptor:
+            self._mend(descriptor, plain, check)
+            lines = self._packed_lines(plain)
+            known = set(lines)
+            lines += [line for line in _lines(descriptor) if line not in known]
+            for number, line in enumerate(lines, start=1):
+                check(line, f"{plain}, line {number}")
+            with replacing(packed) as beside:
+                beside.write_bytes(lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME))
+            plain.unlink()
+        return packed
+
+    def _packed_lines(self, path: Path) -> list[bytes]:
+        packed = packed_path(path)
+        if not packed.exists():
+            return []
+        check_regular(packed)
+        try:
+            return lzma.decompress(packed.read_bytes()).splitlines(keepends=True)
+        except (OSError, lzma.LZMAError) as error:
+            raise InputError(
+                f"Expected packed {self.what}s in '{packed}', got a file that cannot be unpacked ({error}): restore "
+                "it, or name another file."
+            ) from None
+
     def _mend(self, descriptor: int, path: Path, check: Callable[[bytes, str], object]) -> None:
-        """Remove a torn last line, and end a whole one that lacks its newline, so that no two lines can merge."""
+        """Remove a cut last line, and end a complete one that lacks its newline, so that no two lines can merge."""
         size = os.fstat(descriptor).st_size
         start, last = _last_line(descriptor, size)
         if last and self._is_torn(last):
@@ -89,30 +156,46 @@ class Lines:
                 os.write(descriptor, b"\n")
 
     def _is_torn(self, line: bytes) -> bool:
-        """Return whether a last line is the beginning of one of ours, or zeros that a crash of the system left."""
+        """Return whether a last line is the beginning of one of ours, or zeros after a crash of the system."""
         text = line.rstrip(b"\n")
         ours = text.startswith(self.start) or self.start.startswith(text) or not text.strip(b"\0")
         return ours and _json(text) is None
 
 
-def json_line(document: object) -> bytes:
-    """Return a document as one line of JSON."""
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-
-
 @contextmanager
 def _locked(path: Path, flags: int, what: str) -> Iterator[int]:
     """Yield a descriptor of the file, locked against other processes of ours until the block ends."""
+    while True:
+        try:
+            # Without O_BINARY, Windows would turn newlines into two bytes.
+            descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise InputError(
+                f"Cannot open the {what}s '{path}': {error.strerror or error}; name another file."
+            ) from None
+        try:
+            lock_file(descriptor, shared=flags == os.O_RDONLY)
+            if not _is_removed(path, descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_removed(path: Path, descriptor: int) -> bool:
+    """Return whether `pack` removed the file while we waited for its lock: what is written to it would be lost."""
     try:
-        # Without O_BINARY, Windows would turn newlines into two bytes.
-        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
-    except OSError as error:
-        raise InputError(f"Cannot open the {what}s '{path}': {error.strerror or error}; name another file.") from None
-    try:
-        lock_file(descriptor, shared=flags == os.O_RDONLY)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        return not os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return True
+
+
+def _lines(descriptor: int) -> list[bytes]:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return file.read().splitlines(keepends=True)
 
 
 def _write_whole(descriptor: int, line: bytes) -> None:

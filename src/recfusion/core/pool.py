@@ -22,9 +22,9 @@ THREAD_VARIABLES = tuple(
 )
 
 T = TypeVar("T")
-Tell: TypeAlias = Callable[[object], None]
-Work: TypeAlias = Callable[[Any, Tell], object]  # a task, and how to tell of it on the way -> what it came to
-Kind: TypeAlias = Literal["started", "told", "ended"]
+Report: TypeAlias = Callable[[object], None]
+Work: TypeAlias = Callable[[Any, Report], object]  # a task, and how to report its progress -> its result
+TaskEvent: TypeAlias = Literal["started", "told", "ended"]
 
 
 class Job(Protocol):
@@ -47,7 +47,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def attempt(work: Work, task: object, tell: Tell) -> object:
+def attempt(work: Work, task: object, tell: Report) -> object:
     """Return what a task comes to; an error is a failure of the task alone."""
     try:
         return work(task, tell)
@@ -72,7 +72,7 @@ class Pool(Generic[T]):
     job: Job  # as the processes get it
     own: Job  # as this process has it
     next_task: Callable[[], T | None]
-    on_event: Callable[[Kind, T, object], None]
+    on_event: Callable[[TaskEvent, T, object], None]
     workers: int
     threads: int
     here: Callable[[T], bool] = lambda _: False

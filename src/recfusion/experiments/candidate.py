@@ -1,4 +1,4 @@
-"""Candidates: models under labels of their own. Here, and nowhere below, names and places become instances."""
+"""Candidates: labelled models to fit and evaluate. Names and places of models become instances here."""
 
 import json
 import pickle
@@ -12,6 +12,7 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.pool import Job, Work
 from recfusion.models.base import Recommender
 from recfusion.models.class_loading import home_file, load_file
+from recfusion.models.code_digest import code_digest
 from recfusion.models.registry import Entry, find
 from recfusion.models.settings import setting_values, settings_of
 
@@ -21,7 +22,7 @@ Models: TypeAlias = Mapping[str, str | Recommender | Mapping[str, Any]] | Iterab
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that is to be fitted and judged: an instance, ours or anybody's, and what tables call it."""
+    """A model to fit and evaluate, and its name in tables."""
 
     label: str
     entry: Entry
@@ -31,13 +32,14 @@ class Candidate:
         if not isinstance(self.label, str) or re.fullmatch(_LABEL, self.label) is None:
             raise InputError(
                 "Expected a label of at most 60 letters, digits, spaces and .,+()=/-_ that begins with a letter or "
-                f"digit, got '{self.label}'."
+                f"digit, got '{self.label}': give it another.",
+                "label",
             )
         _ = self.values
 
     @classmethod
     def of(cls, label: str, model: str | Recommender, settings: Mapping[str, Any] | None = None) -> "Candidate":
-        """Return the candidate of an instance, or of a name or place with settings given as values or text."""
+        """Return the candidate for an instance, or for a name or place with settings as values or text."""
         if isinstance(model, Recommender):
             return cls(label, find(model), model)
         entry = find(model)
@@ -45,69 +47,76 @@ class Candidate:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every setting with its value, as JSON holds it."""
+        """Every setting with its value, as in JSON."""
         try:
             values: dict[str, Any] = json.loads(json.dumps(setting_values(self.model), allow_nan=False))
         except (TypeError, ValueError):
             raise InputError(
-                f"Expected settings of {self.label} that are numbers, texts, truth values, lists or tables of them, "
-                f"got {setting_values(self.model)}."
+                f"Expected settings of {self.label} that JSON can hold (numbers, texts, booleans, lists, tables), "
+                f"got {setting_values(self.model)}: change them."
             ) from None
         return values
 
+    @property
+    def code(self) -> str:
+        """The digest of the code that fits it today."""
+        return code_digest(self.entry, self.values)
+
 
 def candidates(models: Models) -> list[Candidate]:
-    """Return the candidates of a mapping or list.
+    """Return the candidates of a list of names, or of a mapping from labels.
 
-    A mapping takes a label to an instance, a name or a place, or to the settings of the model that has that name.
+    A label maps to an instance, a name or a place, or to the settings of the model with that name.
     """
     if isinstance(models, str | Recommender) or not isinstance(models, Iterable):
-        raise InputError(f"Expected models as a list of names or a mapping from labels, got {models!r}.")
+        raise InputError(f"Expected models as a list of names or a mapping from labels, got {models!r}.", "models")
     if not isinstance(models, Mapping):
         names = list(models)
         for name in names:
             if not isinstance(name, str):
-                raise InputError(f"Expected names in a list of models, got {name!r}: give it a label, as in a mapping.")
+                raise InputError(f"Expected names in a list of models, got {name!r}: use {{label: model}}.", "models")
         models = {name: name for name in unique(names)}
     found = [
         Candidate.of(label, label, model) if isinstance(model, Mapping) else Candidate.of(label, model)
         for label, model in models.items()
     ]
     if not found:
-        raise InputError("Expected at least one model, got none.")
+        raise InputError("Expected at least one model, got none: name one.", "models")
     return found
 
 
 def unique(labels: list[str]) -> list[str]:
-    """Return the labels; one that stands there twice is an error."""
+    """Return the labels; raise if one occurs twice."""
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise InputError(f"Expected each label once, got '{twice[0]}' twice: give one of them another (label=model).")
+        raise InputError(
+            f"Expected each label once, got '{twice[0]}' twice: give one of them another (label=model).", "models"
+        )
     return labels
 
 
 def parse_models(text: str, settings: Mapping[str, str], trials: int | None = None) -> list[Candidate]:
     """Return the candidates of a command line: "ease,mine=file.py:MyModel" and settings such as mine.l2.
 
-    `trials` is the length of the models' own searches, for those that have one.
+    `trials` is the number of trials of the models that search their own settings.
     """
     pairs = [_labelled(part.strip()) for part in text.split(",") if part.strip()]
     if not pairs:
-        raise InputError(f"Expected at least one model in --models, got '{text}'.")
+        raise InputError(f"Expected at least one model in --models, got '{text}': name one.", "models")
     labels = unique([label for label, _ in pairs])
     given: dict[str, dict[str, str]] = {label: {} for label in labels}
     for key, value in settings.items():
         label, dot, setting = key.rpartition(".")
         if not dot:
-            raise InputError(f"Expected --set MODEL.NAME=VALUE, got '{key}={value}': say which model it is for.")
+            raise InputError(f"Expected --set MODEL.NAME=VALUE, got '{key}={value}': name the model.", "settings")
         if label not in given:
-            raise choices("model in --set", label, labels)
+            raise choices("model in --set", label, labels, "settings")
         given[label][setting] = value
     return [Candidate(label, *_made(find(place), given[label], trials)) for label, place in pairs]
 
 
-def make_one(name: str, settings: Mapping[str, str], trials: int | None = None) -> Candidate:
-    """Return the one candidate of a command: a name or place, perhaps with a label before it."""
+def parse_model(name: str, settings: Mapping[str, str], trials: int | None = None) -> Candidate:
+    """Return the candidate of a command with one model: a name or place, optionally with LABEL= before it."""
     label, place = _labelled(name)
     return Candidate(label, *_made(find(place), settings, trials))
 
@@ -118,7 +127,7 @@ def _made(entry: Entry, settings: Mapping[str, str], trials: int | None) -> tupl
 
 
 def _labelled(text: str) -> tuple[str, str]:
-    """Return the label and the place of "label=place", or a label made of the place: a class's own name."""
+    """Return the label and the place of "label=place"; the default label is the name, or the class's name."""
     label, given, place = text.partition("=")
     if given:
         return label.strip(), place.strip()
@@ -126,15 +135,15 @@ def _labelled(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A job as worker processes get it: they load the files of other people's models before they unpack it."""
+class PackedJob:
+    """A job as worker processes get it: they import the files of other people's models before they unpickle it."""
 
     files: tuple[Path, ...]
     packed: bytes
 
     @classmethod
-    def of(cls, job: Job, kinds: Iterable[type]) -> "Packed":
-        """Return a job packed for its way to other processes; `kinds` are the classes of its models."""
+    def of(cls, job: Job, kinds: Iterable[type]) -> "PackedJob":
+        """Pickle a job for other processes; `kinds` are the classes of its models."""
         files = {file for kind in kinds if (file := home_file(kind)) is not None}
         return cls(tuple(sorted(files)), pickle.dumps(job))
 

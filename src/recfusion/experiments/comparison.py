@@ -1,4 +1,4 @@
-"""Comparing models, and what that found, typed: the one thing that tables, pages and JSON are made of."""
+"""Compare models. Tables, pages and JSON are all made from a `Comparison`."""
 
 import html
 import json
@@ -12,41 +12,42 @@ from typing import Any
 import polars as pl
 
 from recfusion.core.errors import InputError, choices
+from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol, check_same_protocol
 from recfusion.data.signals import BINARY
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
-from recfusion.experiments.comparison_parts import Activity, ItemGroups, Model, SideBySide, side_by_side
-from recfusion.experiments.paired_tests import Seeds, Test, from_best, make_draws, paired_tests
+from recfusion.experiments.comparison_parts import Activity, ExampleUser, ItemGroups, ModelSummary, example_users
+from recfusion.experiments.paired_tests import PairedTest, Seeds, from_best, make_draws, paired_tests
 from recfusion.experiments.result import Result
 from recfusion.experiments.run import OnEvent, run_candidates
 from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
-REFERENCE = "ease"  # the model that the others are tested against, where it is among them
+REFERENCE = "ease"  # the model that the others are tested against, if it is among them
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Models on the same users: means with intervals, paired tests, and what lies behind them.
+    """Models on the same users: means with intervals, paired tests, and details.
 
-    A model may have fewer splits than others: its means are over its own, and a test is over the splits that two
-    models share. `tests` are of the best model against every other, `differences` of every other against `reference`.
+    A model may have fewer splits than others: its means are over its own splits, and a test is over the splits that
+    both models have. `tests` compare the best model with every other, `differences` every other with `reference`.
     """
 
     protocol: Protocol
     seeds: Seeds
-    models: dict[str, Model]
-    tests: tuple[Test, ...]
+    models: dict[str, ModelSummary]
+    tests: tuple[PairedTest, ...]
     reference: str | None
-    differences: tuple[Test, ...]
+    differences: tuple[PairedTest, ...]
     activity: Activity
     item_groups: ItemGroups
-    curves: dict[str, list[tuple[int, Curve]]]  # of models that train in epochs: split and curve
-    examples: tuple[SideBySide, ...]
+    curves: dict[str, list[tuple[int, Curve]]]  # split and curve, of models that train in epochs
+    examples: tuple[ExampleUser, ...]
     versions: dict[str, str]
     finished: datetime  # of the last fit
     paper: PaperValues | None = None
@@ -65,17 +66,17 @@ class Comparison:
         note: str = "",
         command: str = "",
     ) -> "Comparison":
-        """Return the comparison of results, which must all be of one protocol.
+        """Return the comparison of results, which must all have the same protocol.
 
-        `reference` is EASE where it is among them; `table` names the table of the paper to set beside, by default the
-        one of the same data.
+        `reference` defaults to EASE if it is among them. `table` names the table of the paper to compare with (default:
+        the one of the same data).
         """
         results = list(results)
         if not results:
-            raise InputError("There are no results to show: run at least one model.")
+            raise InputError("Expected at least one result to show, got none: run a model first.")
         check_same_protocol({f"{one.label}, split {one.seed}": one.protocol.hash for one in results})
         if reference is not None and reference not in {one.label for one in results}:
-            raise choices("model to test against", reference, dict.fromkeys(one.label for one in results))
+            raise choices("model to test against", reference, dict.fromkeys(one.label for one in results), "reference")
         by_model = _by_model(results)
         reference = reference or (REFERENCE if REFERENCE in by_model else None)
         first = results[0]
@@ -83,7 +84,7 @@ class Comparison:
         draws = make_draws(by_model, metrics)
         to_reference = [(other, reference) for other in by_model if reference and other != reference]
         models = {
-            label: Model.of(label, its, {m: draws(tuple(its))[label, m] for m in metrics})
+            label: ModelSummary.of(label, its, {m: draws(tuple(its))[label, m] for m in metrics})
             for label, its in by_model.items()
         }
         return cls(
@@ -100,7 +101,7 @@ class Comparison:
                 for label, its in by_model.items()
                 if any(one.curve.epoch for one in its.values())
             },
-            examples=side_by_side(results),
+            examples=example_users(results),
             versions=_versions(results),
             finished=max(one.finished for one in results),
             paper=paper_values(first.protocol, {label: model.model for label, model in models.items()}, table),
@@ -116,28 +117,28 @@ class Comparison:
 
     @property
     def main_metric(self) -> str:
-        """The metric that models are ranked by: the last one that says how good the lists are."""
+        """The metric that ranks the models: the last one that measures accuracy."""
         metrics = self.metrics
         return next((metric for metric in reversed(metrics) if not is_descriptive(metric)), metrics[-1])
 
     def ranked(self, metric: str | None = None) -> list[str]:
-        """Return the labels, the best by `metric` (by default the main one) first."""
+        """Return the labels from best to worst by `metric` (default: the main one)."""
         by = metric or self.main_metric
         return sorted(self.models, key=lambda label: -self.models[label].mean(by))
 
     def best(self, metric: str | None = None) -> str:
-        """Return the best model, judged on the splits that it shares with others."""
+        """Return the best model on the splits that it shares with others."""
         by = metric or self.main_metric
         tested = next((test.a for test in self.tests if test.metric == by), None)
         return tested or self.ranked(by)[0]
 
-    def test(self, metric: str, a: str, b: str) -> Test | None:
-        """Return the test of two models, whichever of them it is of."""
+    def test(self, metric: str, a: str, b: str) -> PairedTest | None:
+        """Return the test of two models, in either order."""
         known = (*self.tests, *self.differences)
         return next((t for t in known if t.metric == metric and {t.a, t.b} == {a, b}), None)
 
     def document(self) -> dict[str, Any]:
-        """Return the comparison as plain JSON data: `models.<label>.<metric>.mean` and all the rest."""
+        """Return the comparison as plain JSON data, such as `models.<label>.<metric>.mean`."""
         document = {
             "protocol": self.protocol.document() | {"assumptions": self.protocol.assumptions()},
             "seeds": list(self.seeds),
@@ -162,7 +163,7 @@ class Comparison:
         return found
 
     def to_frame(self) -> pl.DataFrame:
-        """Return a row per model and metric: mean, interval, and the difference to the reference with its p-value."""
+        """Return one row per model and metric: mean, interval, difference to the reference and its p-value."""
         rows = []
         for label in self.ranked():
             for metric, summary in self.models[label].metrics.items():
@@ -202,27 +203,30 @@ def compare(
     workers: int = 0,
     reference: str | None = None,
     user_ids: bool = False,
+    keep_stale: bool = False,
     on_event: OnEvent | None = None,
 ) -> Comparison:
-    """Fit every model on every split and return what they came to, with intervals and paired tests.
+    """Fit every model on every split and return their metrics with intervals and paired tests.
 
     `models` is a list of names, or maps labels to instances, names, places ("file.py:Class") or settings. `splits` is
-    their number, or the list of their seeds. `signals` says what is used beside the ones, some of
-    "graded,timed,features"; what users did not like is then masked for models that read nothing of it, too. What
-    `store` has is not fitted again, and each result is added to it at once. `workers` processes run side by side; 0
-    fits in this process. `reference` is what the others are tested against, EASE by default.
+    their number, or the list of their seeds. `signals` names what is used besides the interactions, some of
+    "graded,timed,features"; disliked items are then masked for all models. Fits that `store` has are not run again,
+    unless they are stale (made by other code; `keep_stale` uses them), and each result is saved at once. `workers`
+    processes run in parallel; 0 fits in this process. The others are tested against `reference` (default: EASE).
     """
     given = range(splits) if isinstance(splits, int) else splits
     seeds = tuple(given) if isinstance(given, Sequence) else ()
     whole = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
     if not seeds or not whole or len(set(seeds)) < len(seeds):
-        raise InputError(f"Expected at least one split, or different seeds from 0, got {splits!r}.")
+        raise InputError(
+            f"Expected at least one split, or different seeds from 0, got {splits!r}: change it.", "splits"
+        )
     planned = candidates(models)
     labels = [candidate.label for candidate in planned]
     if reference is not None and reference not in labels:
-        raise choices("model to test against", reference, labels)
-    ran = run_candidates(
-        data,
+        raise choices("model to test against", reference, labels, "reference")
+    run = run_candidates(
+        with_features(data, signals),
         [(candidate, seeds) for candidate in planned],
         plan=plan or SplitPlan(),
         metrics=check_metrics(metrics),
@@ -230,36 +234,39 @@ def compare(
         store=store,
         workers=workers,
         user_ids=user_ids,
+        keep_stale=keep_stale,
         on_event=on_event,
     )
-    for task, failure in ran.failures.items():
+    for task, failure in run.failures.items():
         if failure.details:
             log.error("%s: %s", task, failure.details)
         raise InputError(f"The fit of {task} failed: {failure.reason}")
-    return Comparison.of(ran.results, reference=reference)
+    return Comparison.of(run.results, reference=reference)
 
 
 def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
-    """Return label -> seed -> result, labels in the order they came in and seeds in their own."""
+    """Return label -> seed -> result, with labels in the given order and seeds sorted."""
     by_model: dict[str, dict[int, Result]] = {one.label: {} for one in results}
     for one in sorted(results, key=lambda one: one.seed):
         if not len(one.users):
-            raise InputError(f"The result of {one.label}, split {one.seed} has no test users: leave it out.")
+            raise InputError(
+                f"Expected test users in the result of {one.label}, split {one.seed}, got none: leave it out."
+            )
         its = by_model[one.label]
         first = next(iter(its.values()), one)
         if (one.model, one.source, one.settings) != (first.model, first.source, first.settings):
             raise InputError(
-                f"The results of {one.label} are of different settings, which one table cannot show: name the "
-                "experiment to show with --experiment, or give each a label of its own."
+                f"Expected one set of settings for {one.label}, got several: name the experiment to show with "
+                "--experiment, or give each its own label."
             )
         if one.seed in its:
-            raise InputError(f"There are two results of {one.label} on split {one.seed}: keep one of them.")
+            raise InputError(f"Expected one result of {one.label} on split {one.seed}, got two: keep one of them.")
         its[one.seed] = one
     return by_model
 
 
 def _versions(results: Sequence[Result]) -> dict[str, str]:
-    """Return the versions of the packages; several of one package are all named."""
+    """Return the versions of the packages, all of them if results differ."""
     packages = dict.fromkeys(package for one in results for package in one.versions)
     return {
         package: ", ".join(dict.fromkeys(one.versions[package] for one in results if package in one.versions))
@@ -267,8 +274,8 @@ def _versions(results: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _entry(model: Model) -> dict[str, Any]:
-    """Return a model as JSON data: its metrics stand among its other properties, by their names."""
+def _entry(model: ModelSummary) -> dict[str, Any]:
+    """Return a model as JSON data, with its metrics among its other properties."""
     entry = asdict(model)
     metrics = entry.pop("metrics")
     return {**entry, "n_splits": len(model.seeds), **metrics}

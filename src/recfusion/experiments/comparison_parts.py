@@ -1,4 +1,4 @@
-"""The parts of a comparison: a model over its splits, results by user activity and item popularity, example lists."""
+"""The parts of a comparison: summaries of models, metrics by user activity and item popularity, example lists."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,27 @@ from recfusion.evaluation.evaluate import GROUPS
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import Summary, summarise
 from recfusion.experiments.paired_tests import BySeed, Seeds
-from recfusion.experiments.result import Place, Result
+from recfusion.experiments.result import ExampleItem, Result
+from recfusion.models.code_digest import CodeState
 
 QUARTILES = 4
 
 
 @dataclass(frozen=True)
-class Model:
-    """A candidate over its splits."""
+class ModelSummary:
+    """A model over its splits."""
 
     label: str
-    model: str  # its name in the registry, or that of its class
+    model: str  # the name in the registry, or that of the class
     title: str
     place: str  # of a class that is not ours
+    code: CodeState  # stale if one of the fits is, else unknown if one is
+    code_versions: tuple[str, ...]  # distinct digests and commits of its fits
     settings: dict[str, Any]
-    chosen: dict[str, list[Any]]  # by setting, a value for each split
+    chosen: dict[str, list[Any]]  # setting -> one value per split
     seeds: Seeds
     parameters: int
-    epochs: float  # these are means over the splits
+    epochs: float  # from here on, means over the splits
     fit_seconds: float
     score_seconds: float
     trials: float | None
@@ -40,8 +43,8 @@ class Model:
         return self.metrics[metric].mean
 
     @classmethod
-    def of(cls, label: str, its: BySeed, drawn: Mapping[str, Values]) -> "Model":
-        """Return a model's results in one; `drawn` are the bootstrap means of each metric."""
+    def of(cls, label: str, its: BySeed, drawn: Mapping[str, Values]) -> "ModelSummary":
+        """Return the summary of a model's results; `drawn` are the bootstrap means of each metric."""
         results = list(its.values())
         first = results[0]
         chosen = {key for one in results for key in one.chosen}
@@ -53,6 +56,8 @@ class Model:
             model=first.model,
             title=first.title or first.model,
             place=first.place,
+            code=_worst_state(results),
+            code_versions=tuple(dict.fromkeys(_code_version(one) for one in results if one.code)),
             settings=first.settings,
             chosen={key: [one.chosen.get(key, one.settings.get(key)) for one in results] for key in sorted(chosen)},
             seeds=tuple(its),
@@ -67,19 +72,19 @@ class Model:
 
 @dataclass(frozen=True)
 class Activity:
-    """Each model's metrics in the quartiles of history size.
+    """Each model's metrics by quartile of history size.
 
-    The quartiles are those of all test users of all splits, so that they are the same for every model. Users of one
-    size stay together, and quartiles that would be empty are left out.
+    The quartiles are over all test users of all splits and thus the same for every model. Users with the same size
+    stay together, and empty quartiles are left out.
     """
 
-    sizes: tuple[tuple[int, int], ...]  # the smallest and largest history of each group
+    sizes: tuple[tuple[int, int], ...]  # smallest and largest history of each group
     users: tuple[int, ...]  # test users over all splits
-    models: dict[str, dict[str, list[float | None]]]  # label -> metric -> a mean for each group
+    models: dict[str, dict[str, list[float | None]]]  # label -> metric -> mean of each group
 
     @classmethod
     def of(cls, by_model: Mapping[str, BySeed]) -> "Activity":
-        """Return the groups of a comparison's results."""
+        """Group the test users of a comparison."""
         by_seed = {seed: one for its in by_model.values() for seed, one in its.items()}
         sizes = np.concatenate([one.history_size for one in by_seed.values()])
         cuts = np.unique(np.quantile(sizes, np.arange(1, QUARTILES) / QUARTILES, method="lower"))
@@ -97,15 +102,15 @@ class Activity:
 
 @dataclass(frozen=True)
 class ItemGroups:
-    """The share of held-out items that each model finds in its first K, by the items' popularity."""
+    """Each model's share of held-out items found in the first K, by item popularity."""
 
     groups: tuple[str, ...]
     items: tuple[int, ...]  # of the first split
-    models: dict[str, dict[str, list[float | None]]]  # label -> recall@K -> a share for each group
+    models: dict[str, dict[str, list[float | None]]]  # label -> recall@K -> share of each group
 
     @classmethod
     def of(cls, by_model: Mapping[str, BySeed]) -> "ItemGroups":
-        """Return the groups of a comparison's results."""
+        """Group the items of a comparison."""
         return cls(
             groups=GROUPS,
             items=_first(next(iter(by_model.values()))).slices.items,
@@ -117,18 +122,18 @@ class ItemGroups:
 
 
 @dataclass(frozen=True)
-class SideBySide:
-    """One test user with the lists of every model that has them."""
+class ExampleUser:
+    """One test user with the list of each model."""
 
     number: int
     user: str | None
     history: tuple[str, ...]
-    more: int  # items of the history beyond those
-    lists: dict[str, tuple[Place, ...]]
+    more: int  # number of further items in the history
+    lists: dict[str, tuple[ExampleItem, ...]]
 
 
-def side_by_side(results: Sequence[Result]) -> tuple[SideBySide, ...]:
-    """Return the examples of one split: the one that most models have examples of, and the first of several."""
+def example_users(results: Sequence[Result]) -> tuple[ExampleUser, ...]:
+    """Return the examples of the split for which most models have them, the first of several."""
     known = [one for one in results if one.examples]
     if not known:
         return ()
@@ -137,7 +142,7 @@ def side_by_side(results: Sequence[Result]) -> tuple[SideBySide, ...]:
     shown = [one for one in known if one.seed == seed]
     users = {example.number: example for one in shown for example in one.examples}
     return tuple(
-        SideBySide(
+        ExampleUser(
             number=number,
             user=first.user,
             history=first.history,
@@ -146,6 +151,15 @@ def side_by_side(results: Sequence[Result]) -> tuple[SideBySide, ...]:
         )
         for number, first in users.items()
     )
+
+
+def _worst_state(results: Sequence[Result]) -> CodeState:
+    states = {one.code_state for one in results}
+    return "stale" if "stale" in states else "unknown" if "unknown" in states else "current"
+
+
+def _code_version(result: Result) -> str:
+    return f"{result.code} (commit {result.commit})" if result.commit else result.code
 
 
 def _first(its: BySeed) -> Result:

@@ -1,4 +1,4 @@
-"""An experiment as a TOML file: the data, the splits, the metrics, and a table for each model."""
+"""Read an experiment from a TOML file: the data, the splits, the metrics, and a table for each model."""
 
 import tomllib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _NAME = r"^\w[\w.-]{0,59}$"  # it becomes a file's name
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is to be run: all that a file says, checked."""
+    """A checked experiment."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class Experiment:
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
     models: tuple[tuple[Candidate, tuple[int, ...]], ...]  # with the seeds of each
-    signals: str = BINARY  # what is used beside the ones
+    signals: str = BINARY  # what is used besides the interactions
 
 
 class _Runs(BaseModel):
@@ -66,24 +66,24 @@ _TABLES: Mapping[str, type[BaseModel]] = {
 
 
 def read_experiment(path: str | Path) -> Experiment:
-    """Return the experiment that a TOML file describes; relative paths of data are relative to the file's folder."""
+    """Read an experiment from a TOML file; data paths are relative to the file's folder."""
     path = Path(path)
     check_regular(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"Cannot read the experiment '{path}': {error.strerror or error}; check the name.") from None
+        raise InputError(f"Cannot read the experiment '{path}': {error.strerror or error}; check the path.") from None
     except UnicodeDecodeError:
-        raise InputError(f"Expected a text file with an experiment at '{path}', got binary data.") from None
+        raise InputError(f"Expected a TOML file at '{path}', got binary data: name another file.") from None
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"Expected TOML in '{path}', got something else: {error}.") from None
+        raise InputError(f"Expected TOML in '{path}', got something else: {error}; correct it.") from None
     return parse_experiment(document, str(path), path.absolute().parent)
 
 
 def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> Experiment:
-    """Return the experiment of a document; `where` names it in errors, `folder` is where its relative paths begin."""
+    """Return the experiment of a document; `where` names it in errors, relative paths begin at `folder`."""
     preparation = document.get("preparation")
     if isinstance(preparation, dict) and preparation.get("min_rating") == "none":  # TOML has no null
         document = {**document, "preparation": {**preparation, "min_rating": None}}
@@ -106,13 +106,13 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
 def _planned(
     label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...], folder: Path
 ) -> tuple[Candidate, tuple[int, ...]]:
-    """Return the candidate of a table, and its seeds; a model's file is looked for from the experiment's folder."""
+    """Return the candidate of a table and its seeds; a model's file is searched from the experiment's folder."""
     settings = dict(table)
     model = settings.pop("model", label)
     seeds = settings.pop("seeds", None)
     try:
         if not isinstance(model, str):
-            raise InputError(f"Expected the name or place of a model, got {model!r}.")
+            raise InputError(f"Expected the name or place of a model, got {model!r}: change it.", "model")
         entry = find(model, folder)
         candidate = Candidate(label, entry, entry.make(settings, text=False))
     except InputError as error:
@@ -121,26 +121,27 @@ def _planned(
 
 
 def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Return the seeds of a list or a number: n stands for the first n of `among`, or for 0 to n - 1."""
+    """Return the seeds of a list, or of a number n: the first n of `among`, or 0 to n - 1."""
     if isinstance(given, int) and not isinstance(given, bool):
         limit = _MOST_SEEDS if among is None else len(among)
         if not 1 <= given <= limit:
-            raise InputError(f"Expected at least one split and {limit:,} at most in {place}, got {given}.")
+            raise InputError(f"Expected 1 to {limit:,} splits in {place}, got {given}: change it.", "seeds")
         return tuple(range(given)) if among is None else among[:given]
     listed = given if isinstance(given, list) else []
     whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in listed)
     if not listed or not whole or len(set(listed)) < len(listed):
         raise InputError(
-            f"Expected a number of splits, or a list of different seeds from 0, in {place}, got {given!r}."
+            f"Expected a number of splits, or a list of different seeds from 0, in {place}, got {given!r}: change it.",
+            "seeds",
         )
     if among is not None and not set(listed) <= set(among):
         allowed = ", ".join(map(str, among))
-        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}.")
+        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}: change it.", "seeds")
     return tuple(listed)
 
 
 def _located(source: Source, folder: Path) -> Source:
-    """Return the source with paths that can be read from any folder; a name of the catalog stays as it is."""
+    """Return the source with paths that are valid in any working folder; names of the catalog are unchanged."""
     data = source.data
     is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
     paths = {"items": source.items, "users_file": None if source.users_file == PUBLISHED else source.users_file}
@@ -149,15 +150,15 @@ def _located(source: Source, folder: Path) -> Source:
 
 
 def _refusal(where: str, error: ValidationError) -> InputError:
-    """Return one sentence for the first thing that is wrong: the file, the key, and what may stand there."""
-    # A misspelt key comes first: it explains the one that is missing.
+    """Return the error about the first wrong key: the file, the key, and what is allowed."""
+    # An unknown key first: it is often the misspelling of a missing one.
     first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
     *tables, key = (str(part) for part in first["loc"] if part not in ("int", "list[int]", "float", "literal['auto']"))
     place = f"[{tables[0]}] {'.'.join([*tables[1:], key])}" if tables else key
     if first["type"] == "extra_forbidden":
         known = _TABLES[tables[0] if tables else ""].model_fields
-        return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, known)}")
+        return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, known)}", key)
     if first["type"] == "missing":
-        return InputError(f"In '{where}': expected {place}, got nothing: add it.")
+        return InputError(f"In '{where}': expected {place}, got nothing: add it.", key)
     allowed = f" (keys: {', '.join(_TABLES[key].model_fields)})" if not tables and key in _TABLES else ""
-    return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.")
+    return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.", key)

@@ -1,4 +1,4 @@
-"""The one path from a candidate to a result: fitted on the training users of a split, judged on the others."""
+"""Fit a candidate on the training users of a split and evaluate it on the validation and test users."""
 
 import json
 import time
@@ -19,30 +19,31 @@ from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.result import Example, Place, Result, package_versions
+from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
 from recfusion.models.abilities import check_rating_values, fit_in_epochs, signals_read
 from recfusion.models.base import Recommender
+from recfusion.models.code_digest import source_commit
 from recfusion.models.registry import OURS
 from recfusion.models.self_tuning import judged_users
 from recfusion.training.epoch import Checkpoint, Curve, Epoch, OnEpoch
 
 Stop = Callable[[Epoch], bool]
-# Examples: lists of a few test users, kept with each result.
+# Example lists of a few test users are stored with each result.
 USERS = 3
-HISTORY = 12  # titles that are kept of a user's history
-LENGTH = 10  # places of a list
-_CELLS, _FEWEST = 1 << 31, 1000  # scores of validation users, about a minute of them, and users at the least
+HISTORY = 12  # stored titles of a user's history
+LENGTH = 10  # items of a list
+_CELLS, _FEWEST = 1 << 31, 1000  # most scores of validation users (about a minute), and fewest users
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model, its result, and how it did on the users that were kept from it."""
+    """A fitted model, its result, and its evaluations."""
 
     model: Recommender
     result: Result
     validation: Evaluation
     test: Evaluation | None
-    stopped: int | None  # the epoch after which `stop` ended the fit
+    stopped: int | None  # the epoch after which `stop` ended the fit, if it did
 
 
 def fit(
@@ -56,10 +57,10 @@ def fit(
     on_epoch: OnEpoch | None = None,
     stop: Stop | None = None,
 ) -> tuple[Recommender, Curve, float, int | None]:
-    """Return a fresh copy of the candidate's model fitted on `train`, its curve, its seconds, and where it stopped.
+    """Fit a copy of the candidate's model; return it with its curve, its seconds and the epoch in which it stopped.
 
-    `extra` are the signals of the training users; the model gets those that it reads. The seed's stream is that of the
-    model's name, so that a label or another candidate shifts no draws.
+    `extra` holds the signals of the training users; the model gets those that it reads. The random stream depends on
+    the seed and the model's name, and not on labels or other candidates.
     """
     model = replace(candidate.model)
     rng = stream(seed, f"fit {candidate.entry.name}")
@@ -77,7 +78,7 @@ def fit(
 
 
 def check_grades(candidate: Candidate, data: Interactions, used: Collection[Signal]) -> None:
-    """Raise where a candidate reads grades and some of the data, in whichever part of a split, are none of its own."""
+    """Raise if a candidate reads ratings and the data has rating values that it does not support."""
     if "grades" in used and "grades" in signals_read(candidate.model):
         check_rating_values(candidate.model, all_grades(data.grades, data.disliked), "the data")
 
@@ -94,9 +95,9 @@ def fit_and_judge(
     on_epoch: OnEpoch | None = None,
     stop: Stop | None = None,
 ) -> Fitted:
-    """Fit a candidate on one split of `data` and judge it; without `data`, on the validation users alone.
+    """Fit a candidate on one split of `data` and evaluate it; without `data`, on the validation users only.
 
-    Of very many validation users for very many items some are judged, the same ones for every candidate.
+    If validation users times items are very many, a part of these users is evaluated, the same for all candidates.
     """
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid),
@@ -128,6 +129,8 @@ def fit_and_judge(
         title=entry.title,
         place="" if entry.origin == OURS else entry.place,
         source=entry.source,
+        code=candidate.code,
+        commit=source_commit(),
         seed=parts.seed,
         settings=candidate.values,
         chosen=json.loads(json.dumps(model.chosen())),
@@ -146,7 +149,7 @@ def fit_and_judge(
 
 
 def example_rows(fold: Fold) -> list[int]:
-    """Return rows at equal distances through a fold, so that the choice does not favour any model."""
+    """Return equally spaced rows of a fold, so that the choice favours no model."""
     n_users = len(fold.users)
     return [int(row) for row in np.unique(np.linspace(0, n_users - 1, min(USERS, n_users)).astype(np.int64))]
 
@@ -154,7 +157,7 @@ def example_rows(fold: Fold) -> list[int]:
 def examples(
     lists: IntArray, rows: Sequence[int], data: Interactions, fold: Fold, *, user_ids: bool = False
 ) -> tuple[Example, ...]:
-    """Return the examples of recommended `lists`, one for each of `rows`."""
+    """Return an example for each of `rows` with its recommended list."""
     names, counts, found = item_names(data), column_counts(data.matrix), []
     for place, row in enumerate(rows):
         items = fold.history[[row]].indices
@@ -165,7 +168,7 @@ def examples(
                 number=place + 1,
                 history=tuple(names[item] for item in known[:HISTORY]),
                 more=max(0, len(known) - HISTORY),
-                places=tuple(Place(names[item], int(item) in wanted) for item in lists[place] if item >= 0),
+                places=tuple(ExampleItem(names[item], int(item) in wanted) for item in lists[place] if item >= 0),
                 user=str(data.users[int(fold.users[row])]) if user_ids else None,
             )
         )
@@ -173,7 +176,7 @@ def examples(
 
 
 def item_names(data: Interactions) -> list[str]:
-    """Return what each item is called: its title or name where there is one, else its id."""
+    """Return the title or name of each item, or its id if it has none."""
     ids = [str(item) for item in data.items]
     column = name_column(data.item_table)
     if column is None:

@@ -1,4 +1,4 @@
-"""The paired tests of a comparison: who is told apart from whom, over the splits that both have."""
+"""The paired tests of a comparison: which models differ significantly, over the splits that both have."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,27 +18,27 @@ Draws: TypeAlias = Callable[[Seeds], dict[tuple[str, str], Values]]  # (model, m
 
 
 @dataclass(frozen=True)
-class Test:
-    """A paired test: a minus b over the splits that both have."""
+class PairedTest:
+    """A paired test of a minus b over the splits that both have."""
 
     metric: str
     a: str
     b: str
     difference: float
-    ci95: tuple[float, float] | None  # None, as both p, where there is but one test user
+    ci95: tuple[float, float] | None  # like both p-values, None with a single test user
     p: float | None
-    p_holm: float | None  # with Holm's correction for all tests of its kind and metric
+    p_holm: float | None  # with Holm's correction over the tests of one kind and metric
     seeds: Seeds
 
     def of(self, label: str) -> tuple[float, tuple[float, float] | None]:
-        """Return the difference and its interval as seen from one of the two models."""
+        """Return the difference and its interval with `label` as the first model."""
         if label == self.a:
             return self.difference, self.ci95
         return -self.difference, self.ci95 and (-self.ci95[1], -self.ci95[0])
 
 
 def make_draws(by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> Draws:
-    """Return what draws bootstrap means of all models that share some splits, once for each such set of splits."""
+    """Return a cached function from splits to bootstrap means of all models that have these splits."""
 
     @cache
     def draws(seeds: Seeds) -> dict[tuple[str, str], Values]:
@@ -53,15 +53,15 @@ def make_draws(by_model: Mapping[str, BySeed], metrics: Sequence[str]) -> Draws:
 
 
 def pooled(its: BySeed, seeds: Seeds, metric: str) -> Values:
-    """Return the users' values of a metric over some splits."""
+    """Return the per-user values of a metric, concatenated over some splits."""
     return np.concatenate([its[seed].test[metric] for seed in seeds])
 
 
 def from_best(by_model: Mapping[str, BySeed], metric: str) -> list[tuple[str, str]]:
-    """Return the pairs of the best model and every other.
+    """Return the pairs of the best model with every other.
 
-    The best is, of those with the most splits, the one with the best mean, or what beats it on its own splits: these
-    differ more than models do, and a model with few of them may owe its mean to an easy one.
+    The best is found on shared splits, because splits differ more than models do: first the best mean among the models
+    with the most splits, then the model with the largest lead over it on its own splits.
     """
     most = max(len(its) for its in by_model.values())
     whole = {label: its for label, its in by_model.items() if len(its) == most}
@@ -80,8 +80,8 @@ def from_best(by_model: Mapping[str, BySeed], metric: str) -> list[tuple[str, st
 
 def paired_tests(
     by_model: Mapping[str, BySeed], metric: str, draws: Draws, pairs: Sequence[tuple[str, str]]
-) -> list[Test]:
-    """Return a test for each pair that shares a split, corrected for all of them."""
+) -> list[PairedTest]:
+    """Return the corrected tests of the pairs that share a split."""
     tested = []
     for a, b in pairs:
         seeds = tuple(seed for seed in by_model[a] if seed in by_model[b])
@@ -91,6 +91,6 @@ def paired_tests(
             tested.append((a, b, seeds, paired_difference(ours, theirs, drawn[a, metric], drawn[b, metric])))
     corrected = holm([found.p for *_, found in tested])
     return [
-        Test(metric, a, b, found.difference, found.ci95, found.p, p, seeds)
+        PairedTest(metric, a, b, found.difference, found.ci95, found.p, p, seeds)
         for (a, b, seeds, found), p in zip(tested, corrected, strict=True)
     ]

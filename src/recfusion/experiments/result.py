@@ -1,11 +1,11 @@
-"""A fit and what it came to: the one record of it, in memory, in reports, and as a line of an append-only store."""
+"""The result of one fit: a record in memory and in reports, and a line of an append-only store."""
 
 import base64
 import binascii
 import json
 import logging
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -15,25 +15,26 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from recfusion.core.arrays import IntArray
-from recfusion.core.errors import InputError
-from recfusion.core.jsonl import Lines, json_line
+from recfusion.core.errors import validating
+from recfusion.core.jsonl import JsonLines, json_line
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.evaluation.metrics import Values
+from recfusion.models.code_digest import CodeState, code_digest, code_state
 from recfusion.models.registry import MODELS
 from recfusion.models.settings import without_retired
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
-_LINES = Lines(b'{"recfusion_result":', "result", "its fit counts as not run")
+_LINES = JsonLines(b'{"recfusion_result":', "result", "its fit counts as not run")
 ResultKey = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
 
 
 @dataclass(frozen=True)
-class Place:
+class ExampleItem:
     """A recommended item, and whether it was held out."""
 
     title: str
@@ -42,13 +43,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Example:
-    """What a model recommends to one test user."""
+    """The list that a model recommends to one test user."""
 
     number: int  # 1, 2, ...: the same user for every model of a split
     history: tuple[str, ...]  # titles, the rarest items first
-    more: int  # items of the history beyond those
-    places: tuple[Place, ...]
-    user: str | None = None  # the user's id, where it may be shown
+    more: int  # number of further items in the history
+    places: tuple[ExampleItem, ...]
+    user: str | None = None  # the user's id, if it may be shown
 
 
 def _encoded(kind: str) -> Callable[[NDArray[Any]], str]:
@@ -56,7 +57,7 @@ def _encoded(kind: str) -> Callable[[NDArray[Any]], str]:
 
 
 def _decoded(kind: str, wide: type[np.generic]) -> Callable[[object], object]:
-    """Return the reader of such arrays; it rounds a fresh array too, so that a result equals what is read of it."""
+    """Return the reader of such arrays; it rounds fresh arrays too, so that a result equals its stored line."""
 
     def decode(value: object) -> object:
         if isinstance(value, np.ndarray):
@@ -64,12 +65,12 @@ def _decoded(kind: str, wide: type[np.generic]) -> Callable[[object], object]:
         if not isinstance(value, str):
             return value
         try:
-            found = np.frombuffer(base64.b64decode(value, validate=True), kind).astype(wide)
+            values = np.frombuffer(base64.b64decode(value, validate=True), kind).astype(wide)
         except (binascii.Error, ValueError):
-            raise ValueError(f"is no base64 of {kind} numbers") from None
-        if not np.isfinite(found).all():
-            raise ValueError("holds values that are not finite")
-        return found
+            raise ValueError(f"expected base64 of {kind} numbers") from None
+        if not np.isfinite(values).all():
+            raise ValueError("expected finite values")
+        return values
 
     return decode
 
@@ -78,39 +79,41 @@ def _none() -> IntArray:
     return np.zeros(0, np.int64)
 
 
-# Arrays stand in JSON as base64 of little-endian four-byte numbers.
+# JSON holds arrays as base64 of little-endian four-byte numbers.
 _Ints = Annotated[IntArray, BeforeValidator(_decoded("<i4", np.int64)), PlainSerializer(_encoded("<i4"))]
 _Floats = Annotated[Values, BeforeValidator(_decoded("<f4", np.float64)), PlainSerializer(_encoded("<f4"))]
 
 
 class Result(BaseModel):
-    """One candidate fitted on one split and judged on the users that were kept from it."""
+    """One candidate, fitted on the training users of one split and evaluated on its test users."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
 
-    recfusion_result: Literal[2] = 2  # the format's version; stands first in a line
-    label: str  # what tables call it
-    model: str  # its name in the registry, or that of its class
-    title: str = ""  # what it is
-    place: str = ""  # where its class is, of a model that is not ours
-    source: str = ""  # a digest of that class's code
+    recfusion_result: Literal[2] = 2  # version of the format; must be first in a line
+    label: str  # the name in tables
+    model: str  # the name in the registry, or that of the class
+    title: str = ""
+    place: str = ""  # of a class that is not ours: "file.py:Class" or "package.module:Class"
+    source: str = ""  # digest of the file of a class that is not ours
+    code: str = ""  # digest of all code that the fit depends on; empty in older results
+    commit: str = ""  # git commit of recfusion's source tree, with a + for uncommitted changes
     seed: int = Field(ge=0)
-    settings: dict[str, Any]  # as asked for: null where the fit was to choose
-    chosen: dict[str, Any]  # what the fit chose of them
+    settings: dict[str, Any]  # as requested: null if the fit was to choose
+    chosen: dict[str, Any]  # the values that the fit chose
     parameters: int = Field(ge=0)
     trials: int | None = None  # of the fit's own search; null in results of version 1
     curve: Curve
     fit_seconds: float
     threads: int
     validation: dict[str, float]  # each metric's mean over the validation users
-    # Of the test users; a trial of a search is never judged on them.
+    # On the test users; trials of a search are never evaluated on them.
     score_seconds: float = 0.0
     overall: dict[str, float] = Field(default_factory=dict)  # metrics that have no value per user (coverage)
     slices: PopularitySlices = PopularitySlices((), (), {})
     users: _Ints = Field(default_factory=_none)  # rows of the prepared data, one per value below
-    history_size: _Ints = Field(default_factory=_none)  # items that the model was shown of each
+    history_size: _Ints = Field(default_factory=_none)  # items of each user that the model was shown
     test: dict[str, _Floats] = Field(default_factory=dict)  # metric -> one value per user
-    examples: tuple[Example, ...] = ()  # lists of a few of them
+    examples: tuple[Example, ...] = ()  # of a few test users
     versions: dict[str, str]
     finished: datetime  # UTC
     protocol: Protocol
@@ -121,7 +124,7 @@ class Result(BaseModel):
             if len(values) != len(self.users):
                 raise ValueError(f"expected {len(self.users)} values of {name}, one per user, got {len(values)}")
         if len({len(part) for part in vars(self.curve).values()}) > 1:
-            raise ValueError("expected a value for each epoch, got a curve of unequal lengths")
+            raise ValueError("expected one value per epoch, got a curve of unequal lengths")
         found, wanted, slices = [*self.test, *self.overall], self.protocol.metrics, self.slices
         if len(self.users) and set(found) != set(wanted):
             raise ValueError(f"expected values of {', '.join(wanted)}, got {', '.join(found)}")
@@ -131,12 +134,18 @@ class Result(BaseModel):
 
     @property
     def key(self) -> ResultKey:
-        """What makes this result this one and no other."""
+        """The identity of the fit."""
         return result_key(self.protocol, self.label, self.model, self.source, self.settings, self.seed)
 
     @property
+    def code_state(self) -> CodeState:
+        """Whether today's code made this result; "unknown" for older results and for classes that are not ours."""
+        entry = None if self.place else MODELS.get(self.model)
+        return code_state(self.code, code_digest(entry, self.settings) if entry and self.code else "")
+
+    @property
     def epochs(self) -> int:
-        """How many epochs the training took; 0 for a closed form."""
+        """The number of training epochs; 0 for a closed form."""
         return len(self.curve.epoch)
 
     def mean(self) -> dict[str, float]:
@@ -144,7 +153,7 @@ class Result(BaseModel):
         return {name: float(values.mean()) for name, values in self.test.items()} | self.overall
 
     def to_frame(self) -> pl.DataFrame:
-        """Return a row per test user: its row in the data, the size of its history, and each metric."""
+        """Return one row per test user: row in the data, size of the history, and each metric."""
         return pl.DataFrame({"user": self.users, "history_size": self.history_size, **self.test})
 
     def __repr__(self) -> str:
@@ -160,14 +169,14 @@ class Result(BaseModel):
 def result_key(
     protocol: Protocol, label: str, model: str, source: str, settings: Mapping[str, Any], seed: int
 ) -> ResultKey:
-    """Return the key of a result; `settings` are the full values, so that no default can change unnoticed."""
+    """Return the key of a result; `settings` are all values, so that a changed default gives another key."""
     return protocol.hash, label, model, source, json.dumps(settings, sort_keys=True), seed
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a result of version 1 in the form of today.
+    """Convert a result of version 1 to today's format.
 
-    Searches had a limit of time besides that of trials, and examples named users by their ids.
+    Searches had a time limit besides that of trials, and examples named users by their ids.
     """
     examples = document.get("examples") or []
     if isinstance(examples, list) and all(isinstance(example, dict) for example in examples):
@@ -185,28 +194,44 @@ def package_versions() -> dict[str, str]:
 
 
 def is_store(path: str | Path) -> bool:
-    """Return whether a file begins as a store does; an empty one may become one."""
+    """Return whether a file is a store, plain or packed, judged by its first bytes; an empty file is."""
     return _LINES.begins(path)
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Return the results of a store in their order; a file that is not there is a store without any.
+    """Return the results of a store, plain or packed, in their order; a missing file has none.
 
-    A torn last line is left out and reported, and so are all but the first of several results with one key.
+    A cut last line is skipped with a warning. Of several results of one fit, see `best_rows`.
     """
-    results: dict[ResultKey, Result] = {}
-    for number, line in enumerate(_LINES.read(Path(path)), start=1):
-        found = _parse(line, f"{path}, line {number}")
-        if results.setdefault(found.key, found) is not found:
-            log.warning(
-                "Line %d of '%s' repeats %s, split %d: the first counts.", number, path, found.label, found.seed
-            )
+    lines = _LINES.read(path)
+    results = best_rows(_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1))
+    if len(results) < len(lines):
+        log.info("'%s' also holds %d earlier results of the same fits.", path, len(lines) - len(results))
     return list(results.values())
 
 
+def best_rows(results: Iterable[Result]) -> dict[ResultKey, Result]:
+    """Return one result for each fit: one of today's code if there is one, else the newest."""
+    found: dict[ResultKey, Result] = {}
+    for result in results:
+        known = found.get(result.key)
+        if known is None or _rank(result) >= _rank(known):
+            found[result.key] = result
+    return found
+
+
+def _rank(result: Result) -> tuple[bool, datetime]:
+    return result.code_state == "current", result.finished
+
+
 def append_result(path: str | Path, result: Result) -> None:
-    """Add a result to the store and return when it is on the disk; a torn last line is removed before."""
-    _LINES.append(Path(path), json_line(result.model_dump(mode="json")), _parse)
+    """Add a result to the store and return when it is on the disk; a cut last line is removed first."""
+    _LINES.append(path, json_line(result.model_dump(mode="json")), _parse)
+
+
+def pack_store(path: str | Path) -> Path:
+    """Compress a store, and return the path of the packed file; `read_results` reads both forms."""
+    return _LINES.pack(path, _parse)
 
 
 def _parse(line: bytes, where: str) -> Result:
@@ -214,12 +239,5 @@ def _parse(line: bytes, where: str) -> Result:
     if document.get("recfusion_result") == 1:
         document = upgraded(document)
     card = Protocol.parse(document.get("protocol"), where)
-    try:
+    with validating(f"a result of format 2 in '{where}'", "remove the line, or name another file"):
         return Result.model_validate({**document, "protocol": card})
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"Expected a result of format 2 in '{where}': {place or 'line'}: {first['msg']}; "
-            "remove the line, or name another file."
-        ) from None

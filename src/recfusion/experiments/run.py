@@ -1,16 +1,16 @@
-"""Fitting candidates on splits: what a store lacks, in parallel processes, each result kept as soon as it is there."""
+"""Fit candidates on splits in parallel processes, skip the fits that a store has, and save each result at once."""
 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.core.pool import Failure, Kind, Pool, Tell, Work, available_cores
+from recfusion.core.pool import Failure, Pool, Report, TaskEvent, Work, available_cores
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
@@ -18,12 +18,13 @@ from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import Split, split
-from recfusion.experiments.candidate import Candidate, Packed, unique
+from recfusion.experiments.candidate import Candidate, PackedJob, unique
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
-from recfusion.experiments.result import Result, append_result, read_results, result_key
+from recfusion.experiments.result import Result, append_result, best_rows, read_results, result_key
 from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
+from recfusion.models.code_digest import code_state
 from recfusion.training.epoch import Epoch
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ EventKind: TypeAlias = Literal["planned", "started", "epoch", "finished", "faile
 
 @dataclass(frozen=True)
 class Task:
-    """One fit: a candidate, by its label, on the split of one seed."""
+    """One fit: the candidate with this label on the split with this seed."""
 
     label: str
     seed: int
@@ -43,19 +44,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Status:
-    """How far the fits have come."""
+    """The progress of a run."""
 
-    done: int  # fits that are in the store, those of earlier runs too
+    done: int  # fits in the store, including those of earlier runs
     failed: int
     total: int
-    running: Mapping[Task, Epoch | None]  # with the latest epoch, of models that have epochs
-    seconds: float  # since this run began
-    seconds_left: float | None  # None until every model to come has been fitted once
+    running: Mapping[Task, Epoch | None]  # with the latest epoch, for models that train in epochs
+    seconds: float  # since the start of this run
+    seconds_left: float | None  # None until every remaining model has been fitted once
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a fit; `planned` comes first and belongs to none."""
+    """An event of a run; the first one is `planned` and has no task."""
 
     kind: EventKind
     status: Status
@@ -68,8 +69,8 @@ OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What the fits have come to."""
+class RunSummary:
+    """The results and failures of a run."""
 
     protocol: Protocol
     results: tuple[Result, ...]  # model by model, in the order of the candidates
@@ -78,19 +79,20 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Fits:
-    """The fits of a run, as each process has them."""
+class FitJob:
+    """The fits of a run, as each process gets them."""
 
     data: Interactions
     protocol: Protocol
     candidates: Mapping[str, Candidate]
     threads: int | None
     user_ids: bool
+    first: Split | None  # the split of the first task
 
     def start(self) -> Work:
-        parts: Split | None = None
+        parts = self.first
 
-        def work(task: Task, tell: Tell) -> Result:
+        def work(task: Task, report: Report) -> Result:
             nonlocal parts
             if parts is None or parts.seed != task.seed:
                 used = self.protocol.signals.used
@@ -99,7 +101,7 @@ class Fits:
                 *(self.candidates[task.label], self.data, self.protocol, parts),
                 threads=self.threads,
                 user_ids=self.user_ids,
-                on_epoch=tell,
+                on_epoch=report,
             ).result
 
         return work
@@ -115,72 +117,81 @@ def run_candidates(
     store: str | Path | None = None,
     workers: int | None = None,
     user_ids: bool = False,
+    keep_stale: bool = False,
     on_event: OnEvent | None = None,
-) -> Ran:
-    """Fit each candidate on the splits of its seeds, but for what `store` has; add each result to it at once.
+) -> RunSummary:
+    """Fit each candidate on the splits of its seeds, skip the fits that `store` has, and save each result at once.
 
-    `workers` processes run side by side (by default one per core, 0: none, all in this process), each with an equal
-    share of the cores as threads. Numbers are the same for any number of workers, but for the rounding of sums that
-    several threads divide. A fit that fails is reported and the others go on. A class that other processes cannot
-    import, such as a notebook's, is fitted in this one. Call it under `if __name__ == "__main__":` in a script, since
-    the processes import the script's module.
+    Stored results of other code than today's are stale: they are reported and fitted again, or used with `keep_stale`.
+    `data` must have its features already if `signals` asks for them.
+
+    `workers` processes run in parallel (default: one per core; 0: all fits in this process), each with an equal share
+    of the cores as threads. The numbers do not depend on the number of workers, except for rounding in sums that
+    several threads divide. A failed fit is reported and the others continue. A class that other processes cannot
+    import, such as a notebook's, is fitted in this process. In a script, call it under
+    `if __name__ == "__main__":`, because the processes import the script's module.
     """
     if workers is not None and workers < 0:
-        raise InputError(f"Expected at least one worker, or 0 for this process alone, got {workers}.")
+        raise InputError(
+            f"Expected at least one worker, or 0 for this process alone, got {workers}: change it.", "workers"
+        )
     if store is not None:
         check_writable_file(Path(store))
     unique([candidate.label for candidate, _ in candidates])
     by_label = {candidate.label: candidate for candidate, _ in candidates}
-    data = with_features(data, signals)
     used = used_signals(signals, data)
     check_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
-    found = matching(candidates, protocol, [] if store is None else read_results(store))
+    found = match_results(candidates, protocol, [] if store is None else read_results(store))
+    if stale := stale_tasks(found, by_label):
+        told = "are used" if keep_stale else "are fitted again (--keep-stale or keep_stale=True uses them)"
+        log.warning("Stored results of other code %s: %s.", told, "; ".join(map(str, stale)))
+        found = {task: result for task, result in found.items() if keep_stale or task not in stale}
     seeds = dict.fromkeys(seed for _, its in candidates for seed in its)
-    # Split by split, so that an unfinished run has whole splits to show.
+    # Split by split, so that an unfinished run has complete splits to show.
     tasks = [Task(candidate.label, seed) for seed in seeds for candidate, its in candidates if seed in its]
     missing = deque(task for task in tasks if task not in found)
-    if missing:
-        split(data, plan, seed=missing[0].seed)  # data that cannot be split is refused once, not per fit
+    # Data that cannot be split is refused here once, and not by every fit.
+    first = split(data, plan, seed=missing[0].seed, used=used) if missing else None
     for label in dict.fromkeys(task.label for task in missing):
         check_grades(by_label[label], data, used)
-    # The threads follow from what was asked for and not from how much is left to do: sums in another order differ in
-    # their last digits, and going on after an interruption must not change a number.
+    # The threads follow from the options and not from the number of missing fits: sums in another order differ in
+    # their last digits, and resuming a run must not change a number.
     cores = available_cores()
     workers = cores if workers is None else workers
     threads = max(1, cores // workers) if workers else None
-    fits = Fits(data, protocol, by_label, threads, user_ids)
+    job = FitJob(data, protocol, by_label, threads, user_ids, first)
     progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
     n_before = len(found)
-    _run_missing(missing, fits, progress, workers, store, on_event or (lambda _: None))
+    _run_missing(missing, job, progress, workers, store, on_event or (lambda _: None))
     ordered = (Task(candidate.label, seed) for candidate, its in candidates for seed in its)
     results = tuple(progress.results[task] for task in ordered if task in progress.results)
-    return Ran(protocol, results, progress.failures, len(results) - n_before)
+    return RunSummary(protocol, results, progress.failures, len(results) - n_before)
 
 
 def _run_missing(
-    missing: deque[Task], fits: Fits, progress: "_Progress", workers: int, store: str | Path | None, tell: OnEvent
+    missing: deque[Task], job: FitJob, progress: "_Progress", workers: int, store: str | Path | None, report: OnEvent
 ) -> None:
-    """Do the tasks and keep each result as it comes."""
+    """Run the tasks and save each result when it arrives."""
 
-    def hear(kind: Kind, task: Task, message: object) -> None:
+    def on_event(event: TaskEvent, task: Task, message: object) -> None:
         if isinstance(message, Result) and store is not None:
             append_result(store, message)
-        tell(progress.take(kind, task, message))
+        report(progress.update(event, task, message))
 
-    elsewhere = {label: one for label, one in fits.candidates.items() if workers and is_importable(type(one.model))}
-    for label in [label for label in fits.candidates if workers and label not in elsewhere]:
-        log.warning("%s is fitted in this process: others cannot import its class.", label)
-    shared = replace(fits, candidates=elsewhere)
-    tell(Event("planned", progress.status()))
+    importable = {label: one for label, one in job.candidates.items() if workers and is_importable(type(one.model))}
+    for label in [label for label in job.candidates if workers and label not in importable]:
+        log.warning("%s is fitted in this process: other processes cannot import its class.", label)
+    shared = replace(job, candidates=importable)
+    report(Event("planned", progress.status()))
     Pool(
-        job=Packed.of(shared, (type(one.model) for one in elsewhere.values())) if elsewhere else fits,
-        own=fits,
+        job=PackedJob.of(shared, (type(one.model) for one in importable.values())) if importable else job,
+        own=job,
         next_task=lambda: missing.popleft() if missing else None,
-        on_event=hear,
-        workers=workers if elsewhere else 0,
-        threads=fits.threads or available_cores(),
-        here=lambda task: task.label not in elsewhere,
+        on_event=on_event,
+        workers=workers if importable else 0,
+        threads=job.threads or available_cores(),
+        here=lambda task: task.label not in importable,
     ).run()
 
 
@@ -190,11 +201,12 @@ def run_experiment(
     *,
     workers: int | None = None,
     user_ids: bool = False,
+    keep_stale: bool = False,
     on_event: OnEvent | None = None,
-) -> Ran:
-    """Fit whatever `store` lacks of an experiment; see `run_candidates`."""
+) -> RunSummary:
+    """Run the fits of an experiment that `store` lacks; see `run_candidates`."""
     return run_candidates(
-        load(experiment.data, experiment.preparation),
+        with_features(load(experiment.data, experiment.preparation), experiment.signals),
         experiment.models,
         plan=experiment.split,
         metrics=experiment.metrics,
@@ -202,22 +214,23 @@ def run_experiment(
         store=store,
         workers=workers,
         user_ids=user_ids,
+        keep_stale=keep_stale,
         on_event=on_event,
     )
 
 
 def stored_results(experiment: Experiment, stored: Sequence[Result]) -> list[Result]:
-    """Return those of stored results that are of this very experiment, in its order; nothing is run."""
+    """Return the stored results that belong to an experiment, in its order; nothing is run."""
     data = with_features(load(experiment.data, experiment.preparation), experiment.signals)
     protocol = Protocol.of(data, experiment.split, experiment.metrics, used_signals(experiment.signals, data))
-    return list(matching(experiment.models, protocol, stored).values())
+    return list(match_results(experiment.models, protocol, stored).values())
 
 
-def matching(
-    candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Sequence[Result]
+def match_results(
+    candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Iterable[Result]
 ) -> dict[Task, Result]:
-    """Return those of stored results that are of these candidates: protocol, label, model, code, settings and seed."""
-    known = {result.key: result for result in reversed(stored)}  # of several the first counts
+    """Return the stored results with the protocol, label, model, source, settings and seeds of these candidates."""
+    known = best_rows(stored)
     found: dict[Task, Result] = {}
     for candidate, seeds in candidates:
         named = (candidate.label, candidate.entry.name, candidate.entry.source, candidate.values)
@@ -226,9 +239,15 @@ def matching(
     return found
 
 
+def stale_tasks(found: Mapping[Task, Result], candidates: Mapping[str, Candidate]) -> list[Task]:
+    """Return the tasks with a stored result of other code than today's."""
+    today = {label: candidates[label].code for label in {task.label for task in found}}
+    return [task for task, result in found.items() if code_state(result.code, today[task.label]) == "stale"]
+
+
 @dataclass
 class _Progress:
-    """What is known on the way, and the estimate of what is to come."""
+    """The state of a run, and the estimate of the time that is left."""
 
     tasks: Sequence[Task]
     results: dict[Task, Result]
@@ -237,15 +256,15 @@ class _Progress:
     running: dict[Task, Epoch | None] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     started: dict[Task, float] = field(default_factory=dict)
-    took: dict[str, list[float]] = field(default_factory=dict)  # label -> seconds of each of its fits
+    took: dict[str, list[float]] = field(default_factory=dict)  # label -> seconds of each fit
 
     def __post_init__(self) -> None:
         for task, result in self.results.items():
             self.took.setdefault(task.label, []).append(result.fit_seconds + result.score_seconds)
 
-    def take(self, kind: Kind, task: Task, message: object) -> Event:
-        """Take what the pool tells of a task, and return it as an event."""
-        if kind == "started":
+    def update(self, event: TaskEvent, task: Task, message: object) -> Event:
+        """Record an event of the pool, and return it as an event of the run."""
+        if event == "started":
             self.started[task], self.running[task] = time.monotonic(), None
             return Event("started", self.status(), task)
         if isinstance(message, Epoch):

@@ -1,4 +1,4 @@
-"""Training one model on a data set, and judging it again later on the users that were kept from it."""
+"""Train one model on a data set, and evaluate a saved model on the test users of its split."""
 
 import json
 import logging
@@ -49,19 +49,18 @@ def train(
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
-    """Return a fitted model with its names and protocol; `model` is a name, a place or an instance.
+    """Fit a model and return it as a bundle with item names and protocol; `model` is a name, a place or an instance.
 
-    It learns from the training users of the seeded split and is judged on the validation users; with `all_users` it
-    learns from everybody, and nobody is left to judge it on. What takes validation users to choose, the number of
-    epochs and the weights of a mixture, is then chosen on those of the split first; where no split can be made, it is
-    left at its defaults. A model that trains keeps its state in the file `checkpoint` and goes on from it where it is
-    there. Without `histories` no row of a user stays in the model.
+    It is fitted on the training users of the seeded split and evaluated on the validation users. With `all_users` it is
+    fitted on all users; the number of epochs and the weights of a mixture are then chosen on the split first, or stay
+    at their defaults if no split can be made. A model that trains in epochs saves its state in the file `checkpoint`
+    and resumes from it. Without `histories` the model holds no user's history.
 
-    `signals` says what it learns from beside the ones: some of "graded,timed,features".
+    `signals` names what it learns from besides the interactions: some of "graded,timed,features".
 
-    With `judge` the recipe is judged on the test users of the split as well, before a model learns from everybody.
-    With `against`, an older model, so is the older one's recipe, fitted on the same users: where it has the higher
-    mean of the last metric, `OldIsBetter` is raised and nothing is refitted.
+    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users. With
+    `against`, an older model, its settings are fitted and evaluated on the same users too: if it has the higher mean of
+    the last metric, `OldIsBetter` is raised and nothing is refitted.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
     unfitted = candidate.model if histories else without_histories(candidate.model)
@@ -86,7 +85,7 @@ def train(
         except NobodyToJudge:
             if not all_users or judge:
                 raise
-            told = "Nobody of '%s' can be held out for validation: epochs and a mixture's weights are the defaults."
+            told = "No user of '%s' can be held out for validation: epochs and mixture weights are the defaults."
             log.warning(told, data.name)
     if parts is None:
         fitted, _, seconds, _ = fit(
@@ -95,7 +94,7 @@ def train(
         return Bundle.of(
             candidate.entry, fitted, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds
         )
-    first = None if all_users else kept  # what is kept is the fit whose model stays
+    first = None if all_users else kept  # the checkpoint belongs to the fit that is saved
     judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
     found: dict[str, Any] = {} if judged.test is None else {"test": with_intervals(judged.test)}
     if against is not None:
@@ -125,18 +124,18 @@ def train(
 
 
 def forecast(model: Recommender, data: Interactions, signals: str = BINARY) -> Forecast:
-    """Return what a fit of a model on all users of some data takes, with the signals that it reads, from counts."""
+    """Return the forecast seconds and memory of a fit on all users, from counts alone."""
     data = with_features(data, signals)
     extra = read_by(model, whole_extra(data, used_signals(signals, data)))
     return model.forecast(Shape.of(data.matrix, extra))
 
 
 class OldIsBetter(Exception):  # noqa: N818
-    """The recipe of the older model did better on the split: the new one is not needed."""
+    """The older model has the better metric on the split."""
 
 
 def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
-    """Return the paired difference of two recipes on the same test users, by the last metric."""
+    """Return the paired difference of two models on the same test users, by the last metric."""
     assert new.test is not None
     assert old.test is not None
     name = next(reversed(new.test.per_user))
@@ -145,43 +144,43 @@ def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
     summary = summarise([difference], drawn)
     if summary.mean < 0:
         interval = summary.ci95 and f" ({100 * summary.ci95[0]:+.2f} to {100 * summary.ci95[1]:+.2f})"
-        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f}{interval or ''} against the older recipe")
+        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f}{interval or ''} against the older model")
     return {name: {"mean": summary.mean, "ci95": summary.ci95, "users": len(difference)}}
 
 
 def use_device(model: Recommender, device: str) -> None:
-    """Tell a model that computes with torch where to; closed forms stay on the CPU."""
+    """Set the device of a model that computes with torch; closed forms stay on the CPU."""
     if device not in ("cpu", "cuda"):
-        raise choices("device", device, ("cpu", "cuda"))
+        raise choices("device", device, ("cpu", "cuda"), "device")
     if device == "cuda":
         import torch
 
         if not torch.cuda.is_available():
-            raise InputError("Device cuda is asked for, but torch finds no CUDA here: use --device cpu.")
+            raise InputError("Torch finds no CUDA device on this machine: use --device cpu.", "device")
     if isinstance(model, UsesDevice):
         model.use_device(device)
 
 
 def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, Any]:
-    """Return the metrics of a saved model on the test users of its own split, rebuilt from its protocol.
+    """Return the metrics of a saved model on the test users of its split, which is rebuilt from its protocol.
 
-    `source` may say where the same data lies now; other data is refused.
+    `source` may name the new place of the same data; other data is refused.
     """
     if bundle.all_users:
         raise InputError(
-            "This model was trained on all users, so none is left to judge it on: train without --all-users."
+            "Expected a model with test users, got one that was trained on all users: train without --all-users."
         )
     protocol = bundle.protocol
     asked, used = source or protocol.source, protocol.signals.used
-    if "user_features" not in used:  # what nobody reads may be gone
+    if "user_features" not in used:  # a file that is not read may be gone
         asked = asked.model_copy(update={"users_file": None})
     elif asked.users_file is None:
         raise InputError(
-            "This model was trained with features of its users, and no file says what they are: name it with "
-            "--users-file."
+            "Expected the file of users, because the model was trained with their features: name it with --users-file.",
+            "users_file",
         )
     data = load(asked.model_copy(update={"items": None}), protocol.preparation)
-    if bundle.recipes.items is not None:  # the items are described in the folder, and those added later come last
+    if bundle.recipes.items is not None:  # the folder holds the item table; items added later come last
         known, recipe = bundle.items.head(protocol.items), bundle.recipes.items
         names = {name_among(known.columns, column.name): column.name for column in recipe.columns}
         described = known.select(pl.col(own).alias(name) for own, name in names.items() if own in known.columns)
@@ -192,20 +191,22 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
         raise InputError(
             f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "
             f"{protocol.items:,} items, {protocol.interactions:,} interactions), got other data ({data.name}: "
-            f"{data.n_users:,}, {data.n_items:,}, {data.n_interactions:,}): name the original with --data."
+            f"{data.n_users:,}, {data.n_items:,}, {data.n_interactions:,}): name the original with --data.",
+            "data",
         )
     if data.digest(used) != protocol.signals.digest:
         users = " and --users-file" if "user_features" in used else ""
         raise InputError(
             f"Expected the {' and '.join(used)} that the model was trained on, got other ones in '{data.name}': name "
-            f"the original with --data{users}."
+            f"the original with --data{users}.",
+            "data",
         )
     parts = split(data, protocol.plan, seed=bundle.seed, used=used)
     return with_intervals(evaluate(bundle.model, parts.test, parts.train, protocol.metrics))
 
 
 def with_intervals(evaluation: Evaluation) -> dict[str, Any]:
-    """Return mean and interval of each metric, as they go into metrics.json."""
+    """Return mean and interval of each metric, as in metrics.json."""
     names = list(evaluation.per_user)
     drawn = bootstrap_means(evaluation.users, np.stack([evaluation.per_user[name] for name in names], axis=1))
     found: dict[str, Any] = {}

@@ -54,8 +54,9 @@ def copy_results(experiment: Experiment, store: Path, others: Iterable[Path]) ->
     known = [result for other in others for result in read_results(other)]
     if not known:
         return 0
-    present = {result.key for result in read_results(store)}
-    copied = [result for result in stored_results(experiment, known) if result.key not in present]
+    present = {result.key for result in read_results(store) if result.code_state != "stale"}
+    fresh = [result for result in stored_results(experiment, known) if result.code_state != "stale"]
+    copied = [result for result in fresh if result.key not in present]
     for result in copied:
         append_result(store, result)
     return len(copied)

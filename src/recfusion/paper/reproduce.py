@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recfusion.core.jsonl import plain_path
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.result import is_store
-from recfusion.experiments.run import Ran, run_experiment
+from recfusion.experiments.run import RunSummary, run_experiment
 from recfusion.paper import experiments, tables
 from recfusion.paper.architecture_figure import architecture_figure
 from recfusion.paper.display import Display
@@ -32,10 +33,12 @@ class Reproduction:
 
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
-    run: Ran | None = None
+    run: RunSummary | None = None
 
 
-def reproduce(name: str, folder: Path, *, quick: bool, workers: int | None, display: Display) -> Reproduction:
+def reproduce(
+    name: str, folder: Path, *, quick: bool, workers: int | None, display: Display, keep_stale: bool = False
+) -> Reproduction:
     """Make one of NAMES and write it to a folder; an experiment resumes from the results in that folder."""
     match name:
         case "parameters":
@@ -44,7 +47,7 @@ def reproduce(name: str, folder: Path, *, quick: bool, workers: int | None, disp
             return _counts(folder, quick, display)
         case "figure-architecture" | "figure-diffusion" | "figure-schedule":
             return _figure(name, folder, quick, display)
-    return _experiment(name, folder, quick, workers, display)
+    return _experiment(name, folder, quick, workers, display, keep_stale)
 
 
 def missing(name: str) -> str | None:
@@ -55,15 +58,17 @@ def missing(name: str) -> str | None:
     return " ".join(filter(None, sentences)) if sentences and all(sentences) else None
 
 
-def _experiment(name: str, folder: Path, quick: bool, workers: int | None, display: Display) -> Reproduction:
+def _experiment(
+    name: str, folder: Path, quick: bool, workers: int | None, display: Display, keep_stale: bool
+) -> Reproduction:
     experiment = experiments.packaged_experiment(name, quick=quick)
     store = folder / STORE
-    siblings = sorted(folder.absolute().parent.glob(f"*/{STORE}"))
+    siblings = sorted({plain_path(path) for path in folder.absolute().parent.glob(f"*/{STORE}*")})
     others = [other for other in siblings if other != store.absolute() and is_store(other)]
     if copied := experiments.copy_results(experiment, store, others):
         display.note(f"{copied} fits were copied from other reproductions in {folder.parent}")
     with display.fits(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
-        run = run_experiment(experiment, store, workers=workers, on_event=on_event)
+        run = run_experiment(experiment, store, workers=workers, keep_stale=keep_stale, on_event=on_event)
     if not run.results:
         return Reproduction((), (), run)
     notes = [text for text in (experiments.QUICK_NOTE if quick else None, tables.other_data_note(run.protocol)) if text]

@@ -10,9 +10,10 @@ from recfusion.core.errors import choices
 from recfusion.data.catalog import CATALOG, data_set
 from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.protocol import Protocol
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 
 # "Recall" in the paper is calibrated: hits / min(K, held-out).
-METRICS = ("calibrated_recall@20", "calibrated_recall@50", "ndcg@100")
+METRICS = DEFAULT_METRICS
 
 
 @dataclass(frozen=True)

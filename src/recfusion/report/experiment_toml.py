@@ -1,4 +1,4 @@
-"""How to run a comparison again: turned back into the experiment file that would make it."""
+"""Convert a comparison back to an experiment file that runs it again."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, asked_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import Model
+from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.models.registry import make_model
 from recfusion.models.settings import setting_values
 
@@ -19,10 +19,9 @@ FILE = "again.toml"
 
 
 def experiment_toml(comparison: Comparison) -> str | None:
-    """Return an experiment of the same data, protocol, splits and models as TOML.
+    """Return an experiment with the same data, protocol, splits and models as TOML; defaults are left out.
 
-    What stands at its default is left out. None where a model has no name or place that a file could give: one of an
-    older registry, or of a notebook.
+    None if a model has no name or place for a file: one of an older registry, or of a notebook.
     """
     card, seeds = comparison.protocol, list(comparison.seeds)
     metrics = {} if card.metrics == DEFAULT_METRICS else {"metrics": list(card.metrics)}
@@ -46,8 +45,8 @@ def experiment_toml(comparison: Comparison) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-def _settings(model: Model) -> dict[str, Any] | None:
-    """Return the settings that a file has to give; all of a class that is not ours, since it is not imported here."""
+def _settings(model: ModelSummary) -> dict[str, Any] | None:
+    """Return the settings to write: all settings for a class that is not ours, because it is not imported here."""
     if model.place:
         where, _, name = model.place.rpartition(":")
         return model.settings if name.isidentifier() and where != "__main__" else None
@@ -60,7 +59,7 @@ def _settings(model: Model) -> dict[str, Any] | None:
 
 
 def _changed(record: BaseModel, default: BaseModel) -> dict[str, Any]:
-    """Return what differs from a record's defaults; TOML has no null, and the word for no threshold is none."""
+    """Return the values that differ from a record's defaults; TOML has no null, so no threshold is "none"."""
     usual = default.model_dump(mode="json")
     changed = {key: value for key, value in record.model_dump(mode="json").items() if value != usual[key]}
     if "min_rating" in changed and changed["min_rating"] is None:
@@ -84,7 +83,7 @@ def _key(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """Return a value as TOML: records in its own form, all else as in JSON."""
+    """Return a value as TOML: inline tables, and all else as in JSON."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(str(key))} = {_toml(each)}" for key, each in _given(value).items()) + "}"
     if isinstance(value, list | tuple):

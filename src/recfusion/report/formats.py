@@ -1,4 +1,4 @@
-"""A table of any kind, and how it looks in Markdown, CSV and LaTeX."""
+"""A table, and its formats: Markdown, CSV and LaTeX."""
 
 import csv
 import io
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from recfusion.evaluation.significance import DRAWS
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.paired_tests import PairedTest
 
 NONE = "–"
-_LEAST_P = 1.000001 / (DRAWS + 1)  # what a bootstrap without any draw that far out gives
+_LEAST_P = 1.000001 / (DRAWS + 1)  # the smallest p that the bootstrap can give
 
 
 @dataclass(frozen=True)
 class AtMost:
-    """A number that is known only to be no larger than this."""
+    """An upper bound of a number."""
 
     value: float
 
@@ -27,16 +27,16 @@ Row: TypeAlias = tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, and how its fractions are shown."""
+    """A column's name, and the format of its numbers."""
 
     name: str
     digits: int = 2
     signed: bool = False
-    pair: bool = False  # of intervals, also where none is known
-    up: bool = False  # rounded up, as a p is: none looks smaller than a bound that it is not below
+    pair: bool = False  # the cells are intervals, even if all are missing
+    up: bool = False  # rounded up, as p-values are
 
     def text(self, cell: Cell) -> str:
-        """Return a cell as people read it; CSV keeps the numbers themselves."""
+        """Return a cell as text; CSV holds the numbers themselves."""
         if cell is None:
             return NONE
         if isinstance(cell, str):
@@ -52,18 +52,18 @@ class Column:
         return shown.replace("-", "−")
 
 
-def p_cell(test: Test) -> float | AtMost | None:
-    """Return a test's corrected p; where the bootstrap can give no smaller one, as what it is at most."""
+def p_cell(test: PairedTest) -> float | AtMost | None:
+    """Return a test's corrected p; an upper bound if the bootstrap cannot give a smaller one."""
     if test.p is None or test.p_holm is None:
         return None
     return AtMost(test.p_holm) if test.p <= _LEAST_P else test.p_holm
 
 
-def p_text(test: Test) -> str:
+def p_text(test: PairedTest) -> str:
     """Return a test's corrected p in words: p at most .001, p = .032."""
     p = p_cell(test)
     if p is None:
-        return "not tested: one test user tells nothing"
+        return "not tested: there is one test user"
     if isinstance(p, AtMost) or p < 0.001:
         return f"p at most {_up(p.value if isinstance(p, AtMost) else p, 3):.3f}".replace(" 0.", " .")
     if p > 0.99:
@@ -73,13 +73,13 @@ def p_text(test: Test) -> str:
 
 
 def _up(value: float, digits: int) -> float:
-    """Return a number rounded up, so that it still is no smaller."""
+    """Return a number rounded up."""
     return math.ceil(value * 10**digits - 1e-9) / 10**digits
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns; the first column says what a row is."""
+    """Rows and columns; the first column names the row."""
 
     title: str
     columns: tuple[Column, ...]
@@ -87,19 +87,19 @@ class Table:
     note: str = ""
 
     def texts(self) -> list[list[str]]:
-        """Return the cells as people read them."""
+        """Return the cells as text."""
         return [[column.text(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
 
 def markdown(table: Table) -> str:
-    """Return a table as Markdown under its title."""
+    """Return a table as Markdown with its title."""
     lines = [[column.name for column in table.columns], ["---", *["---:"] * (len(table.columns) - 1)], *table.texts()]
     escaped = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
     return "\n".join([f"## {table.title}", "", *escaped, *(["", table.note] if table.note else [])]) + "\n"
 
 
 def latex(table: Table) -> str:
-    """Return a table as LaTeX; it needs the package booktabs."""
+    """Return a table as LaTeX for the package booktabs."""
     head = " & ".join(_tex(column.name) for column in table.columns)
     body = [" & ".join(_tex(cell) for cell in line) + r" \\" for line in table.texts()]
     caption = f"{table.title}. {table.note}".strip().rstrip(".") + "."
@@ -122,7 +122,7 @@ def latex(table: Table) -> str:
 
 
 def csv_text(tables: Sequence[Table]) -> str:
-    """Return tables of the same columns as one CSV, each line led by its table's title; an interval has two columns."""
+    """Return tables of the same columns as one CSV with the table's title first; an interval has two columns."""
     first = tables[0]
     pairs = [
         column.pair or any(isinstance(row[place], tuple) for table in tables for row in table.rows)

@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file that needs nothing else."""
+"""Write the page of a comparison: one self-contained HTML file."""
 
 import json
 from base64 import b64encode
@@ -8,12 +8,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from recfusion.core.files import replacing
-from recfusion.evaluation.metrics import is_descriptive
+from recfusion.evaluation.metrics import MAIN_METRIC, is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.report import sections
 from recfusion.report.charts import BOX_PLOT_FROM, cost_chart, curve_charts, difference_chart, mean_charts
 from recfusion.report.experiment_toml import FILE, experiment_toml
-from recfusion.report.tables import chosen_text, metric_table, paper_table, results_csv
+from recfusion.report.main_table import STALE, STALE_NOTE, chosen_text, code_text, has_stale, page_columns
+from recfusion.report.tables import metric_table, paper_table, results_csv
 
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
@@ -27,7 +28,7 @@ def write_page(comparison: Comparison, path: str | Path) -> Path:
 def render(comparison: Comparison) -> str:
     """Return the page of a comparison as HTML."""
     main = comparison.main_metric
-    metrics = sorted(comparison.metrics, key=lambda metric: metric != main)  # stands first, on a phone too
+    metrics = sorted(comparison.metrics, key=lambda metric: metric != main)  # the main one first
     tested = {test.metric for test in comparison.tests}
     environment = Environment(
         loader=PackageLoader("recfusion.report"),
@@ -39,7 +40,6 @@ def render(comparison: Comparison) -> str:
     environment.filters |= {
         "breakable": _breakable,
         "count": "{:,}".format,
-        "seconds": sections.seconds,
         "meaning": sections.meaning,
     }
     data = json.dumps(comparison.document(), ensure_ascii=False, separators=(",", ":"))
@@ -50,12 +50,14 @@ def render(comparison: Comparison) -> str:
         base=sections.base_tests(comparison)[0],
         metrics=metrics,
         main=main,
+        validation_metric=MAIN_METRIC,
         descriptive=[metric for metric in metrics if is_descriptive(metric)],
         models={label: comparison.models[label] for label in comparison.ranked()},
-        unequal=len({len(model.seeds) for model in comparison.models.values()}) > 1,
-        cells={metric: sections.metric_cells(comparison, metric) for metric in metrics},
-        versus=sections.difference_cells(comparison),
-        groups=sections.told_groups(comparison),
+        columns=page_columns(comparison, metrics),
+        compared=bool(sections.base_tests(comparison)[1]),
+        stale=STALE,
+        stale_note=STALE_NOTE if has_stale(comparison) else "",
+        groups=sections.significance_groups(comparison),
         differences=difference_chart(comparison),
         means=mean_charts(comparison),
         box_plot_from=BOX_PLOT_FROM,
@@ -66,6 +68,7 @@ def render(comparison: Comparison) -> str:
         curves=curve_charts(comparison),
         examples=sections.example_lists(comparison),
         chosen={label: chosen_text(model.chosen) for label, model in comparison.models.items()},
+        code={label: code_text(model) for label, model in comparison.models.items()},
         experiment=experiment_toml(comparison),
         experiment_file=FILE,
         downloads={
@@ -80,5 +83,5 @@ def _data_uri(kind: str, text: str) -> str:
 
 
 def _breakable(name: object) -> Markup:
-    """Return `name` escaped, with places where a line may break."""
+    """Return `name` escaped, with optional line breaks."""
     return Markup(str(escape(name)).replace("_", "_<wbr>"))

@@ -1,4 +1,4 @@
-"""What the page says beside its charts: sentences and numbers, the main table, who is above whom, slices, examples."""
+"""The texts and numbers of the page: headline, cells of the main table, significance groups, slices, examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,32 +6,33 @@ from typing import Literal
 
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.comparison_parts import SideBySide
-from recfusion.experiments.paired_tests import Test
+from recfusion.experiments.comparison_parts import ExampleUser
+from recfusion.experiments.paired_tests import PairedTest
 from recfusion.report.formats import NONE
 
-Mark = Literal["best", "same", "above", "below", ""]  # the best, not told apart from it; told apart from the reference
+# The best; not significantly worse than it; significantly above or below the reference.
+Mark = Literal["best", "same", "above", "below", ""]
 DEEPEST = 34  # percent of the accent colour in the best cell of a column: text keeps its contrast
-MOST_LISTS = 4  # models side by side in an example: as many as a page is wide
-_CONTRAST = 3  # power of a cell's share of the best: near the top, small shares are what differs
-LEVEL = 0.05  # a corrected p at or above it is noise
-PLAIN = "popularity"  # the model that every reader knows: everybody gets the same list
+MOST_LISTS = 4  # models in an example: as many as fit on a page
+_CONTRAST = 3  # power of a cell's share of the best, so that small differences near the best are visible
+LEVEL = 0.05  # of significance, for corrected p-values
+PLAIN = "popularity"  # the baseline that every reader knows
 MEANING: Mapping[str, str] = {
-    "calibrated_recall": "held-out items found in the first {k}, of as many as could be",
+    "calibrated_recall": "share of the held-out items found in the first {k}, of as many as fit",
     "recall": "share of the held-out items found in the first {k}",
     "precision": "share of the first {k} that are held-out items",
     "hit_rate": "share of users with a hit in the first {k}",
-    "ndcg": "hits in the first {k}, discounted by rank; the ideal order has 100",
+    "ndcg": "hits in the first {k}, discounted by rank; 100 is the ideal order",
     "mrr": "one over the rank of the first hit in the first {k}",
     "map": "precision at the rank of each hit in the first {k}, averaged",
     "popularity": "share of training users who have the items recommended: describes the lists, not their accuracy",
-    "coverage": "share of all items recommended to somebody: describes the lists, not their accuracy",
+    "coverage": "share of all items recommended to at least one user: describes the lists, not their accuracy",
 }
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A number of a model as the main table shows it."""
+class PageCell:
+    """A cell of the main table on the page."""
 
     value: float | None = None
     text: str = NONE
@@ -41,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Shaded:
-    """A number of a slice, and how deep its cell is coloured, in percent."""
+    """A number of a slice, and the depth of its colour in percent."""
 
     text: str
     shade: int
@@ -50,7 +51,7 @@ class Shaded:
 
 @dataclass(frozen=True)
 class SliceTable:
-    """A metric in each slice: heads with a second line, and the models' cells."""
+    """A metric by slice: two-line heads, and a row of cells for each model."""
 
     ident: str
     title: str
@@ -59,66 +60,70 @@ class SliceTable:
     rows: tuple[tuple[str, tuple[Shaded, ...]], ...]
 
 
-def metric_cells(comparison: Comparison, metric: str) -> dict[str, Cell]:
-    """Return the cells of a metric's column, the best and those not told apart from it marked."""
+def metric_cells(comparison: Comparison, metric: str) -> dict[str, PageCell]:
+    """Return the cells of a metric; the best, and models not significantly worse, are marked."""
     best = "" if is_descriptive(metric) or len(comparison.models) == 1 else comparison.best(metric)
     digits, cells = digits_of(comparison, metric), {}
     for label, model in comparison.models.items():
         found, test = model.metrics[metric], comparison.test(metric, best, label)
-        mark: Mark = "best" if label == best else "same" if test is not None and not told_apart(test) else ""
+        mark: Mark = "best" if label == best else "same" if test is not None and not is_significant(test) else ""
         interval = span(found.ci95, digits, "–") if found.ci95 else ""
-        cells[label] = Cell(100 * found.mean, points(found.mean, digits), interval, mark)
+        cells[label] = PageCell(100 * found.mean, points(found.mean, digits), interval, mark)
     return cells
 
 
-def difference_cells(comparison: Comparison) -> dict[str, Cell]:
-    """Return the cells of the differences to the reference, else to the best; none where nothing was tested."""
+def difference_cells(comparison: Comparison) -> dict[str, PageCell]:
+    """Return the cells of the differences to the reference or, without one, to the best; empty without tests."""
     base, tests = base_tests(comparison)
     cells = {}
     for label in comparison.models if tests else ():
-        cells[label] = Cell(0.0 if label == base else None)
+        cells[label] = PageCell(0.0 if label == base else None)
         if label in tests:
             difference, ends = tests[label].of(label)
-            mark: Mark = "" if not told_apart(tests[label]) else "above" if difference > 0 else "below"
+            mark: Mark = "" if not is_significant(tests[label]) else "above" if difference > 0 else "below"
             interval = " to ".join(map(signed, ends)) if ends else ""
-            cells[label] = Cell(100 * difference, signed(difference), interval, mark)
+            cells[label] = PageCell(100 * difference, signed(difference), interval, mark)
     return cells
 
 
-def told_groups(comparison: Comparison) -> dict[str, list[str]]:
-    """Return the models above the reference, not told apart from it and below it, each in the order of difference."""
+def significance_groups(comparison: Comparison) -> dict[str, list[str]]:
+    """Return the models significantly above, not different from, and below the reference, ordered by difference."""
     base, tests = base_tests(comparison)
     cells = difference_cells(comparison)
     order = sorted(tests, key=lambda label: -tests[label].of(label)[0])
-    groups: Mapping[str, Mark] = {f"Above {base}": "above", f"Not told apart from {base}": "", f"Below {base}": "below"}
+    groups: Mapping[str, Mark] = {
+        f"Above {base}": "above",
+        f"No significant difference to {base}": "",
+        f"Below {base}": "below",
+    }
     found = {title: [label for label in order if cells[label].mark == mark] for title, mark in groups.items()}
     return {title: labels for title, labels in found.items() if labels}
 
 
 def slice_tables(comparison: Comparison) -> list[SliceTable]:
-    """Return the tables by users' activity and by items' popularity, models in the order of the main table."""
+    """Return the tables by user activity and by item popularity, with models in the order of the main table."""
     found = []
     metric, activity, groups = comparison.main_metric, comparison.activity, comparison.item_groups
     if rows := _rows(comparison, activity.models, metric):
         heads = [(f"{low}–{high}" if low < high else f"{low}", "items") for low, high in activity.sizes]
         note = (
-            f"{metric} of test users with few to many items in the history that the model is shown; "
-            f"{len(heads)} groups of about {sum(activity.users) // len(heads):,} test users, counted over all splits."
+            f"{metric} of test users by the number of items in their history; "
+            f"{len(heads)} groups of about {sum(activity.users) // len(heads):,} test users over all splits."
         )
         found.append(SliceTable("activity", "By activity of the user", note, tuple(heads), rows))
     shortest = next((key for of_model in groups.models.values() for key in of_model), "")
     if rows := _rows(comparison, groups.models, shortest):
         heads = [(group, f"{n:,} items") for group, n in zip(groups.groups, groups.items, strict=True)]
         note = (
-            f"Share of the held-out items found in the first {shortest.partition('@')[2]}: items in the order of "
-            "popularity, cut into three groups with a third of the training interactions each."
+            f"Share of the held-out items found in the first {shortest.partition('@')[2]}: items by popularity, in "
+            "three groups with a third of the training interactions each."
         )
         found.append(SliceTable("popularity", "By popularity of the item", note, tuple(heads), rows))
     return found
 
 
-def example_lists(comparison: Comparison) -> list[SideBySide]:
-    """Return the examples with the lists of the best models, the reference always among them."""
+def example_lists(comparison: Comparison) -> list[ExampleUser]:
+    """Return the examples with the lists of the best models and the reference."""
     found = []
     for example in comparison.examples:
         known = [label for label in comparison.ranked() if label in example.lists]
@@ -149,10 +154,9 @@ def _shaded(value: float | None, top: float, n_models: int) -> Shaded:
 
 
 def headline(comparison: Comparison) -> tuple[str, str]:
-    """Return the best model, and the rest of the sentences that say how good it is and how sure that is.
+    """Return the best model, and the rest of the sentences about its value and its lead.
 
-    It is set beside the reference and popularity, where they are among the others; without a reference, or where that
-    is the best itself, beside the next one.
+    It is compared with the reference (or, without one, the next best) and with popularity.
     """
     metric, best = comparison.main_metric, comparison.best()
     model = comparison.models[best]
@@ -163,11 +167,11 @@ def headline(comparison: Comparison) -> tuple[str, str]:
         return best, f"{start}. No other model was compared with it."
     named = [comparison.reference] if comparison.reference not in (None, best) else others[:1]
     named += [label for label in others if comparison.models[label].model == PLAIN and label not in named]
-    said = [_beside(comparison, best, str(label), first=not place) for place, label in enumerate(named)]
-    return best, f"{start}: {' and '.join(said)}. {_sure(comparison, best, others)}"
+    leads = [_lead_text(comparison, best, str(label), first=not place) for place, label in enumerate(named)]
+    return best, f"{start}: {' and '.join(leads)}. {_significance_text(comparison, best, others)}"
 
 
-def _beside(comparison: Comparison, best: str, other: str, *, first: bool) -> str:
+def _lead_text(comparison: Comparison, best: str, other: str, *, first: bool) -> str:
     unit, metric = " points" if first else "", comparison.main_metric
     test = comparison.test(metric, best, other)
     if test is None:
@@ -176,36 +180,36 @@ def _beside(comparison: Comparison, best: str, other: str, *, first: bool) -> st
     lead, interval = test.of(best)
     digits = 1 if abs(lead) > 0.0095 else 2
     interval_is = "95\u00a0% interval " if first else ""
-    told = f" ({interval_is}{span(interval, digits)})" if interval else ""
-    return f"{points(lead, digits)}{unit} above {other}{told}"
+    shown = f" ({interval_is}{span(interval, digits)})" if interval else ""
+    return f"{points(lead, digits)}{unit} above {other}{shown}"
 
 
-def _sure(comparison: Comparison, best: str, others: Sequence[str]) -> str:
-    """Return the sentence that names the models which were not told apart from the best."""
+def _significance_text(comparison: Comparison, best: str, others: Sequence[str]) -> str:
+    """Return the sentence about the significance of the lead."""
     known = {label: test for label in others if (test := comparison.test(comparison.main_metric, best, label))}
     tests = {label: test for label, test in known.items() if test.p is not None}
     if known and not tests:
-        return "A single test user cannot tell whether that is chance."
-    close = [label for label, test in tests.items() if not told_apart(test)]
+        return "With a single test user, significance cannot be tested."
+    close = [label for label, test in tests.items() if not is_significant(test)]
     if close:
-        return f"It could not be told apart from {listed(close)}: the difference may be chance."
+        return f"The difference to {listed(close)} is not significant."
     if len(others) == 1:
-        return "The difference is beyond chance." if tests else "The difference was not tested."
+        return "The difference is significant." if tests else "The difference was not tested."
     untested = [label for label in others if label not in tests]
     rest = f" all others but {listed(untested)} (not tested)" if untested else f" all {len(others)} others"
-    return f"Its lead over{rest} is beyond chance."
+    return f"Its lead over{rest} is significant."
 
 
-def base_tests(comparison: Comparison) -> tuple[str, dict[str, Test]]:
-    """Return what models are compared with, the reference or else the best, and the other models' tests by label."""
+def base_tests(comparison: Comparison) -> tuple[str, dict[str, PairedTest]]:
+    """Return the model that others are compared with, the reference or the best, and the tests by label."""
     base = comparison.reference or comparison.best()
     known = comparison.differences if comparison.reference else comparison.tests
     tests = [test for test in known if test.metric == comparison.main_metric]
     return base, {test.a if test.b == base else test.b: test for test in tests}
 
 
-def told_apart(test: Test) -> bool:
-    """Return whether a difference is beyond chance."""
+def is_significant(test: PairedTest) -> bool:
+    """Return whether a difference is significant."""
     if test.ci95 is None or test.p_holm is None:
         return False
     low, high = test.ci95
@@ -213,13 +217,13 @@ def told_apart(test: Test) -> bool:
 
 
 def meaning(metric: str) -> str:
-    """Return what a metric says."""
+    """Return the meaning of a metric in words."""
     kind, _, k = metric.partition("@")
     return MEANING.get(kind, "").format(k=k)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as a sentence lists them."""
+    """Return names as an enumeration in a sentence."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
@@ -229,7 +233,7 @@ def splits_text(n: int) -> str:
 
 
 def digits_of(comparison: Comparison, metric: str) -> int:
-    """Return the decimals of a metric: one, or two where all its values are below 10 points."""
+    """Return the decimals of a metric: one, or two if all values are below 10 points."""
     return 1 if max(model.mean(metric) for model in comparison.models.values()) >= 0.1 else 2
 
 
@@ -249,5 +253,5 @@ def span(interval: tuple[float, float], digits: int, to: str = " to ") -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time without its unit."""
+    """Return seconds as text without a unit."""
     return "<0.01" if value < 0.01 else f"{value:,.{2 if value < 1000 else 0}f}"

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from recfusion.core.errors import InputError
 from recfusion.core.pool import Failure, Work, attempt
-from recfusion.experiments.candidate import Packed
-from recfusion.experiments.tuning.engine import Asked, Engine, NextTrial, OnTrial, TrialJob
+from recfusion.experiments.candidate import PackedJob
+from recfusion.experiments.tuning.engine import Engine, NextTrial, OnTrial, TrialJob, TrialRequest
 from recfusion.models.class_loading import is_importable
 from recfusion.spark.session import brief, task_cores, task_slots, use_cores
 
@@ -26,10 +26,10 @@ class _Task:
     """What Spark runs; of the data it has the broadcast's handle alone, so that it is small to send."""
 
     key: str
-    job: "Broadcast[Packed]" = field(compare=False)
+    job: "Broadcast[PackedJob]" = field(compare=False)
     threads: int = field(compare=False)
 
-    def __call__(self, asked: Asked) -> object:
+    def __call__(self, asked: TrialRequest) -> object:
         work = _started(self)
         use_cores(self.threads)  # after the model's libraries are there
         return attempt(work, asked, lambda _: None)
@@ -53,10 +53,10 @@ def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine
                 f"Spark's workers cannot import the class {kind.__name__}: put it into a file (file.py:Class) or a "
                 "package."
             )
-        shared = context.broadcast(Packed.of(replace(job, threads=threads), [kind]))
+        shared = context.broadcast(PackedJob.of(replace(job, threads=threads), [kind]))
         task = _Task(uuid4().hex, shared, threads)
 
-        def do(asked: Asked) -> object:
+        def do(asked: TrialRequest) -> object:
             try:
                 return context.parallelize([asked], 1).map(task).collect()[0]
             except Exception as error:  # of pyspark, or raised by the JVM: the task died with its process
@@ -64,7 +64,7 @@ def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine
 
         deadline = time.monotonic() + seconds
         side_by_side = parallel or task_slots(session)
-        going: dict[Future[object], Asked] = {}
+        going: dict[Future[object], TrialRequest] = {}
         pool = ThreadPoolExecutor(side_by_side)
         try:
             while time.monotonic() < deadline:

@@ -67,8 +67,8 @@ def test_a_file_says_exactly_what_is_searched(tmp_path: Path) -> None:
     ("model", "given", "text", "message"),
     [
         ("slim", {}, "[space]\nl3 = {low = 1, high = 2}", r"Unknown setting of slim in .*'l3': choose one of l1"),
-        ("slim", {}, "[space]\n", "is empty: name at least one"),
-        ("slim", {}, "", "is empty: name at least one"),
+        ("slim", {}, "[space]\n", "got none: name at least one"),
+        ("slim", {}, "", "got none: name at least one"),
         ("slim", {}, "[spaces]\n", r"Unknown key in .* 'spaces'"),
         ("slim", {}, "space = 3", "Expected a table"),
         ("slim", {}, "[space", "Expected TOML"),
@@ -80,7 +80,7 @@ def test_a_file_says_exactly_what_is_searched(tmp_path: Path) -> None:
         ("slim", {}, "[space]\nl2 = {lower = 1}", "Unknown key 'lower'"),
         ("slim", {}, "[space]\nl2 = {choices = []}", "at least one value"),
         ("slim", {}, "[space]\nl2 = {choices = [1], low = 1}", "either choices or low"),
-        ("slim", {"l2": "3"}, "[space]\nl2 = {}", "both set and to be searched"),
+        ("slim", {"l2": "3"}, "[space]\nl2 = {}", "both given and in the space"),
         ("recfusion", {}, '[space]\nprocess = {choices = ["magic"]}', "Setting process of recfusion"),
         ("recfusion", {}, "[space]\nbeta_low = {}", "expected numbers"),
     ],
@@ -97,14 +97,14 @@ def test_the_space_of_somebody_s_class_is_what_it_declares(tmp_path: Path) -> No
     assert tuning_space(find(Mine(power=1.5)), {}) == {"power": Interval(0.1, 2.0)}  # where it starts is no limit
     file = written(tmp_path, "[space]\npower = {choices = [1, 2]}\n")
     assert tuning_space(find(Mine), {}, file) == {"power": Choice((1.0, 2.0))}
-    with pytest.raises(InputError, match="The search space of Mine is empty: it declares no range but those that are"):
+    with pytest.raises(InputError, match="Mine declares no range except for settings with a fixed"):
         tuning_space(find(Mine), {"power": 1.0})
     with pytest.raises(InputError, match=r"Unknown setting of Mine in .*'l2': choose one of power, note"):
         tuning_space(find(Mine), {}, written(tmp_path, "[space]\nl2 = {}\n"))
 
 
 def test_a_model_without_ranges_has_nothing_to_search() -> None:
-    with pytest.raises(InputError, match="popularity is empty: it declares no range"):
+    with pytest.raises(InputError, match="popularity declares no range"):
         tuning_space(entry("popularity"), {})
     with pytest.raises(InputError, match="no range but those that are set"):
         tuning_space(entry("ease"), {"l2": "4"})

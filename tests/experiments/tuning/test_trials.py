@@ -17,7 +17,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.split import Fold, split, without_test
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
-from recfusion.experiments.tuning.engine import Asked, TrialJob
+from recfusion.experiments.tuning.engine import TrialJob, TrialRequest
 from recfusion.experiments.tuning.trials_file import Search, append_trial, read_trials
 from recfusion.models.linear.ease import EASE
 from recfusion.models.registry import find
@@ -32,13 +32,13 @@ def job(data: Interactions, model: str | Mine, metric: str = "ndcg@100", **fixed
     return TrialJob(find(model), fixed, metric, protocol, without_test(split(data, seed=0)), threads=1)
 
 
-def run(job: TrialJob, asked: Asked) -> Any:
+def run(job: TrialJob, asked: TrialRequest) -> Any:
     """Return the trial that settings come to, or their failure."""
     return attempt(job.start(), asked, lambda told: None)
 
 
 def test_a_score_is_the_metric_of_the_validation_users(groups: Interactions) -> None:
-    found = run(job(groups, "ease", "recall@5"), Asked(3, {"l2": 7.0}))
+    found = run(job(groups, "ease", "recall@5"), TrialRequest(3, {"l2": 7.0}))
     parts = split(groups, seed=0)
     model = EASE(l2=7.0).fit(parts.train)
     assert found.score == evaluate(model, parts.valid, parts.train, ("recall@5",)).mean()["recall@5"]
@@ -46,20 +46,20 @@ def test_a_score_is_the_metric_of_the_validation_users(groups: Interactions) -> 
 
 
 def test_what_the_fit_chose_is_part_of_the_trial(groups: Interactions) -> None:
-    found = run(job(groups, "ease"), Asked(0, {}))
+    found = run(job(groups, "ease"), TrialRequest(0, {}))
     assert found.settings == {}
     assert set(found.chosen) == {"l2"}
 
 
 @pytest.mark.parametrize(("settings", "reason"), [({"l2": -1.0}, "at least 1e-06"), ({"l2": "much"}, "valid number")])
 def test_an_error_is_a_failure(groups: Interactions, settings: dict[str, object], reason: str) -> None:
-    found = run(job(groups, "ease"), Asked(1, settings))
+    found = run(job(groups, "ease"), TrialRequest(1, settings))
     assert isinstance(found, Failure)
     assert reason in found.reason
 
 
 def test_a_training_that_diverges_has_failed(groups: Interactions) -> None:
-    found = run(job(groups, "recfusion", max_epochs=3), Asked(1, {"lr": 1e30}))
+    found = run(job(groups, "recfusion", max_epochs=3), TrialRequest(1, {"lr": 1e30}))
     assert isinstance(found, Failure)
     assert "NaN" in found.reason
 
@@ -73,17 +73,17 @@ class Greedy(Mine):
 
 
 def test_want_of_memory_is_a_failure(groups: Interactions) -> None:
-    found = run(job(groups, Greedy()), Asked(1, {"power": 1.0}))
+    found = run(job(groups, Greedy()), TrialRequest(1, {"power": 1.0}))
     assert found == Failure("There is not enough memory for it: use fewer workers or a larger machine.")
 
 
 def test_a_hopeless_trial_stops_and_has_a_score(groups: Interactions) -> None:
     asked = job(groups, "recfusion", max_epochs=12, patience=12)
-    found = run(asked, Asked(9, {"lr": 1e-3}, (1.0,) * 12))
+    found = run(asked, TrialRequest(9, {"lr": 1e-3}, (1.0,) * 12))
     assert (found.status, len(found.curve.epoch)) == ("stopped", GRACE)
     assert found.reason == f"below the median of the trials before it in epoch {GRACE}"
     assert found.score is not None
-    whole = run(asked, Asked(9, {"lr": 1e-3}))
+    whole = run(asked, TrialRequest(9, {"lr": 1e-3}))
     assert (whole.status, whole.reason, len(whole.curve.epoch)) == ("ok", "", 12)
 
 
@@ -114,11 +114,11 @@ def test_trials_of_version_1_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"recfusion_trial": 3}, "recfusion_trial: Input should be 2"),
-        ({"trial": {"settings": {}, "score": "x"}}, "trial.score: Input should be a valid number"),
-        ({"trial": {"settings": {}, "score": 1.0, "status": "odd"}}, "trial.status: Input should be 'ok', 'stopped'"),
-        ({"trial": {"settings": {}, "score": float("nan")}}, "trial.score: Input should be a finite number"),
-        ({"more": 1}, "more: Extra inputs are not permitted"),
+        ({"recfusion_trial": 3}, "recfusion_trial: input should be 2"),
+        ({"trial": {"settings": {}, "score": "x"}}, "trial.score: input should be a valid number"),
+        ({"trial": {"settings": {}, "score": 1.0, "status": "odd"}}, "trial.status: input should be 'ok', 'stopped'"),
+        ({"trial": {"settings": {}, "score": float("nan")}}, "trial.score: input should be a finite number"),
+        ({"more": 1}, "more: extra inputs are not permitted"),
         ({"trial": None}, "trial"),
     ],
 )

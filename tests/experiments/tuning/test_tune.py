@@ -22,8 +22,8 @@ from recfusion.evaluation.evaluate import evaluate
 from recfusion.experiments.tuning.engine import NextTrial, OnTrial, TrialJob, local_engine
 from recfusion.experiments.tuning.tune import (
     Progress,
-    Request,
-    Tuned,
+    SearchRequest,
+    TuningResult,
     known_best,
     refit_best,
     run_trials,
@@ -53,13 +53,13 @@ class Here:
             on_event("ended", asked, Failure("it died") if dies else attempt(work, asked, lambda told: None))
 
 
-def asked(trials: int = 6, **options: object) -> Request:
+def asked(trials: int = 6, **options: object) -> SearchRequest:
     # The defaults are a short search by themselves.
-    request = Request(entry("ease"), SPACE, {"tune_trials": 2}, trials=trials)
+    request = SearchRequest(entry("ease"), SPACE, {"tune_trials": 2}, trials=trials)
     return replace(request, **options)  # type: ignore[arg-type]
 
 
-def searched(data: Interactions, request: Request, engine: Here, folder: Path) -> Tuned:
+def searched(data: Interactions, request: SearchRequest, engine: Here, folder: Path) -> TuningResult:
     """Run what is missing of a search, and refit its best unless that is there."""
     ended = run_trials(data, request, engine, folder)
     return known_best(data, request, ended, folder) or refit_best(data, request, ended, folder)
@@ -94,7 +94,10 @@ def test_the_best_is_never_worse_than_the_defaults_and_is_saved_with_its_test(
 
 def test_the_settings_of_a_variant_are_in_its_name(groups: Interactions, tmp_path: Path) -> None:
     run_trials(
-        groups, Request(entry("thinning-pairs"), {"l2": Interval(1.0, 9.0)}, {}, trials=1), Here(dies=(0,)), tmp_path
+        groups,
+        SearchRequest(entry("thinning-pairs"), {"l2": Interval(1.0, 9.0)}, {}, trials=1),
+        Here(dies=(0,)),
+        tmp_path,
     )
     line = json.loads((tmp_path / "trials.jsonl").read_text())
     assert (line["search"]["model"], line["search"]["fixed"]) == ("thinning-pairs", {})
@@ -147,7 +150,7 @@ def test_a_finished_search_is_not_refitted_or_tested_again(groups: Interactions,
     [
         ({"metric": "recall@5"}, "another protocol"),
         ({"seed": 3}, "another seed"),
-        ({"entry": entry("slim"), "given": {}}, "another model: there 'ease'"),
+        ({"entry": entry("slim"), "given": {}}, "another model: 'ease' there"),
         ({"space": {"l2": Interval(1.0, 10.0)}}, "another search space"),
         ({"given": {"tune_trials": "3"}}, "other given settings"),
         ({"metric": "calibrated_recall@20"}, "another metric"),
@@ -222,7 +225,7 @@ def test_no_clock_decides_what_is_tried(groups: Interactions, monkeypatch: pytes
 def test_the_time_that_is_given_ends_the_trials(groups: Interactions, tmp_path: Path) -> None:
     request = asked(2, seconds=0.01)
     ended = run_trials(groups, request, local_engine(1, threads=1), tmp_path)
-    with pytest.raises(InputError, match="No trial ended in the time"):
+    with pytest.raises(InputError, match="No trial ended within the time"):
         refit_best(groups, request, ended, tmp_path)
 
 
@@ -236,7 +239,7 @@ def test_the_time_that_is_given_ends_the_trials(groups: Interactions, tmp_path: 
         (lambda data: tune("esae", data), "Unknown model 'esae'"),
         (lambda data: tune(foreign.NoDataclass, data), "Expected the model NoDataclass to be a dataclass"),
         (lambda data: tune(foreign.Unfinished, data), "The model Unfinished lacks what every model has: score"),
-        (lambda data: tune("popularity", data), "The search space of popularity is empty"),
+        (lambda data: tune("popularity", data), "popularity declares no range"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(
@@ -254,10 +257,10 @@ from recfusion.data.load import load
 from recfusion.training.search_space import Interval
 from recfusion.models.registry import entry
 from recfusion.experiments.tuning.engine import local_engine
-from recfusion.experiments.tuning.tune import Request, run_trials
+from recfusion.experiments.tuning.tune import SearchRequest, run_trials
 if __name__ == "__main__":
     space = {"l2": Interval(1.0, 1000.0, log=True)}
-    request = Request(entry("ease"), space, {"tune_trials": 1}, trials=500)
+    request = SearchRequest(entry("ease"), space, {"tune_trials": 1}, trials=500)
     run_trials(load("ml-latest-small"), request, local_engine(2, threads=1), Path(sys.argv[1]))
 """
 
@@ -276,6 +279,6 @@ def test_a_killed_search_has_lost_no_trial_that_ended(tmp_path: Path) -> None:
     from recfusion.data.load import load
 
     engine = Here()
-    request = Request(entry("ease"), SPACE, {"tune_trials": 1}, trials=max(kept) + 2)
+    request = SearchRequest(entry("ease"), SPACE, {"tune_trials": 1}, trials=max(kept) + 2)
     ended = run_trials(load("ml-latest-small"), request, engine, tmp_path / "out")
     assert sorted([*kept, *engine.ran]) == sorted(ended) == list(range(max(kept) + 2))

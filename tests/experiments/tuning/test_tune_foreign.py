@@ -74,7 +74,7 @@ def test_a_search_from_an_instance_starts_with_its_settings(groups: Interactions
     assert 0.1 <= more.trials[1].settings["power"] <= 2.0
     with pytest.raises(InputError, match="other given settings"):
         tune(Mine(power=1.0), groups, trials=2, folder=tmp_path)
-    with pytest.raises(InputError, match="Expected settings of the model that are numbers"):
+    with pytest.raises(InputError, match="Expected settings of the model that JSON can hold"):
         tune(foreign.Needy(when=tmp_path), groups, trials=1)
 
 
@@ -104,7 +104,7 @@ def test_a_class_of_a_file_is_tried_in_processes_and_a_function_s_in_this_one(
         tune(f"{tmp_path}/mine.py:Mine", groups, {"note": str(tmp_path / "file")}, trials=2, workers=1)
         assert caplog.messages == []
         tune(Local, groups, {"note": str(tmp_path / "local")}, trials=2, workers=1)
-    assert caplog.messages == ["Trials of Local run in this process: others cannot import the class."]
+    assert caplog.messages == ["Trials of Local run in this process: other processes cannot import the class."]
     file, local = ((tmp_path / name).read_text().split() for name in ("file", "local"))
     assert local == [str(os.getpid())] * 3
     assert file[0] == file[1] != file[2] == local[0]  # the best is refitted here

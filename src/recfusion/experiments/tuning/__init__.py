@@ -1,1 +1,1 @@
-"""Searching a model's settings on the validation users, trial by trial, on this machine or through an engine."""
+"""Search a model's settings on the validation users, with trials on this machine or on Spark."""

@@ -1,4 +1,4 @@
-"""The space of a search: what the model's own fields declare, or what a TOML file says in its place."""
+"""The space of a search: the ranges that the model's fields declare, or a TOML file instead."""
 
 import tomllib
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ _KEYS = ("low", "high", "log", "choices")
 
 
 def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = None) -> Space:
-    """Return what is searched for a model: its declared ranges, or exactly what `file` names.
+    """Return the search space of a model: its declared ranges, or exactly what `file` names.
 
-    Settings that are `given` are not searched, nor those that the model would choose itself were they not fixed.
+    `given` settings are not searched, nor are self-tuned settings with a fixed value.
     """
     kind, model = entry.load(), entry.make(given)
     own = {name for name, each in settings_of(kind).items() if each.start is not None}
@@ -28,26 +28,27 @@ def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = Non
     if file is None:
         space: dict[str, Interval | Choice] = {name: each for name, each in declared.items() if name not in fixed}
         if not space:
-            left = " but those that are set" if declared else ""
+            left = " except for settings with a fixed value" if declared else ""
             alone = not declared and "tune_trials" in settings_of(kind)
-            itself = " (it searches on its own whenever it is fitted)" if alone else ""
+            itself = " (every fit tunes its settings)" if alone else ""
             raise InputError(
-                f"The search space of {entry.name} is empty: it declares no range{left}{itself}; name one in a file "
-                "with --space."
+                f"Expected settings to search, but {entry.name} declares no range{left}{itself}: name some in a file "
+                "with --space.",
+                "space",
             )
         return space
     space = {}
     for name, wanted in _table(file).items():
         if name not in settings_of(kind):
-            raise choices(f"setting of {entry.name} in '{file}'", name, settings_of(kind) or ["(it has none)"])
+            raise choices(f"setting of {entry.name} in '{file}'", name, settings_of(kind) or ["(it has none)"], name)
         if name in given:
-            raise InputError(f"The setting {name} is both set and to be searched ('{file}'): leave out one of them.")
+            raise InputError(f"The setting {name} is both given and in the space '{file}': remove one of them.", name)
         try:
             space[name] = _dimension(kind, entry.name, name, wanted, declared.get(name))
         except InputError as error:
-            raise InputError(f"In '{file}', {name}: {error}") from None
+            raise InputError(f"In '{file}', {name}: {error}", name) from None
     if not space:
-        raise InputError(f"The search space in '{file}' is empty: name at least one setting below [space].")
+        raise InputError(f"Expected settings below [space] in '{file}', got none: name at least one.", "space")
     return space
 
 
@@ -56,22 +57,22 @@ def _table(file: Path) -> Mapping[str, Any]:
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"Cannot read the space '{file}': {error.strerror or error}; check the name.") from None
+        raise InputError(f"Cannot read the space '{file}': {error.strerror or error}; check the path.") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"Expected TOML in '{file}', got something else: {error}.") from None
+        raise InputError(f"Expected TOML in '{file}', got something else: {error}; correct it.") from None
     unknown = next((key for key in document if key != "space"), None)
     if unknown is not None:
         raise choices(f"key in '{file}'", unknown, ["[space]"])
     table = document.get("space", {})
     if not isinstance(table, dict):
-        raise InputError(f"Expected a table [space] in '{file}', got {table!r}.")
+        raise InputError(f"Expected a table [space] in '{file}', got {table!r}: correct it.", "space")
     return table
 
 
 def _dimension(
     kind: type[Recommender], model: str, name: str, wanted: object, declared: Interval | Choice | None
 ) -> Interval | Choice:
-    """Return one dimension; what is not said of it is as the model declares it."""
+    """Return one dimension; missing keys are as the model declares them."""
     if not isinstance(wanted, dict):
         raise InputError(f"expected {{low = ..., high = ...}} or {{choices = [...]}}, got {wanted!r}.")
     unknown = next((key for key in wanted if key not in _KEYS), None)

@@ -1,33 +1,33 @@
-"""The trials file: an append-only file of JSON lines, one for each trial that ended, on whatever engine."""
+"""The trials file: append-only JSON lines, one for each ended trial, on any engine."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from recfusion.core.errors import InputError
-from recfusion.core.jsonl import Lines, json_line
+from recfusion.core.errors import InputError, validating
+from recfusion.core.jsonl import JsonLines, json_line
 from recfusion.training.trial import Trial
 
-_LINES = Lines(b'{"recfusion_trial":', "trial", "it counts as not run")
+_LINES = JsonLines(b'{"recfusion_trial":', "trial", "it counts as not run")
 
 
 class Search(BaseModel):
-    """What trials must share to be trials of one search."""
+    """The identity of a search: all of its trials share these values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     protocol: str  # its hash
     seed: int  # of the split and of the fits
     model: str
-    source: str = ""  # a digest of the code of a class that is not ours
+    source: str = ""  # digest of the file of a class that is not ours
     metric: str
-    fixed: dict[str, Any]  # settings that are not searched, as given
+    fixed: dict[str, Any]  # given settings, which are not searched
     space: dict[str, Any]
 
 
-# What a difference is called, the most telling first.
+# How messages name a difference, the most important first.
 _NAMES = {
     "protocol": "another protocol (other data, preparation, split or metrics)",
     "model": "another model",
@@ -40,18 +40,18 @@ _NAMES = {
 
 
 class _Line(BaseModel):
-    """One ended trial, as a line of the file holds it."""
+    """One line of the file: an ended trial."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    recfusion_trial: Literal[2] = 2  # the format's version; stands first in a line
+    recfusion_trial: Literal[2] = 2  # version of the format; must be first in a line
     trial: Trial
     finished: datetime  # UTC
     search: Search
 
 
 def read_trials(path: Path, search: Search) -> dict[int, Trial]:
-    """Return the ended trials of a file by number; trials of another search are refused."""
+    """Return the ended trials of a file by number; raise if they belong to another search."""
     found: dict[int, Trial] = {}
     for number, text in enumerate(_LINES.read(path), start=1):
         line = _parse(text, f"{path}, line {number}")
@@ -59,8 +59,8 @@ def read_trials(path: Path, search: Search) -> dict[int, Trial]:
         if different is not None:
             theirs, ours = (getattr(one, different) for one in (line.search, search))
             raise InputError(
-                f"The trials in '{path}' are of {_NAMES[different]}: there {theirs!r}, asked for {ours!r}; "
-                "name another folder with --out."
+                f"Expected trials of this search in '{path}', got those of {_NAMES[different]}: {theirs!r} there, "
+                f"{ours!r} here; name another folder with --out."
             )
         found.setdefault(line.trial.number, line.trial)
     return found
@@ -74,15 +74,8 @@ def append_trial(path: Path, search: Search, trial: Trial) -> None:
 
 def _parse(text: bytes, where: str) -> _Line:
     document = _LINES.parse(text, where)
-    if document.get("recfusion_trial") == 1:  # the trial's fields stood beside the others
+    if document.get("recfusion_trial") == 1:  # the fields of the trial were on the top level
         own = {name: value for name, value in document.items() if name not in ("recfusion_trial", "finished", "search")}
         document = {"trial": own, "finished": document.get("finished"), "search": document.get("search")}
-    try:
+    with validating(f"a trial of format 2 in '{where}'", "remove the line, or name another folder"):
         return _Line.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"Expected a trial of format 2 in '{where}': {place or 'line'}: {first['msg']}; "
-            "remove the line, or name another folder."
-        ) from None

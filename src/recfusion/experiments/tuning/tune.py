@@ -1,4 +1,4 @@
-"""The search as a whole: what was tried is read, what is missing is run, and the best is refitted and tested once."""
+"""Tune a model: read the ended trials, run the missing ones, then refit the best and evaluate it once."""
 
 import json
 import threading
@@ -10,18 +10,19 @@ from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.pool import Failure, Kind
+from recfusion.core.pool import Failure, TaskEvent
 from recfusion.core.rng import stream
+from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import BINARY, check_read, used_signals
 from recfusion.data.split import split, without_test
-from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
+from recfusion.evaluation.metrics import DEFAULT_METRICS, MAIN_METRIC, parse_metric
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.fit import check_grades, fit_and_judge
 from recfusion.experiments.train import with_intervals
-from recfusion.experiments.tuning.engine import Asked, Engine, TrialJob, local_engine
+from recfusion.experiments.tuning.engine import Engine, TrialJob, TrialRequest, local_engine
 from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.trials_file import Search, append_trial, read_trials
 from recfusion.inference.bundle import Bundle
@@ -34,19 +35,18 @@ from recfusion.training.search_space import STARTUP, Space, ask, holds, space_do
 from recfusion.training.trial import Trial, best_trial, curve_medians
 
 Algorithm: TypeAlias = Literal["tpe", "random"]
-METRIC = "ndcg@100"
-TRIALS, BEST, MODEL = "trials.jsonl", "best.json", "model"  # what the folder of a search holds
+TRIALS, BEST, MODEL = "trials.jsonl", "best.json", "model"  # in the folder of a search
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be searched, on what, and for how long."""
+class SearchRequest:
+    """What to search, on what data, and for how long."""
 
     entry: Entry
     space: Space
     given: Mapping[str, Any] = field(default_factory=dict)  # settings that are not searched
     trials: int = 50
-    metric: str = METRIC
+    metric: str = MAIN_METRIC
     algorithm: Algorithm = "tpe"
     plan: SplitPlan = field(default_factory=SplitPlan)
     seed: int = 0
@@ -58,17 +58,17 @@ class Request:
         parse_metric(self.metric)
         Candidate("the model", self.entry, self.entry.make(self.given))
         if self.trials < 1:
-            raise InputError(f"Expected at least one trial, got {self.trials}.")
+            raise InputError(f"Expected at least one trial, got {self.trials}: raise it.", "trials")
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What is not searched: the given settings, and those of an instance, which its model's name does not tell."""
+        """The settings that are not searched: the given ones, and those of an instance that differ from its model's."""
         known = MODELS.get(self.entry.name)
         own = {} if known is not None and known.settings == self.entry.settings else self.entry.settings
         return {**own, **self.given}
 
     def protocol(self, data: Interactions) -> Protocol:
-        """Return the protocol: its metrics are the usual ones and the one that is searched for."""
+        """Return the protocol; its metrics are the default ones and the one to maximise."""
         used = used_signals(self.signals, data)
         check_read(used, [(self.entry.name, signals_read(self.entry.load()))])
         check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
@@ -77,10 +77,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search has come."""
+    """The progress of a search."""
 
-    event: Trial | tuple[int, Epoch] | None  # an ended trial, an epoch of one, or None: the search begins
-    done: int  # trials that have ended, those of earlier runs too
+    event: Trial | tuple[int, Epoch] | None  # an ended trial, an epoch of a running one, or None at the start
+    done: int  # ended trials, including those of earlier runs
     total: int
     best: Trial | None
     seconds_left: float | None  # None until a trial of this run has ended
@@ -90,13 +90,13 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What a search came to."""
+class TuningResult:
+    """The trials of a search, and the best settings with their refitted model."""
 
     trials: Mapping[int, Trial]
     best: Trial
-    document: dict[str, Any]  # of best.json
-    bundle: Bundle  # the best settings, fitted again
+    document: dict[str, Any]  # the content of best.json
+    bundle: Bundle  # the model with the best settings
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -111,37 +111,42 @@ def tune(
     *,
     trials: int = 50,
     space: Path | None = None,
-    metric: str = METRIC,
+    metric: str = MAIN_METRIC,
     plan: SplitPlan | None = None,
     seed: int = 0,
     signals: str = BINARY,
     folder: Path | str | None = None,
     workers: int = 0,
     on_progress: OnProgress | None = None,
-) -> Tuned:
-    """Search a model's settings on the validation users, then refit the best and judge it once on the test users.
+) -> TuningResult:
+    """Search a model's settings on the validation users, then refit the best and evaluate it once on the test users.
 
-    `model` is a class, a name, a place or an instance, whose own settings are where the search starts; `settings` are
-    not searched. Trials are kept in `folder`, where there is one, and are not run again. `workers` processes run side
-    by side; 0 runs trials in this one.
+    `model` is a class, a name, a place or an instance; the search starts from its settings. `settings` are fixed and
+    not searched. Trials are saved in `folder`, if given, and not run again. `workers` processes run in parallel; 0 runs
+    trials in this process.
     """
     entry, given = find(model), dict(settings or {})
-    request = Request(
+    request = SearchRequest(
         *(entry, tuning_space(entry, given, space), given, trials, metric, "tpe", plan or SplitPlan(), seed),
         signals=signals,
     )
     place = None if folder is None else Path(folder)
+    data = with_features(data, signals)
     ended = run_trials(data, request, local_engine(workers), place, on_progress=on_progress)
     return known_best(data, request, ended, place) or refit_best(data, request, ended, place)
 
 
 def run_trials(
-    data: Interactions, request: Request, engine: Engine, folder: Path | None, *, on_progress: OnProgress | None = None
+    data: Interactions,
+    request: SearchRequest,
+    engine: Engine,
+    folder: Path | None,
+    *,
+    on_progress: OnProgress | None = None,
 ) -> dict[int, Trial]:
-    """Run the trials that `folder` lacks, keep each as it ends, and return all by number.
+    """Run the trials that `folder` lacks, save each when it ends, and return all by number.
 
-    The first trial has the model's defaults, so that what is found is never worse than they are on the validation
-    users.
+    The first trial has the model's defaults, so that the best is never worse than these on the validation users.
     """
     entry, protocol = request.entry, request.protocol(data)
     search = Search(
@@ -154,32 +159,32 @@ def run_trials(
         space=json.loads(json.dumps(space_document(request.space))),
     )
     ledger = _Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
-    tell = on_progress or (lambda _: None)
-    tell(ledger.progress(None))
+    report = on_progress or (lambda _: None)
+    report(ledger.progress(None))
 
-    def hear(_: Kind, asked: Asked, message: object) -> None:
+    def on_event(_: TaskEvent, asked: TrialRequest, message: object) -> None:
         if isinstance(message, Failure):
             message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
         if isinstance(message, Trial):
             if folder is not None:
                 append_trial(folder / TRIALS, search, message)
-            ledger.take(message)
-            tell(ledger.progress(message))
+            ledger.add(message)
+            report(ledger.progress(message))
         elif isinstance(message, Epoch):
-            tell(ledger.progress((asked.number, message)))
+            report(ledger.progress((asked.number, message)))
 
     if ledger.pending:
         parts = without_test(split(data, request.plan, seed=request.seed, used=protocol.signals.used))
         job = TrialJob(entry, request.given, request.metric, protocol, parts)
-        engine(job, ledger.next_trial, hear, request.seconds)
+        engine(job, ledger.next_trial, on_event, request.seconds)
     return ledger.ended
 
 
-def settings_to_try(request: Request, ended: Mapping[int, Trial], number: int) -> dict[str, Any]:
-    """Return the settings of trial `number`; the first has the defaults, those after it the space's.
+def settings_to_try(request: SearchRequest, ended: Mapping[int, Trial], number: int) -> dict[str, Any]:
+    """Return the settings of trial `number`: the defaults for the first, then points of the space.
 
-    Early trials depend on their number alone, so that they are the same however many run side by side; later ones
-    depend on the trials that have ended. Trials outside the space are not learned from.
+    Early trials depend only on their number, so that they are the same with any number of processes; later ones depend
+    on the ended trials. TPE does not learn from trials outside the space.
     """
     if number == 0:
         return {}
@@ -196,28 +201,28 @@ def settings_to_try(request: Request, ended: Mapping[int, Trial], number: int) -
 
 @dataclass
 class _Ledger:
-    """What has been tried and what is to come; engines may ask from threads of their own."""
+    """The ended and the pending trials; engines may use it from several threads."""
 
-    request: Request
+    request: SearchRequest
     ended: dict[int, Trial]
-    ended_here: int = 0  # in this run, the last of them so many seconds after its beginning
-    seconds: float = 0.0
+    ended_here: int = 0  # in this run
+    seconds: float = 0.0  # from the start of this run to the last ended trial
     _began: float = field(default_factory=monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.pending = [number for number in range(self.request.trials) if number not in self.ended]
 
-    def next_trial(self) -> Asked | None:
+    def next_trial(self) -> TrialRequest | None:
         with self._lock:
             if not self.pending:
                 return None
             number = self.pending.pop(0)
-            stops = self.request.stop_early and number > 0  # what the defaults come to must be known
+            stops = self.request.stop_early and number > 0  # the score of the defaults must be known
             medians = curve_medians(self.ended.values()) if stops else ()
-            return Asked(number, settings_to_try(self.request, self.ended, number), medians)
+            return TrialRequest(number, settings_to_try(self.request, self.ended, number), medians)
 
-    def take(self, trial: Trial) -> None:
+    def add(self, trial: Trial) -> None:
         with self._lock:
             self.ended[trial.number] = trial
             self.ended_here += 1
@@ -229,26 +234,28 @@ class _Ledger:
         return Progress(event, done, total, best_trial(self.ended.values()), left)
 
 
-def known_best(data: Interactions, request: Request, trials: Mapping[int, Trial], folder: Path | None) -> Tuned | None:
-    """Return what an earlier run made of the same trials; None where that is not there."""
+def known_best(
+    data: Interactions, request: SearchRequest, trials: Mapping[int, Trial], folder: Path | None
+) -> TuningResult | None:
+    """Return the result that an earlier run wrote for the same trials, or None."""
     best, document = _best_document(data, request, trials)
     if folder is None or not (folder / BEST).is_file() or not (folder / MODEL / CONFIG).is_file():
         return None
     found = read_json(folder / BEST)
     if not isinstance(found, dict) or found | document != found or "test" not in found:
         return None
-    return Tuned(trials, best, found, Bundle.load(folder / MODEL, trust=[request.entry.load()]))
+    return TuningResult(trials, best, found, Bundle.load(folder / MODEL, trust=[request.entry.load()]))
 
 
 def refit_best(
     data: Interactions,
-    request: Request,
+    request: SearchRequest,
     trials: Mapping[int, Trial],
     folder: Path | None,
     *,
     on_epoch: OnEpoch | None = None,
-) -> Tuned:
-    """Refit the best settings, judge them on the test users, and write both down."""
+) -> TuningResult:
+    """Refit the best settings, evaluate them on the test users, and write the model and best.json."""
     best, document = _best_document(data, request, trials)
     entry, protocol = request.entry, request.protocol(data)
     parts = split(data, request.plan, seed=request.seed, used=protocol.signals.used)
@@ -266,16 +273,18 @@ def refit_best(
     if folder is not None:
         bundle.save(folder / MODEL)
         write_json(folder / BEST, document)
-    return Tuned(trials, best, document, bundle)
+    return TuningResult(trials, best, document, bundle)
 
 
-def _best_document(data: Interactions, request: Request, trials: Mapping[int, Trial]) -> tuple[Trial, dict[str, Any]]:
-    """Return the best trial, and what is written down of the search but for the test."""
+def _best_document(
+    data: Interactions, request: SearchRequest, trials: Mapping[int, Trial]
+) -> tuple[Trial, dict[str, Any]]:
+    """Return the best trial, and the content of best.json without the test metrics."""
     best = best_trial(trials.values())
     if best is None:
         failed = [one for one in trials.values() if one.status == "failed"]
         if not failed:
-            raise InputError("No trial ended in the time that was given: raise --timeout.")
+            raise InputError("No trial ended within the time limit: raise --timeout.", "timeout")
         raise InputError(f"All {len(failed)} trials failed; trial {failed[0].number}: {failed[0].reason}")
     statuses = [one.status for one in trials.values()]
     document = {

@@ -19,6 +19,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.models.abilities import check_rating_values
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.self_tuning import LEAST_USERS, cannot_choose
@@ -30,7 +31,6 @@ from recfusion.training.epoch import Checkpoint, Epoch
 from recfusion.training.loop import Phase, fit_epochs
 
 log = logging.getLogger(__name__)
-_VALIDATED = "ndcg@100"
 _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
 # Of training: the weight, its gradient and that gradient in the making, two moments of AdamW, the best weight so far.
 _BYTES_PER_WEIGHT = 24
@@ -136,7 +136,7 @@ class NeuralRecommender(Recommender):
 
         def validated() -> float:
             assert valid is not None
-            return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
+            return evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC]
 
         rows, phases = self._with_dislikes(known, extra, self.phases(known, trained, generator))
         self.best_epoch_ = 1

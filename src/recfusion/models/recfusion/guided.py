@@ -19,6 +19,7 @@ from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.models.recfusion.recfusion import Process, RecFusion
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.training.batches import dense
@@ -76,7 +77,7 @@ class GuidedRecFusion(RecFusion):
             found = []
             for strength in _TRIED:
                 self.guidance_ = strength
-                found.append(evaluate(self, valid, train, ("ndcg@100",), threads=1).mean()["ndcg@100"])
+                found.append(evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC])
             self.guidance_ = _TRIED[int(np.argmax(found))]
 
     @property

@@ -19,6 +19,7 @@ from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.diffusion.process import beside
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.models.base import Shape
 from recfusion.models.factors.ials import IALS
 from recfusion.models.neural.diffrec import DiffRecNet
@@ -120,7 +121,7 @@ class LatentDiffusion(NeuralRecommender):
         found = []
         for share in _TRIED:
             self.noise_ = share
-            found.append(evaluate(self, valid, train, ("ndcg@100",), threads=1).mean()["ndcg@100"])
+            found.append(evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC])
         self.noise_ = _TRIED[int(np.argmax(found))]
 
     def codes(self, history: Csr) -> FloatArray:

@@ -1,4 +1,4 @@
-// Headers become buttons that sort; without scripts the table stands sorted by the main metric.
+// Turn the heads of the main table into sort buttons; without scripts it is sorted by the main metric.
 for (const [column, head] of document.querySelectorAll(".results thead th").entries()) {
   const button = document.createElement("button");
   button.type = "button";

@@ -1,0 +1,126 @@
+"""The columns of the main table. To add a column, add a record to COLUMNS: the page and all files show it.
+
+The page has one main table with the metrics and these columns. In Markdown and LaTeX each metric has a table of its own
+with its tests, and these columns are the table "Cost". In CSV they follow the columns of the metric.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.comparison_parts import ModelSummary
+from recfusion.report.formats import Cell, Column
+from recfusion.report.sections import PageCell, base_tests, difference_cells, metric_cells, seconds
+
+Place: TypeAlias = Literal["page", "files", "csv"]  # files: Markdown and LaTeX
+STALE = "†"
+STALE_NOTE = f"{STALE}: fitted by older code than that of this version."
+
+
+@dataclass(frozen=True)
+class ModelColumn:
+    """One column: its head, its value for a model, the format of numbers, and where it is shown."""
+
+    head: str
+    value: Callable[[ModelSummary], Cell]
+    digits: int = 2
+    page_head: str = ""  # another head on the page
+    page_text: Callable[[Any], str] = "{:,}".format
+    places: tuple[Place, ...] = ("page", "files", "csv")
+    shown: Callable[[Comparison], bool] = lambda _: True
+
+
+def _unequal_splits(comparison: Comparison) -> bool:
+    return len({len(model.seeds) for model in comparison.models.values()}) > 1
+
+
+def chosen_text(chosen: Mapping[str, Sequence[Any]]) -> str:
+    """Return the settings that fits chose, each as its range over the splits; only the numbers of nested records."""
+    texts = []
+    for key, values in chosen.items():
+        if all(isinstance(value, dict) for value in values):
+            names = dict.fromkeys(name for record in values for name in record)
+            columns = {name: [record.get(name, 0) for record in values] for name in names}
+            texts += [f"{name} {_range_text(column)}" for name, column in columns.items() if _numeric(column)]
+        else:
+            texts.append(f"{key} = {_range_text(values)}")
+    return "; ".join(texts)
+
+
+COLUMNS: tuple[ModelColumn, ...] = (
+    ModelColumn("splits", lambda model: len(model.seeds), page_head="Splits", places=("page",), shown=_unequal_splits),
+    ModelColumn("parameters", lambda model: model.parameters, page_head="Parameters"),
+    ModelColumn("epochs", lambda model: model.epochs or None, digits=1, places=("files", "csv")),
+    ModelColumn("trials", lambda model: model.trials, digits=1, places=("files", "csv")),
+    ModelColumn("fit s", lambda model: model.fit_seconds, page_head="Fit (s)", page_text=seconds),
+    ModelColumn("score s", lambda model: model.score_seconds, page_head="Score (s)", page_text=seconds),
+    ModelColumn("chosen in the fit", lambda model: chosen_text(model.chosen), places=("files", "csv")),
+    ModelColumn("code", lambda model: model.code, places=("csv",)),
+)
+
+
+@dataclass(frozen=True)
+class PageColumn:
+    """A column of the page's main table: its head, and the cell of each model."""
+
+    head: str
+    kind: Literal["metric", "cost"]
+    cells: Mapping[str, PageCell]
+    is_main: bool = False
+
+
+def page_columns(comparison: Comparison, metrics: Sequence[str]) -> list[PageColumn]:
+    """Return the columns of the page's main table: the metrics, the difference to the reference, and COLUMNS."""
+    main, found = comparison.main_metric, []
+    for metric in metrics:
+        found.append(PageColumn(metric, "metric", metric_cells(comparison, metric), is_main=metric == main))
+        if metric == main and (versus := difference_cells(comparison)):
+            found.append(PageColumn(f"{main} vs {base_tests(comparison)[0]}", "metric", versus))
+    for column in columns_in("page", comparison):
+        values = {label: column.value(model) for label, model in comparison.models.items()}
+        cells = {label: _page_cell(column, value) for label, value in values.items()}
+        found.append(PageColumn(column.page_head or column.head, "cost", cells))
+    return found
+
+
+def columns_in(place: Place, comparison: Comparison) -> list[ModelColumn]:
+    """Return the columns that are shown in a place."""
+    return [column for column in COLUMNS if place in column.places and column.shown(comparison)]
+
+
+def file_columns(columns: Sequence[ModelColumn]) -> list[Column]:
+    """Return columns as the tables of files have them."""
+    return [Column(column.head, digits=column.digits) for column in columns]
+
+
+def row_name(model: ModelSummary) -> str:
+    """Return the label of a model, with a mark if its results are stale."""
+    return f"{model.label} {STALE}" if model.code == "stale" else model.label
+
+
+def has_stale(comparison: Comparison) -> bool:
+    """Return whether results of a model are stale."""
+    return any(model.code == "stale" for model in comparison.models.values())
+
+
+def code_text(model: ModelSummary) -> str:
+    """Return the code versions that fitted a model."""
+    return (", ".join(model.code_versions) or "unknown") + " (stale)" * (model.code == "stale")
+
+
+def _page_cell(column: ModelColumn, value: Cell) -> PageCell:
+    if isinstance(value, int | float):
+        return PageCell(value, column.page_text(value))
+    return PageCell(None, Column(column.head, digits=column.digits).text(value))
+
+
+def _range_text(values: Sequence[Any]) -> str:
+    if not _numeric(values):
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
