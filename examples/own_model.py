@@ -1,12 +1,12 @@
-"""A model of one's own, from the class to recommendations: checked, compared, searched, saved and loaded.
+"""Your own model, from the class to recommendations: check, compare, tune, save and load it.
 
-Takes about half a minute on the movie ratings that come with the package:
+It takes about half a minute on the movie ratings that come with the package:
 
     python examples/own_model.py
 
-The same file goes into commands: `recfusion compare --models ease,mine=examples/own_model.py:ItemKNN --splits 3`.
+The same file works in commands: `recfusion compare --models ease,mine=examples/own_model.py:ItemKNN --splits 3`.
 """
-# ruff: noqa: T201  (an example talks to its reader)
+# ruff: noqa: T201  (an example prints)
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,15 +23,15 @@ from recfusion.testing import check_recommender
 
 @dataclass
 class ItemKNN(rf.Recommender):
-    """Each item's nearest items: those that the same users have, popular and rare ones counted less.
+    """Scores items by their most similar items in the history.
 
-    The similarity of i and j is common_ij / ((n_i n_j)^power + shrink): at power 0.5 a cosine, which `shrink` draws
-    towards 0 where only a few users say so.
+    The similarity of i and j is common_ij / ((n_i n_j)^power + shrink): with power 0.5 a cosine, which `shrink` pulls
+    towards 0 if only a few users have both items.
     """
 
-    power: float = rf.setting(0.5, "how much less popular items count", at_least=0, search=(0.2, 0.8))
-    shrink: float = rf.setting(10.0, "how little a few users say", at_least=0.01, search=(1.0, 100.0), log=True)
-    neighbours: int = rf.setting(200, "items that each item keeps", at_least=1, search=(20, 1000), log=True)
+    power: float = rf.setting(0.5, "how much popularity reduces similarity", at_least=0, search=(0.2, 0.8))
+    shrink: float = rf.setting(10.0, "how much similarities from few users are reduced", at_least=0.01, search=(1.0, 100.0), log=True)
+    neighbours: int = rf.setting(200, "similar items kept for each item", at_least=1, search=(20, 1000), log=True)
     weights_: NDArray[np.float32] = rf.learned()  # (items, items)
 
     def fit(self, train: csr_array, valid: rf.Fold | None = None, *, rng: object = None) -> Self:
@@ -49,18 +49,18 @@ class ItemKNN(rf.Recommender):
 
 
 def main() -> None:
-    check_recommender(ItemKNN())  # says in one sentence what is wrong, if anything is
+    check_recommender(ItemKNN())  # raises an error with one sentence if something is wrong
 
     data = rf.load("ml-latest-small")
     print(rf.compare(data, {"mine": ItemKNN(), "ease": rf.EASE()}, splits=3))
 
     tuned = rf.tune(ItemKNN, data, trials=10)
-    print("The best settings of ten trials:", tuned.settings)
+    print("Best settings of ten trials:", tuned.settings)
 
     bundle = rf.train(ItemKNN(**tuned.settings), data, all_users=True)
     with TemporaryDirectory() as folder:
         path = bundle.save(Path(folder) / "my-model")
-        again = rf.Bundle.load(path, trust=[ItemKNN])  # no code is run because a folder names it
+        again = rf.Bundle.load(path, trust=[ItemKNN])  # a folder alone never makes recfusion import code
     print(rf.recommend(again, {"somebody new": [318, 356, 296]}, k=5).to_frame())
 
 

@@ -60,7 +60,7 @@ def test_users_too_few_for_every_part_are_mentioned_once(caplog: pytest.LogCaptu
     assert [record.getMessage() for record in caplog.records] == [
         "15 users are too few to choose the settings of the mixture's parts by (at least 20 are needed): the defaults "
         "are used.",
-        "3 validation users are too few to choose weights by (at least 20 are needed): the usual hold.",
+        "3 validation users are too few to choose weights by (at least 20 are needed): the usual weights are used.",
     ]
     assert model.parts_["ease"].chosen() == {"l2": 500.0}
     caplog.clear()

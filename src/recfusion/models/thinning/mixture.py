@@ -99,7 +99,7 @@ class Thinning(Recommender):
             if len(valid.users) >= LEAST_USERS:
                 weights = found_weights(Ballot.of(fitted, judged_users(valid, _JUDGED)), weights)
             else:
-                log.warning("%s: the usual hold.", cannot_choose(len(valid.users), "weights", "validation"))
+                log.warning("%s: the usual weights are used.", cannot_choose(len(valid.users), "weights", "validation"))
         self.weights_ = _shares(weights)
         self.parts_ = {name: fitted[name] for name in self.weights_}
         self.trials_ = sum(part.trials_ for part in fitted.values())
