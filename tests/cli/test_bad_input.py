@@ -135,7 +135,7 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data good.csv --out m --items nosuch.csv", "Expected a file at 'nosuch.csv'"),
         ("train ease --data good.csv --out good.csv", "Expected a folder to write to"),
         ("train ease --data good.csv --out good.csv/m", "Cannot write to"),
-        ("train ease --data good.csv --out .", "is left alone"),
+        ("train ease --data good.csv --out .", "is not replaced"),
         ("compare --data good.csv --models foo", "Unknown model 'foo'"),
         ("compare --data good.csv --models ,", "at least one model"),
         ("compare --data good.csv --models ease,ease", "got 'ease' twice"),

@@ -13,7 +13,7 @@ import polars as pl
 from recfusion.core.arrays import row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
-from recfusion.core.job_folder import JOB, STAGES, claim, described
+from recfusion.core.job_folder import JOB, STAGES, claim_folder, file_stamps
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, read, write_prepared
@@ -37,7 +37,7 @@ def prepare_folder(
         raise InputError("A prepared folder holds no table of users: leave out --users-file here.")
     files = [Path(name) for name in (source.data, source.items) if name is not None and Path(name).is_file()]
     job = {"prepare": source.absolute().model_dump(mode="json"), "preparation": preparation.model_dump(mode="json")}
-    claim(folder, {**job, "files": described(files)})
+    claim_folder(folder, {**job, "files": file_stamps(files)})
     if is_prepared(folder):
         return False
     try:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.core.pool import Failure, Kind, Pool, Tell, Work, available_cores
+from recfusion.core.pool import Failure, Pool, RunTask, SendProgress, TaskEvent, available_cores
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
@@ -86,10 +86,10 @@ class Fits:
     threads: int | None
     user_ids: bool
 
-    def start(self) -> Work:
+    def start(self) -> RunTask:
         parts: Split | None = None
 
-        def work(task: Task, tell: Tell) -> Result:
+        def work(task: Task, tell: SendProgress) -> Result:
             nonlocal parts
             if parts is None or parts.seed != task.seed:
                 used = self.protocol.signals.used
@@ -162,7 +162,7 @@ def _run_missing(
 ) -> None:
     """Do the tasks and keep each result as it comes."""
 
-    def hear(kind: Kind, task: Task, message: object) -> None:
+    def hear(kind: TaskEvent, task: Task, message: object) -> None:
         if isinstance(message, Result) and store is not None:
             append_result(store, message)
         tell(progress.take(kind, task, message))
@@ -174,12 +174,12 @@ def _run_missing(
     tell(Event("planned", progress.status()))
     Pool(
         job=Packed.of(shared, (type(one.model) for one in elsewhere.values())) if elsewhere else fits,
-        own=fits,
+        local_job=fits,
         next_task=lambda: missing.popleft() if missing else None,
         on_event=hear,
         workers=workers if elsewhere else 0,
         threads=fits.threads or available_cores(),
-        here=lambda task: task.label not in elsewhere,
+        runs_here=lambda task: task.label not in elsewhere,
     ).run()
 
 
@@ -242,7 +242,7 @@ class _Progress:
         for task, result in self.results.items():
             self.took.setdefault(task.label, []).append(result.fit_seconds + result.score_seconds)
 
-    def take(self, kind: Kind, task: Task, message: object) -> Event:
+    def take(self, kind: TaskEvent, task: Task, message: object) -> Event:
         """Take what the pool tells of a task, and return it as an event."""
         if kind == "started":
             self.started[task], self.running[task] = time.monotonic(), None

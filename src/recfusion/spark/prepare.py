@@ -9,7 +9,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
-from recfusion.core.job_folder import described
+from recfusion.core.job_folder import file_stamps
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, write_prepared
 from recfusion.data.options import Preparation, Source
@@ -41,7 +41,7 @@ def spark_prepare(
     job = {
         "prepare": source.absolute().model_dump(mode="json"),
         "preparation": preparation.model_dump(mode="json"),
-        "files": described(files),
+        "files": file_stamps(files),
     }
     with stages_of(folder, job) as stages:
         if is_prepared(folder):

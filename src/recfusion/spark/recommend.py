@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.job_folder import described
+from recfusion.core.job_folder import file_stamps
 from recfusion.data.load import PARTS
 from recfusion.data.options import Source
 from recfusion.data.rows import id_codes
@@ -69,8 +69,8 @@ def spark_recommend(
     files = input_files(Path(users.data))
     job = {
         "recommend": users.absolute().model_dump(mode="json"),
-        "files": described(files),
-        "model": described([model / name for name in ("config.json", "model.safetensors", "items.parquet")]),
+        "files": file_stamps(files),
+        "model": file_stamps([model / name for name in ("config.json", "model.safetensors", "items.parquet")]),
         "k": k,
         "chunks": chunks,
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recfusion.core.errors import InputError, WriteError
-from recfusion.core.job_folder import JOB, STAGES, claim
+from recfusion.core.job_folder import JOB, STAGES, claim_folder
 from recfusion.data.load import PARTS
 from recfusion.spark.record_batches import read_about
 from recfusion.spark.session import brief
@@ -62,7 +62,7 @@ def stages_of(folder: Path, job: dict[str, Any]) -> Iterator[Path]:
 
     Where the input or the options are refused no work is left behind: the corrected job may have the folder.
     """
-    claim(folder, job)
+    claim_folder(folder, job)
     try:
         yield folder.absolute() / STAGES  # tasks have another working folder
     except (TaskError, WriteError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Failure, Work, attempt
+from recfusion.core.pool import Failure, RunTask, attempt
 from recfusion.experiments.candidate import Packed
 from recfusion.experiments.tuning.engine import Asked, Engine, NextTrial, OnTrial, TrialJob
 from recfusion.models.class_loading import is_importable
@@ -36,7 +36,7 @@ class _Task:
 
 
 @functools.cache
-def _started(task: _Task) -> Work:
+def _started(task: _Task) -> RunTask:
     """Return the job's work, begun once in the life of a worker process."""
     return task.job.value.start()
 

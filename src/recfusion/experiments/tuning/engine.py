@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Job, Kind, Pool, Tell, Work, available_cores
+from recfusion.core.pool import Job, Pool, RunTask, SendProgress, TaskEvent, available_cores
 from recfusion.data.protocol import Protocol
 from recfusion.data.split import Split
 from recfusion.experiments.candidate import Candidate, Packed
@@ -39,8 +39,8 @@ class TrialJob:
     parts: Split
     threads: int | None = None
 
-    def start(self) -> Work:
-        def work(asked: Asked, tell: Tell) -> Trial:
+    def start(self) -> RunTask:
+        def work(asked: Asked, tell: SendProgress) -> Trial:
             candidate = Candidate("trial", self.entry, self.entry.make({**self.given, **asked.settings}))
             judged = fit_and_judge(
                 *(candidate, None, self.protocol, self.parts),
@@ -67,7 +67,7 @@ class TrialJob:
 
 # Runs trials: the job, the next trial (None at the end), what to tell of each, how many there are, and for how long.
 NextTrial: TypeAlias = Callable[[], Asked | None]
-OnTrial: TypeAlias = Callable[[Kind, Asked, object], None]
+OnTrial: TypeAlias = Callable[[TaskEvent, Asked, object], None]
 Engine: TypeAlias = Callable[[TrialJob, NextTrial, OnTrial, float], None]
 
 

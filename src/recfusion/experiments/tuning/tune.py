@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.pool import Failure, Kind
+from recfusion.core.pool import Failure, TaskEvent
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
@@ -156,7 +156,7 @@ def run_trials(
     tell = on_progress or (lambda _: None)
     tell(ledger.progress(None))
 
-    def hear(_: Kind, asked: Asked, message: object) -> None:
+    def hear(_: TaskEvent, asked: Asked, message: object) -> None:
         if isinstance(message, Failure):
             message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
         if isinstance(message, Trial):
