@@ -16,9 +16,10 @@ from recfusion.data.catalog import CATALOG, read_named, read_named_people
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.options import PUBLISHED, Preparation, Source
 from recfusion.data.prepare import FUTURE, prepare
-from recfusion.data.reading.batch_cache import Kept
+from recfusion.data.reading.batch_cache import BatchCache
 from recfusion.data.reading.formats import ArrowStream, as_frame
-from recfusion.data.reading.reader import OnRows, read_items, read_table
+from recfusion.data.reading.item_file import read_items
+from recfusion.data.reading.reader import OnRows, read_table
 
 PREPARED = "_prepared.json"  # written last: a folder that has it is complete
 ITEMS = "_items.parquet"
@@ -90,7 +91,7 @@ def read(
     frame: pl.DataFrame | None = None,
     items: pl.DataFrame | None = None,
     *,
-    kept: Kept | None = None,
+    cache: BatchCache | None = None,
     on_rows: OnRows | None = None,
 ) -> RawData:
     """Return the rows of a source as read, before any preparation; `frame` and `items` stand for its files.
@@ -115,7 +116,7 @@ def read(
     if source.users_file is not None:  # a wrong one should not wait for the rows
         _check_users_file(source.users_file, source.data)
     origin = Path(source.data) if frame is None else frame
-    raw = read_table(origin, source, coded=True, kept=kept, on_rows=on_rows)
+    raw = read_table(origin, source, coded=True, cache=cache, on_rows=on_rows)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     users: pl.DataFrame | None = None

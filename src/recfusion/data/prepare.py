@@ -19,16 +19,9 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
 from recfusion.data.rating_scale import Scale, adds_up
+from recfusion.data.reading.id_codes import Codes, encode_ids
 from recfusion.data.reading.values import parse_ids
-from recfusion.data.rows import (
-    Codes,
-    Rows,
-    check_rows,
-    drop_duplicates,
-    id_codes,
-    known_codes,
-    places_among,
-)
+from recfusion.data.rows import Rows, check_row_count, compact_codes, drop_duplicates
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
@@ -41,7 +34,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     choices = preparation or Preparation()
     if raw.rows.is_empty():
         raise InputError(f"Expected interactions in '{raw.name}', got no usable row: check the file and its columns.")
-    check_rows(raw.rows.height, raw.name)
+    check_row_count(raw.rows.height, raw.name)
     rows, user_ids, item_ids = _coded(raw)
     raw = replace(raw, rows=raw.rows.clear())  # the memory of what nobody else holds
     late = 0 if rows.time is None else int(np.count_nonzero(rows.time > time.time()))
@@ -60,7 +53,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     if threshold is not None:
         if rows.rating is None:
             raise InputError(f"A rating of at least {threshold:g} is asked for, but '{raw.name}' has no ratings.")
-        below = rows.part(rows.rating < np.float32(threshold))
+        below = rows.subset(rows.rating < np.float32(threshold))
         rows.keep(rows.rating >= np.float32(threshold))
         steps.append(rows.step(f"rating at least {threshold:g}"))
     steps.extend(_filter_rare(rows, choices))
@@ -72,7 +65,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
-    item_column = places_among(rows.per_item > 0, rows.item)
+    item_column = compact_codes(rows.per_item > 0, rows.item)
     disliked, disliked_times = _disliked(below, user_kept, item_kept)
     items = item_ids[item_kept].alias("item")
     users = user_ids[user_kept].alias("user")
@@ -101,10 +94,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
 
 def _coded(raw: RawData) -> tuple[Rows, pl.Series, pl.Series]:
-    """Return the rows with places among the sorted ids of users and items, and those ids."""
+    """Return the rows with encoded ids, and the sorted ids of users and items."""
 
     def codes(role: str) -> tuple[Codes, pl.Series]:
-        return known_codes(raw.rows[role], raw.ids[role]) if role in raw.ids else id_codes(raw.rows[role])
+        column = raw.rows[role]
+        return (column.to_numpy(), raw.ids[role]) if role in raw.ids else encode_ids(column)
 
     (user, user_ids), (item, item_ids) = codes("user"), codes("item")
     rating, time = _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64)

@@ -19,7 +19,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, read, write_prepared
 from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import prepare
-from recfusion.data.reading.batch_cache import Kept
+from recfusion.data.reading.batch_cache import BatchCache
 
 _PART_ROWS = 1 << 22
 
@@ -41,7 +41,7 @@ def prepare_folder(
     if is_prepared(folder):
         return False
     try:
-        raw = read(source, kept=Kept(folder / STAGES), on_rows=on_rows)
+        raw = read(source, cache=BatchCache(folder / STAGES), on_rows=on_rows)
         items = raw.items
         data = prepare(replace(raw, items=None), preparation)  # what is said of the items is said when they are read
     except InputError:  # the corrected job may have the folder

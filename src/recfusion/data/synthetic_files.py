@@ -12,8 +12,8 @@ import polars as pl
 from recfusion.core.arrays import IntArray
 from recfusion.core.files import replacing_folder, write_json
 from recfusion.core.rng import stream
+from recfusion.data.reading.formats import table_writer
 from recfusion.data.synthetic import Chunk, Size, World, chunks, make_world
-from recfusion.data.table_writer import table_writer
 
 Form = Literal["csv", "parquet", "ml-25m", "netflix"]
 MARKER = "generated.json"

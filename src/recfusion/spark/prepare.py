@@ -23,8 +23,8 @@ from recfusion.data.prepare import (
     time_notes,
 )
 from recfusion.data.rating_scale import Scale, adds_up
-from recfusion.data.reading.reader import read_items
-from recfusion.spark.file_parts import Pieces, count_buckets, input_files, open_pieces, read_pieces
+from recfusion.data.reading.item_file import read_items
+from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
 from recfusion.spark.task_runner import make_files, run_tasks, stages_of
 from recfusion.spark.user_buckets import Count, Filters, Listed, Unique, Write
 
@@ -34,8 +34,8 @@ def spark_prepare(
 ) -> bool:
     """Prepare a table into a folder that `load` reads; return False where it was there already.
 
-    Pieces that were read and buckets without duplicates are kept until all is done; begun again, the job goes on after
-    them. `parts` is the number of Parquet files; else there is one for each bucket of users.
+    Parts that were read and buckets without duplicates are kept until the job is done, so that a restarted job resumes.
+    `parts` is the number of Parquet files to write; by default one per bucket of users.
     """
     files = input_files(Path(source.data))
     job = {
@@ -47,7 +47,7 @@ def spark_prepare(
         if is_prepared(folder):
             return False
         buckets = max(count_buckets(session, files), parts or 1)
-        table = read_pieces(session, stages / "pieces", open_pieces(source), source, buckets)
+        table = read_parts(session, stages / "pieces", open_parts(source), source, buckets)
         items = None if source.items is None else read_items(Path(source.items), table.report.columns["item"])
         about = _prepare(session, table, source, preparation, stages, parts)
         if items is not None:
@@ -57,7 +57,7 @@ def spark_prepare(
 
 
 def _prepare(
-    session: SparkSession, table: Pieces, source: Source, choices: Preparation, stages: Path, parts: int | None
+    session: SparkSession, table: BucketedTable, source: Source, choices: Preparation, stages: Path, parts: int | None
 ) -> Prepared:
     """Write the parts of a prepared folder, and return what is to be known beside them."""
     steps: list[PreparationStep] = []
@@ -84,8 +84,8 @@ def _prepare(
             steps.append(replace(step, users=left))
     told_of = (
         *preparation_notes(choices, filters.threshold, scale, steps),
-        *return_notes(table.returned if filters.unique.added else 0),
-        *time_notes(table.late),
+        *return_notes(table.returns if filters.unique.added else 0),
+        *time_notes(table.future_rows),
     )
     return Prepared(
         name=Path(source.data).name,
@@ -96,7 +96,7 @@ def _prepare(
 
 
 def _unique(
-    session: SparkSession, table: Pieces, source: Source, choices: Preparation, stages: Path
+    session: SparkSession, table: BucketedTable, source: Source, choices: Preparation, stages: Path
 ) -> tuple[Filters, Scale | None, PreparationStep]:
     """Make buckets of one row per user and item; return the first filters, the scale, and the step, items uncounted."""
     if not table.buckets:
@@ -104,7 +104,7 @@ def _unique(
             f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
         )
     column = table.report.columns.get("rating")
-    added = adds_up(column, table.lowest)
+    added = adds_up(column, table.lowest_rating)
     unique = Unique(table, stages / "unique", added)
     found = make_files(session, unique, {unique.file(number): number for number in table.buckets})
     scale = None if column is None else _scale(found, column, added=added)

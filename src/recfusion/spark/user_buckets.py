@@ -13,9 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recfusion.core.files import replacing
-from recfusion.data.rows import Rows, drop_duplicates, id_codes
-from recfusion.data.table_writer import table_writer
-from recfusion.spark.file_parts import Pieces
+from recfusion.data.reading.formats import table_writer
+from recfusion.data.reading.id_codes import encode_ids
+from recfusion.data.rows import Rows, drop_duplicates
+from recfusion.spark.file_parts import BucketedTable
 from recfusion.spark.record_batches import read_batches, write_batches
 
 
@@ -23,7 +24,7 @@ from recfusion.spark.record_batches import read_batches, write_batches
 class Unique:
     """What makes the file of a bucket: its rows, one per user and item, and what is to be known of all."""
 
-    table: Pieces
+    table: BucketedTable
     folder: Path
     added: bool
 
@@ -32,13 +33,13 @@ class Unique:
 
     def __call__(self, number: int) -> None:
         frame = self.table.rows(number)
-        (user, users), (item, items) = (id_codes(frame[role]) for role in ("user", "item"))
+        (user, users), (item, items) = (encode_ids(frame[role]) for role in ("user", "item"))
         rating, time = (frame[name].to_numpy() if name in frame.columns else None for name in ("rating", "time"))
         rows = Rows(user, item, rating, time, len(users), len(items))
         del frame
         rows.order()
         drop_duplicates(rows, added=self.added)
-        columns = {name: getattr(rows, name) for name in self.table.kinds}
+        columns = {name: getattr(rows, name) for name in self.table.dtypes}
         for role, ids in (("user", users), ("item", items)):
             columns[role] = pa.DictionaryArray.from_arrays(
                 columns[role], ids.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -97,7 +98,7 @@ class Filters:
         [found] = read_batches(self.unique.file(number))
         user, item = found["user"], found["item"]
         rating, time = (
-            found[name].to_numpy() if name in self.unique.table.kinds else None for name in ("rating", "time")
+            found[name].to_numpy() if name in self.unique.table.dtypes else None for name in ("rating", "time")
         )
         sizes = len(user.dictionary), len(item.dictionary)
         rows = Rows(user.indices.to_numpy(), item.indices.to_numpy(), rating, time, *sizes)
@@ -151,7 +152,7 @@ class Write:
                 if self.rarest is not None:
                     rows.keep_items((item_ids != self.rarest).to_numpy())
                 users += before, np.count_nonzero(rows.per_user)
-                columns = {name: pl.Series(getattr(rows, name)) for name in table.kinds}
+                columns = {name: pl.Series(getattr(rows, name)) for name in table.dtypes}
                 columns |= {"user": user_ids.gather(columns["user"]), "item": item_ids.gather(columns["item"])}
                 write(pl.DataFrame(columns))
         return int(users[0]), int(users[1])
