@@ -38,7 +38,7 @@ def data_list(as_json: JsonOption = False) -> None:
     table = Table(Column("name", no_wrap=True), "what", "where")
     for name, entry in CATALOG.items():
         absent = f"not here: recfusion data fetch {name}" if entry.url else f"not here, and {entry.absent}"
-        place = "in the package" if entry.layout == "embedded" else str(places[name] or absent)
+        place = "in the package" if entry.layout.embedded else str(places[name] or absent)
         table.add_row(name, entry.title, place)
     out().print(table)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_json, write_json
-from recfusion.data.catalog import CATALOG, read_named, read_named_people
+from recfusion.data.catalog import CATALOG, read_named, read_named_users
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.options import PUBLISHED, Preparation, Source
 from recfusion.data.prepare import FUTURE, prepare
@@ -104,8 +104,8 @@ def read(
         if source.users_file is None:
             return named
         published = source.users_file == PUBLISHED
-        people = read_named_people(source.data) if published else read_users(source.users_file, None, source.data)
-        return replace(named, source=source.shown(), users=people)
+        users = read_named_users(source.data) if published else read_users(source.users_file, None, source.data)
+        return replace(named, source=source.shown(), users=users)
     if frame is None and not _exists(source.data):
         if Path(source.data).suffix:
             raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
