@@ -97,7 +97,7 @@ def test_users_with_a_single_item_cannot_be_judged_but_learned_from(fail: Fail) 
     for command in (["train", "elsa", "--out", "model"], ["compare", "--models", "ease,elsa"]):
         message = fail(*command, "--data", "one.csv", "--min-items-per-user", 1)
         assert message == (
-            "Error: No user of 'one.csv' has 2 items, one to show and one to find, so that nobody can be judged: train "
+            "Error: No user of 'one.csv' has 2 items, one to show and one to find, so nobody can be evaluated: "
             "on everybody with --all-users, or bring more data."
         )
 

@@ -16,7 +16,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_read, used_signals
+from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, Packed, unique
 from recfusion.experiments.experiment_file import Experiment
@@ -132,7 +132,7 @@ def run_candidates(
     by_label = {candidate.label: candidate for candidate, _ in candidates}
     data = with_features(data, signals)
     used = used_signals(signals, data)
-    check_read(used, [(candidate.label, candidate.model.reads) for candidate, _ in candidates])
+    check_signals_are_read(used, [(candidate.label, candidate.model.reads) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     found = matching(candidates, protocol, [] if store is None else read_results(store))
     seeds = dict.fromkeys(seed for _, its in candidates for seed in its)

@@ -16,6 +16,7 @@ from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import (
     ADDED,
     LATEST,
+    no_ratings,
     nothing_left,
     preparation_notes,
     resolve_min_rating,
@@ -110,7 +111,7 @@ def _unique(
     scale = None if column is None else _scale(found, column, added=added)
     threshold = resolve_min_rating(choices.min_rating, scale)
     if threshold is not None and scale is None:
-        raise InputError(f"A rating of at least {threshold:g} is asked for, but '{source.data}' has no ratings.")
+        raise no_ratings(threshold, source.data)
     users, rows = (sum(of[name] for of in found) for name in ("users", "rows"))
     step = PreparationStep(ADDED if added else LATEST, users, 0, rows)
     return Filters(unique, threshold, choices.min_items_per_user), scale, step

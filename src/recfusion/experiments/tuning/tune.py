@@ -15,7 +15,7 @@ from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_read, used_signals
+from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, parse_metric
 from recfusion.experiments.candidate import Candidate
@@ -69,7 +69,7 @@ class Request:
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol: its metrics are the usual ones and the one that is searched for."""
         used = used_signals(self.signals, data)
-        check_read(used, [(self.entry.name, self.entry.load().reads)])
+        check_signals_are_read(used, [(self.entry.name, self.entry.load().reads)])
         check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)
 
