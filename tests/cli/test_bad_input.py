@@ -98,7 +98,7 @@ def test_users_with_a_single_item_cannot_be_judged_but_learned_from(fail: Fail) 
         message = fail(*command, "--data", "one.csv", "--min-items-per-user", 1)
         assert message == (
             "Error: No user of 'one.csv' has 2 items, one to show and one to find, so nobody can be evaluated: "
-            "on everybody with --all-users, or bring more data."
+            "train on everybody with --all-users, or bring more data."
         )
 
 
@@ -120,6 +120,8 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data ml-100k --out m", "recfusion data fetch ml-100k"),
         ("train ease --data ml-latest-small --user x --out m", "leave out --user"),
         ("train ease --data good.csv --out m --bogus 1", "No such option: --bogus"),
+        ("train ease --dat good.csv --out m", "No such option: --dat (Possible options: --data, --rating, --set)."),
+        ("trian ease --data good.csv --out m", "No such command 'trian'. Did you mean 'train'?\n"),
         ("train ease --data good.csv --out m --set l2", "Expected --set NAME=VALUE"),
         ("train ease --data good.csv --out m --set l2=abc", "got 'abc'"),
         ("train ease --data good.csv --out m --set l2=-1", "at least"),
