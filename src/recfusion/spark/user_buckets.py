@@ -1,6 +1,6 @@
-"""Buckets of users under preparation, each of which a task holds: one row per user and item, counted and filtered.
+"""Tasks of the preparation, each on one bucket of users: remove duplicates, count, filter, write.
 
-A user is in one bucket, so that users are counted and left out there; items are counted over all of them by the driver.
+A user is in exactly one bucket, so users are counted and dropped there; the driver counts items over all buckets.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from recfusion.spark.record_batches import read_batches, write_batches
 
 @dataclass(frozen=True)
 class Unique:
-    """What makes the file of a bucket: its rows, one per user and item, and what is to be known of all."""
+    """The task that writes a bucket without duplicates, and its counts."""
 
     table: BucketedTable
     folder: Path
@@ -49,7 +49,7 @@ class Unique:
 
 
 def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
-    """Return what the ratings of a bucket say of their scale."""
+    """Return the statistics of the ratings of a bucket, for their scale."""
     if rating is None:
         return {}
     positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
@@ -65,14 +65,14 @@ def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Listed:
-    """Which items stay: those that a file lists, or all others."""
+    """The items that stay: those that a file lists, or all others."""
 
     file: Path
     stay: bool
 
     @classmethod
     def of(cls, file: Path, items: pl.DataFrame, least: int) -> "Listed":
-        """Return which items stay, of which `n` says how many users they have; tasks read the shorter list."""
+        """Write and return the items with at least `least` users (column `n`), or the others if those are fewer."""
         enough = items["n"] >= least
         few = 2 * int(enough.sum()) <= len(items)
         with replacing(file) as beside:
@@ -86,15 +86,15 @@ class Listed:
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters of a preparation, as far as they are known, on the files of `Unique`."""
+    """The filters of a preparation that are known so far, applied to the files of `Unique`."""
 
     unique: Unique
     threshold: float | None  # of ratings
     least: int  # items of a user
-    rounds: tuple[Listed, ...] = ()  # items that stay, each time after users with few were left out
+    rounds: tuple[Listed, ...] = ()  # items that stay, each after dropping users with few items
 
     def rows(self, number: int) -> tuple[Rows, pl.Series, pl.Series]:
-        """Return what is left of a bucket as places among ids of users and items, and these."""
+        """Return the remaining rows of a bucket, encoded, and the ids of users and items."""
         [found] = read_batches(self.unique.file(number))
         user, item = found["user"], found["item"]
         rating, time = (
@@ -111,13 +111,13 @@ class Filters:
         return rows, pl.Series("user", user.dictionary), items
 
     def keep_users(self, rows: Rows) -> None:
-        """Leave out users with few items."""
+        """Drop users with few items."""
         rows.keep_users(rows.per_user >= self.least)
 
 
 @dataclass(frozen=True)
 class Count:
-    """What counts a bucket before and after users with few items are left out: its users, and items in a file."""
+    """The task that counts a bucket before and after dropping users with few items."""
 
     filters: Filters
     folder: Path
@@ -136,7 +136,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Write:
-    """What writes the rows of some buckets, but for one item; returns how many users they have with and without it."""
+    """The task that writes some buckets, except one item; returns the number of users with and without it."""
 
     filters: Filters
     rarest: int | str | None
