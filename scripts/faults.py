@@ -168,7 +168,7 @@ def _wrong_end(
         yield f"exit code {code}: {_last(text)}"
     elif code == 2 and (f"\n{text}".count("\nError: ") != 1 or not re.search(r"^Error: .*\.\n\Z", text, re.MULTILINE)):
         yield f"no sentence: {text[-300:]!r}"
-    elif code == 2 and "What was there is unchanged" in text:
+    elif code == 2 and "The old content is unchanged" in text:
         for output in case.outputs:
             if f"{output}'" in text and output not in unchanged:
                 yield f"says that it is unchanged, but it is not: {_last(text)}"

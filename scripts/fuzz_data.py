@@ -19,7 +19,7 @@ from recfusion.data.published.archive import check_archive
 from recfusion.data.published.movielens import read_movielens
 from recfusion.data.published.netflix import read_netflix
 from recfusion.data.reading.columns import sniff_text
-from recfusion.data.reading.reader import read_items
+from recfusion.data.reading.item_file import read_items
 
 KINDS = (".csv", ".tsv", ".dat", ".jsonl", ".parquet", ".csv.gz", ".jsonl.gz")
 SEPARATORS = (",", "\t", ";", "|", "::", " ")

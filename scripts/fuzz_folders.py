@@ -23,8 +23,8 @@ from recfusion.core.files import file_digest
 from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
-from recfusion.data.reading.reader import read_items
-from recfusion.data.table_writer import table_writer
+from recfusion.data.reading.formats import table_writer
+from recfusion.data.reading.item_file import read_items
 from recfusion.experiments.comparison import Comparison, compare
 from recfusion.experiments.fit import item_names
 from recfusion.experiments.result import read_results

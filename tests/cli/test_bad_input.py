@@ -97,8 +97,8 @@ def test_users_with_a_single_item_cannot_be_judged_but_learned_from(fail: Fail) 
     for command in (["train", "elsa", "--out", "model"], ["compare", "--models", "ease,elsa"]):
         message = fail(*command, "--data", "one.csv", "--min-items-per-user", 1)
         assert message == (
-            "Error: No user of 'one.csv' has 2 items, one to show and one to find, so that nobody can be judged: train "
-            "on everybody with --all-users, or bring more data."
+            "Error: No user of 'one.csv' has 2 items, one to show and one to find, so nobody can be evaluated: "
+            "train on everybody with --all-users, or bring more data."
         )
 
 
@@ -120,6 +120,8 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data ml-100k --out m", "recfusion data fetch ml-100k"),
         ("train ease --data ml-latest-small --user x --out m", "leave out --user"),
         ("train ease --data good.csv --out m --bogus 1", "No such option: --bogus"),
+        ("train ease --dat good.csv --out m", "No such option: --dat (Possible options: --data, --rating, --set)."),
+        ("trian ease --data good.csv --out m", "No such command 'trian'. Did you mean 'train'?\n"),
         ("train ease --data good.csv --out m --set l2", "Expected --set NAME=VALUE"),
         ("train ease --data good.csv --out m --set l2=abc", "got 'abc'"),
         ("train ease --data good.csv --out m --set l2=-1", "at least"),
@@ -135,7 +137,7 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data good.csv --out m --items nosuch.csv", "Expected a file at 'nosuch.csv'"),
         ("train ease --data good.csv --out good.csv", "Expected a folder to write to"),
         ("train ease --data good.csv --out good.csv/m", "Cannot write to"),
-        ("train ease --data good.csv --out .", "is left alone"),
+        ("train ease --data good.csv --out .", "is not replaced"),
         ("compare --data good.csv --models foo", "Unknown model 'foo'"),
         ("compare --data good.csv --models ,", "at least one model"),
         ("compare --data good.csv --models ease,ease", "got 'ease' twice"),

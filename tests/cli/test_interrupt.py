@@ -41,7 +41,7 @@ def test_an_interrupt_leaves_what_is_finished_and_nothing_else(
     assert process.returncode == 130
     assert out == ""
     assert "Traceback" not in err
-    assert err.endswith("Stopped. Nothing half-written was left behind.\n")
+    assert err.endswith("Stopped. No incomplete files were left behind.\n")
     assert [path.name for path in tmp_path.iterdir()] == left
 
 

@@ -39,4 +39,4 @@ def test_new_items_are_added_from_a_file_and_oddities_are_reported(
 
 def test_a_signal_that_no_model_reads_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", "ease", "--signals", "features", "--out", "nowhere") == 2
-    assert "reads none of them" in " ".join(capsys.readouterr().err.split())
+    assert "does not read them" in " ".join(capsys.readouterr().err.split())

@@ -122,7 +122,7 @@ def test_a_place_that_cannot_hold_the_search_is_refused_before_any_trial(
 ) -> None:
     common = ("ease", "--data", "shop.csv", "--space", "space.toml", "--trials", 2)
     assert leave(monkeypatch, *common, "--out", "space.toml") == 2
-    assert "not a folder one may write to" in capsys.readouterr().err
+    assert "not a writable folder" in capsys.readouterr().err
     Path("taken/model").mkdir(parents=True)
     Path("taken/model/thesis.txt").write_text("mine")
     assert leave(monkeypatch, *common, "--out", "taken") == 2

@@ -99,7 +99,7 @@ def test_json_is_not_written_in_place(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", half)
-    with pytest.raises(InputError, match="What was there is unchanged"):
+    with pytest.raises(InputError, match="The old content is unchanged"):
         write_json(tmp_path / "x.json", {"new": 2})
     assert read_json(tmp_path / "x.json") == {"old": 1}
 

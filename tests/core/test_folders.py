@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_put_in_place_brings_the_old_one_back(
 
     monkeypatch.setattr(files, "_exchanged", lambda one, other: False)
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(InputError, match=r"Input/output error; make room .* What was there is unchanged"):
+    with pytest.raises(InputError, match=r"Input/output error; make room .* The old content is unchanged"):
         write(tmp_path / "model", "two")
     assert (tmp_path / "model" / "weights").read_text() == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -210,6 +210,6 @@ def test_the_empty_working_folder_is_filled_and_a_full_one_is_refused(
     monkeypatch.chdir(here)
     write(Path(), "one")
     assert Path("weights").read_text() == "one"  # by the relative name: it is the same folder
-    with pytest.raises(InputError, match=r"holds other files \(you are in it\) and is left alone"):
+    with pytest.raises(InputError, match=r"holds other files \(it is the current folder\) and is not replaced"):
         write(Path(), "two")
     assert Path("weights").read_text() == "one"

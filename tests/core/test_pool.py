@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Failure, Pool, Report, TaskEvent, Work
+from recfusion.core.pool import Failure, Pool, RunTask, SendProgress, TaskEvent
 
 Event = tuple[TaskEvent, str, object]
 
@@ -27,17 +27,17 @@ class Deeds:
 
     answer: int = 42
 
-    def start(self) -> Work:
+    def start(self) -> RunTask:
         begun = [os.getpid()]
 
-        def work(task: str, tell: Report) -> object:
+        def work(task: str, send: SendProgress) -> object:
             what = task.partition(" ")[0]
             if what == "count":
                 for number in range(200):
-                    tell(number)
+                    send(number)
                 return self.answer
             if what == "die":
-                tell("the last words")
+                send("the last words")
                 os._exit(3)
             if what == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -48,7 +48,7 @@ class Deeds:
             if what == "fill":
                 raise MemoryError
             if what == "sleep":
-                tell(os.getpid())
+                send(os.getpid())
                 time.sleep(600)
             if what == "look":
                 blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
@@ -77,7 +77,7 @@ def run(
         return left.pop(0) if left else None
 
     try:
-        Pool(Deeds(), Deeds(), following, hear, workers, 3, here=here, seconds=seconds).run()
+        Pool(Deeds(), Deeds(), following, hear, workers, 3, runs_here=here, seconds=seconds).run()
     finally:
         assert multiprocessing.active_children() == []
     return events
@@ -94,7 +94,7 @@ def test_whatever_becomes_of_a_task_the_next_one_is_done() -> None:
     assert found["count"] == 42
     assert found["die"] == Failure("Its process was ended with exit code 3.")
     assert found["refuse"] == Failure("Expected more.")
-    assert found["kill"] == Failure("Its process was ended by signal 9, perhaps for want of memory.")
+    assert found["kill"] == Failure("Its process was ended by signal 9, possibly out of memory.")
     assert found["break"].reason == "KeyError: 'lost'"
     assert "Traceback" in found["break"].details
     assert found["fill"] == Failure("There is not enough memory for it: use fewer workers or a larger machine.")
@@ -105,11 +105,11 @@ def test_what_a_task_tells_arrives_in_order_and_before_its_end() -> None:
     events = run(["count a", "count b", "count c"], 2)
     for task in ("count a", "count b", "count c"):
         its = [(kind, message) for kind, name, message in events if name == task]
-        assert its == [("started", None), *(("told", number) for number in range(200)), ("ended", 42)]
+        assert its == [("started", None), *(("progress", number) for number in range(200)), ("ended", 42)]
 
 
 def test_the_last_words_of_a_process_that_dies_are_heard() -> None:
-    told = [message for kind, _, message in run(["die"], 1) if kind == "told"]
+    told = [message for kind, _, message in run(["die"], 1) if kind == "progress"]
     assert told == ["the last words"]
 
 
@@ -152,7 +152,7 @@ def test_those_at_work_when_the_time_is_over_are_ended(monkeypatch: pytest.Monke
     pids: list[int] = []
 
     def late(kind: TaskEvent, task: str, message: object) -> None:
-        if kind == "told":
+        if kind == "progress":
             assert isinstance(message, int)
             pids.append(message)
             now[0] = 100.0 * (len(pids) == 2)  # as soon as both are at work
@@ -170,7 +170,7 @@ def test_no_task_begins_after_the_time_is_over() -> None:
 
 def test_an_interrupt_leaves_no_process() -> None:
     def interrupt(kind: TaskEvent, task: str, message: object) -> None:
-        if kind == "told":
+        if kind == "progress":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -187,7 +187,7 @@ def test_a_process_has_its_share_of_threads_and_leaves_ctrl_c_to_us() -> None:
 _SCRIPT = """
 import test_pool
 if __name__ == "__main__":
-    test_pool.run(["sleep"], 1, on_event=lambda kind, task, told: kind == "told" and print(told, flush=True))
+    test_pool.run(["sleep"], 1, on_event=lambda kind, task, told: kind == "progress" and print(told, flush=True))
 """
 
 

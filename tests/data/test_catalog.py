@@ -94,7 +94,7 @@ def test_play_counts_are_read_with_the_artists_names(places: tuple[Path, Path]) 
     assert raw.rows.rows() == [(2, 51, 13883.0), (3, 51, 1.0)]
     assert raw.items is not None
     assert raw.items.rows() == [(51, 'Duran "Duran"')]
-    assert raw.report.notes == ("2 rows were read where the publisher counts 92,834",)
+    assert raw.report.notes == ("2 rows were read; the publisher counts 92,834",)
     (folder / "user_artists.dat").write_bytes(b"userID\tartistID\n2\t51\n")
     with pytest.raises(InputError, match="Expected the columns userID, artistID, weight in user_artists"):
         read_named("lastfm-2k")
@@ -162,7 +162,7 @@ def test_a_changed_archive_is_read_with_a_note(places: tuple[Path, Path]) -> Non
     assert raw.licence == CATALOG["ml-1m"].licence
     checksum, count = raw.report.notes
     assert checksum.startswith("checksum differs from the publisher's: expected MD5 c4d9eecfca2ab87c1945afe126590906")
-    assert count == "1 rows were read where the publisher counts 1,000,209"
+    assert count == "1 rows were read; the publisher counts 1,000,209"
 
 
 def test_the_cache_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,5 +38,5 @@ def test_a_plan_without_cold_items_keeps_the_hash_of_published_results(groups: I
 
 
 def test_cold_items_need_a_strong_split(groups: Interactions) -> None:
-    with pytest.raises(InputError, match="judged on a strong split"):
+    with pytest.raises(InputError, match="evaluated on a strong split"):
         split(groups, SplitPlan(kind="weak", cold_items=0.1))

@@ -145,7 +145,7 @@ def test_a_frame_that_lacks_something_is_refused_in_one_sentence(pd: Any) -> Non
         load(pl.Series([1, 2]))
     with pytest.raises(InputError, match=r"Cannot take the DataFrame as a table: .*'a'"):
         load(pd.DataFrame([[1, 2]], columns=["a", "a"]))
-    with pytest.raises(InputError, match=r"Expected another max_bad_share: .* got 7"):
+    with pytest.raises(InputError, match=r"Expected a valid source: max_bad_share: .* got .7"):
         load(SMALL, max_bad_share=7)
 
 

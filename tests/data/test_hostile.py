@@ -142,14 +142,14 @@ def test_titles_of_netflix_beyond_32_bits_are_named(tmp_path: Path, line: str) -
 
 def test_a_home_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECFUSION_DATA", "~no-such-user-at-all/x")
-    with pytest.raises(InputError, match="set RECFUSION_DATA to a whole path"):
+    with pytest.raises(InputError, match="set RECFUSION_DATA to an absolute path"):
         locate("ml-1m")
     monkeypatch.setenv("RECFUSION_DATA", "x" * 5000)
     with pytest.raises(InputError, match="Cannot read 'xxx"):
         locate("ml-1m")
     monkeypatch.delenv("RECFUSION_DATA")
     monkeypatch.setenv("RECFUSION_CACHE", "~no-such-user-at-all/x")
-    with pytest.raises(InputError, match="set RECFUSION_CACHE to a whole path"):
+    with pytest.raises(InputError, match="set RECFUSION_CACHE to an absolute path"):
         locate("ml-1m")
     assert read_named("ml-latest-small").rows.height == 100_004  # needs no folder
 

@@ -14,15 +14,15 @@ from recfusion.data.load import load
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
 from recfusion.data.reading import formats as tables
-from recfusion.data.rows import Rows, check_rows, drop_duplicates
+from recfusion.data.rows import Rows, check_row_count, drop_duplicates
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 
 
 def test_two_billion_rows_are_sent_to_spark() -> None:
-    check_rows(2**31 - 1, "shop.csv")
+    check_row_count(2**31 - 1, "shop.csv")
     with pytest.raises(InputError, match=r"fewer than 2,147,483,648 rows .* in 'shop\.csv'.*spark prepare"):
-        check_rows(2**31, "shop.csv")
+        check_row_count(2**31, "shop.csv")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.jsonl"])
@@ -35,10 +35,10 @@ def test_every_kind_of_file_is_refused_by_its_rows(tmp_path: Path, name: str, mo
     }
     writer = writers[name]
     writer(tmp_path / name)
-    monkeypatch.setattr(rows, "MOST_ROWS", 3)
+    monkeypatch.setattr(rows, "MAX_ROWS", 3)
     with pytest.raises(InputError, match="spark prepare"):
         load(tmp_path / name, LOOSE)
-    monkeypatch.setattr(rows, "MOST_ROWS", 4)
+    monkeypatch.setattr(rows, "MAX_ROWS", 4)
     assert load(tmp_path / name, LOOSE).n_interactions == 3
 
 
@@ -56,7 +56,7 @@ def test_an_id_of_a_megabyte_is_an_id_as_any_other(tmp_path: Path, ending: str) 
 
 @pytest.mark.parametrize("many", [1, 1 << 24])  # by the compiled loop, and by scipy's
 def test_rows_are_put_in_order_with_all_that_belongs_to_them(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_MANY", many)
+    monkeypatch.setattr(rows, "_MANY_ROWS", many)
     rng = np.random.default_rng(0)
     user, item = (rng.integers(9, size=500).astype(np.int32) for _ in range(2))
     time = np.arange(500)
@@ -79,7 +79,7 @@ def test_counts_are_those_of_the_rows_that_are_left() -> None:
     found.keep_users(found.per_user > 1)
     assert found.item.tolist() == [1, 3]
     assert (found.per_user.tolist(), found.per_item.tolist()) == ([2, 0, 0, 0], [0, 1, 0, 1, 0])
-    part = found.part(found.item == 3)
+    part = found.subset(found.item == 3)
     assert (part.per_item.tolist(), found.per_item.tolist()) == ([0, 0, 0, 1, 0], [0, 1, 0, 1, 0])
     found.keep_items(found.per_item > 1)
     assert found.user.tolist() == []

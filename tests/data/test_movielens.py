@@ -10,7 +10,7 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import read_named
 from recfusion.data.load import load
-from recfusion.data.published.movielens import GENRES, read_movielens, read_people
+from recfusion.data.published.movielens import GENRES, read_movielens, read_movielens_users
 
 needs_data = pytest.mark.skipif(not os.environ.get("RECFUSION_DATA"), reason="needs local copies in RECFUSION_DATA")
 
@@ -150,24 +150,24 @@ def test_what_is_known_of_users_is_read_by_name(tmp_path: Path, kind: str) -> No
     for name in ("old", "newer"):
         (tmp_path / name).mkdir()
     old = make(tmp_path / "old", kind, {"u.user": b"1|24|M|technician|85711\n2|53|F|other|94043\n"})
-    people = read_people(old, "u.data")
+    people = read_movielens_users(old, "u.data")
     assert people is not None
     assert people.rows() == [(1, "M", 24, "technician"), (2, "F", 53, "other")]
     newer = make(tmp_path / "newer", kind, {"users.dat": b"1::F::1::10::48067\n2::M::56::16::70072\n"})
-    people = read_people(newer, "ratings.dat")
+    people = read_movielens_users(newer, "ratings.dat")
     assert people is not None
     assert people.rows() == [(1, "F", 1, "K-12 student"), (2, "M", 56, "self-employed")]
     assert people.columns == ["user", "gender", "age", "occupation"]
-    assert read_people(newer, "u.data") is None
-    assert read_people(newer, "ratings.csv") is None
+    assert read_movielens_users(newer, "u.data") is None
+    assert read_movielens_users(newer, "ratings.csv") is None
 
 
 def test_a_user_with_an_occupation_that_nobody_knows_is_named_by_its_line(tmp_path: Path) -> None:
     source = make(tmp_path, "zip", {"users.dat": b"1::F::1::10::48067\n2::M::56::21::70072\n"})
     with pytest.raises(InputError, match=r"occupation in line 2 of users.dat .*, got '2::M::56::21::7007"):
-        read_people(source, "ratings.dat")
+        read_movielens_users(source, "ratings.dat")
 
 
 def test_a_set_that_says_nothing_of_its_users_is_refused_in_a_sentence() -> None:
-    with pytest.raises(InputError, match=r"'ml-latest-small' says nothing of its users .ml-100k and ml-1m do"):
+    with pytest.raises(InputError, match=r"'ml-latest-small' publishes no table of users .ml-100k and ml-1m do"):
         load("ml-latest-small", users_file="published")

@@ -27,14 +27,14 @@ def ratings(values: list[float]) -> pl.DataFrame:
     [
         (
             [5, 4.5, 4, 0.5],
-            "ratings from 0.5 to 5 are taken for stars, of which 4 and more count (25% of the rows are ",
+            "ratings from 0.5 to 5 are taken for stars; 4 and more count (25% of the rows are ",
         ),
-        ([1, 1, 1, 5], "75% of them are 1, as in quantities: --rating none leaves them out"),
-        ([1, 8, 10], "ratings from 1 to 10 are taken for grades out of ten, as the name 'rating' says, of which 8 and"),
+        ([1, 1, 1, 5], "75% of them are 1, as in quantities: --rating none ignores them"),
+        ([1, 8, 10], "ratings from 1 to 10 are taken for ratings out of ten, as the name 'rating' says; 8 and"),
         ([1, 5, 100], "ratings from 1 to 100 are not taken for stars, so every row counts: --min-rating sets"),
-        ([*[3] * 19, 80], "95.0% of the ratings are 5 at the most and the highest is 80: two scales may be mixed"),
-        ([3, 4, 60, 80], "50.0% of the ratings are 5 at the most and the highest is 80: two scales may be mixed"),
-        ([0, 7, 8], "ratings from 0 to 8 are taken for counts or flags, of which those above 0 count"),
+        ([*[3] * 19, 80], "95.0% of the ratings are at most 5 and the highest is 80: two scales may be mixed"),
+        ([3, 4, 60, 80], "50.0% of the ratings are at most 5 and the highest is 80: two scales may be mixed"),
+        ([0, 7, 8], "ratings from 0 to 8 are taken for counts or flags, and those above 0 count"),
         ([0, 1, 1], "ratings from 0 to 1 are taken for counts or flags"),
     ],
 )
@@ -47,9 +47,9 @@ def test_a_guessed_scale_is_said(values: list[float], words: str) -> None:
     [
         (
             [5, 4, 7],
-            "Ratings from 4 to 7 were taken for grades out of ten, since the largest is 7, and of these 8 and mo",
+            "Ratings from 4 to 7 were taken for ratings out of ten, since the largest is 7, and 8 and mo",
         ),
-        ([1, 2, 3], "Ratings from 1 to 3 were taken for stars, since the largest is 3, and of these 4 and more count"),
+        ([1, 2, 3], "Ratings from 1 to 3 were taken for stars, since the largest is 3, and 4 and more count"),
     ],
 )
 def test_a_guessed_scale_that_leaves_nothing_is_said(values: list[float], words: str) -> None:
@@ -96,7 +96,7 @@ def test_ratings_below_0_are_no_returns() -> None:
 
 def test_rows_of_the_future_are_said() -> None:
     frame = pl.DataFrame({"user": [1, 2], "item": [1, 1], "time": [4_000_000_000, 1_000_000_000]})
-    assert "times in the future, which stand last in their order: 1 of the rows" in notes(frame)
+    assert "times in the future, which come last in their histories: 1 of the rows" in notes(frame)
 
 
 def test_what_is_no_guess_is_not_doubted() -> None:

@@ -14,7 +14,7 @@ from recfusion.data.interactions import Features, name_column
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare, resolve_min_rating
 from recfusion.data.rating_scale import Scale
-from recfusion.data.rows import id_codes
+from recfusion.data.reading.id_codes import encode_ids
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 
@@ -163,14 +163,14 @@ def test_the_automatic_threshold_knows_stars_flags_and_counts(ratings: list[floa
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1))
 def test_integer_ids_are_coded_by_their_sorted_place(ids: list[int]) -> None:
-    codes, distinct = id_codes(pl.Series(ids, dtype=pl.Int64))
+    codes, distinct = encode_ids(pl.Series(ids, dtype=pl.Int64))
     assert distinct.to_list() == sorted(set(ids))
     assert distinct[codes].to_list() == ids
 
 
 @given(st.lists(st.text(max_size=3), min_size=1))
 def test_text_ids_are_coded_by_their_sorted_place(ids: list[str]) -> None:
-    codes, distinct = id_codes(pl.Series(ids, dtype=pl.String))
+    codes, distinct = encode_ids(pl.Series(ids, dtype=pl.String))
     assert distinct[codes].to_list() == ids
     assert len(set(distinct.to_list())) == len(distinct)
 

@@ -75,11 +75,10 @@ def test_parquet_is_read_by_its_row_groups(tmp_path: Path, monkeypatch: pytest.M
 KILLED = """
 import sys, time
 from pathlib import Path
-from recfusion.data.reading import reader as readers
-from recfusion.data.reading.text_lines import line_blocks
+from recfusion.data.reading import text_lines
 from recfusion.data.prepared_folder import prepare_folder
 from recfusion.data.options import Preparation, Source
-line_blocks.__defaults__ = (0, 500)
+text_lines.BLOCK_BYTES = 500
 prepare_folder(Source(data="t.csv"), Preparation(min_items_per_user=2, min_users_per_item=2), Path("out"))
 """
 
@@ -98,7 +97,7 @@ def test_a_killed_preparation_goes_on_after_what_it_read(tmp_path: Path, monkeyp
     assert kept >= 4
     with pytest.raises(InputError, match="Expected"):
         load(out)
-    monkeypatch.setattr(line_blocks, "__defaults__", (0, 500))
+    monkeypatch.setattr("recfusion.data.reading.text_lines.BLOCK_BYTES", 500)
     blocks = len(list(line_blocks(path, 1)))
     assert kept < blocks
     read, again = readers._read_batch, []

@@ -56,7 +56,7 @@ def test_a_card_says_which_signals_exist_and_which_were_used() -> None:
     other = replace(data, grades=data.grades + 1)
     assert Protocol.of(other, SplitPlan(), METRICS).hash == plain.hash
     assert Protocol.of(other, SplitPlan(), METRICS, used=("grades",)).hash != graded.hash
-    with pytest.raises(InputError, match="changed by hand"):
+    with pytest.raises(InputError, match="edited by hand"):
         Protocol.parse(graded.document() | {"signals": {}}, "here")
 
 

@@ -11,7 +11,8 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
 from recfusion.data.options import Source
-from recfusion.data.reading.reader import read_items, read_table
+from recfusion.data.reading.item_file import read_items
+from recfusion.data.reading.reader import read_table
 
 GOOD = "".join(f"u{n},i{n},4,1000000000\n" for n in range(60))
 HEADER = "user,item,rating,timestamp\n"
@@ -222,8 +223,8 @@ def test_floats_that_are_no_whole_numbers_are_no_ids(tmp_path: Path) -> None:
         ("a.parquet", b"user,item\n1,2\n", "Cannot read"),
         ("a.jsonl", b'{"user":1,"item":2}\n{"user":2,"it', "a line is no JSON object"),
         ("a.jsonl", b'[{"user":1,"item":2}]', "a line is no JSON object"),
-        ("a.xlsx", b"PK", "Cannot tell what kind"),
-        ("a", b"user,item\n1,2\n", "Cannot tell what kind"),
+        ("a.xlsx", b"PK", "Cannot tell the format"),
+        ("a", b"user,item\n1,2\n", "Cannot tell the format"),
         ("a.csv.gz", gzip.compress(b"user,item\n" + b"1,2\n" * 1000, mtime=0)[:20], "damaged or incomplete"),
     ],
 )

@@ -95,7 +95,7 @@ def test_values_that_a_recipe_does_not_know_are_named_with_those_that_it_knows()
     recipe = Recipe.of(table)
     later = pl.DataFrame({"user": [7, 8, 9], "town": ["Paris", "Rome", "Lima"], "age": [1.0, 2.0, 900.0]})
     assert list(recipe.unseen(later)) == [
-        "The column 'town' has 'Paris' and 1 more, taken for missing: the model knows Bern, Oslo, Rome."
+        "The column 'town' has 'Paris' and 1 more, taken as missing: known are Bern, Oslo, Rome."
     ]
     assert list(recipe.unseen(table)) == []
     assert list(recipe.unseen(table.drop("town"))) == []

@@ -72,7 +72,7 @@ def test_a_model_is_judged_again_where_only_the_file_of_titles_has_gone(here: Pa
 
 
 def test_published_users_are_those_of_sets_that_have_some(here: Path) -> None:
-    with pytest.raises(InputError, match=r"published means what ml-100k and ml-1m .*, and '.*table.csv' is neither"):
+    with pytest.raises(InputError, match=r"published means the table of users .*, and '.*table.csv' is neither"):
         load(here / "elsewhere" / "table.csv", LOOSE, users_file="published")
 
 

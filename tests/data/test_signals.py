@@ -12,7 +12,14 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features, Interactions
 from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
-from recfusion.data.signals import Extra, asked_signals, check_read, parse_signals, used_signals, whole_extra
+from recfusion.data.signals import (
+    Extra,
+    asked_signals,
+    check_signals_are_read,
+    parse_signals,
+    used_signals,
+    whole_extra,
+)
 from recfusion.data.split import Fold, split
 
 KEEP_ALL = Preparation(min_items_per_user=0, min_users_per_item=0)
@@ -81,18 +88,18 @@ def test_names_of_signals_are_read_and_written() -> None:
 
 def test_a_signal_that_the_data_lacks_is_one_sentence(rated: Interactions) -> None:
     assert used_signals("graded,timed", rated) == ("grades", "times")
-    with pytest.raises(InputError, match="'features' are asked for, but 'made up' has none: describe the items"):
+    with pytest.raises(InputError, match="'features' are requested, but 'made up' has none: describe the items"):
         used_signals("features", rated)
     strange = replace(rated, source=rated.source.model_copy(update={"items": "items.csv"}))
-    with pytest.raises(InputError, match="but --items says nothing of use of the"):
+    with pytest.raises(InputError, match="but --items has no usable column for the"):
         used_signals("features", strange)
 
 
 def test_a_signal_that_no_model_reads_is_refused_but_for_grades_whose_mask_serves_all() -> None:
-    check_read(["grades"], [("ease", ())])
-    check_read(["times"], [("ease", ()), ("reader", ["times"])])
-    with pytest.raises(InputError, match="Signals 'timed' are asked for, but ease, popularity reads none"):
-        check_read(["times"], [("ease", ()), ("popularity", ())])
+    check_signals_are_read(["grades"], [("ease", ())])
+    check_signals_are_read(["times"], [("ease", ()), ("reader", ["times"])])
+    with pytest.raises(InputError, match="Signals 'timed' are requested, but ease, popularity does not read"):
+        check_signals_are_read(["times"], [("ease", ()), ("popularity", ())])
 
 
 @pytest.mark.parametrize("kind", ["strong", "weak", "temporal", "global"])

@@ -155,7 +155,7 @@ def test_a_rating_or_time_can_be_left_out(by_position: bool) -> None:
     ("asked", "words"),
     [
         ({"user": "nobody"}, "Expected a column 'nobody'"),
-        ({"user": "a", "item": "a"}, "a column of its own for --item"),
+        ({"user": "a", "item": "a"}, "a separate column for --item"),
         ({"user": "a"}, "a column for the item in a file, found 2 columns: a, b"),
     ],
 )

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.table_writer import table_writer
+from recfusion.data.reading.formats import table_writer
 
 FIRST = pl.DataFrame({"user": ["ann", "bo, b"], "item": [1, 2]})
 SECOND = pl.DataFrame({"user": ["cy"], "item": [3]})

@@ -12,7 +12,7 @@ import pytest
 import foreign
 from foreign import Mine, Needy
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Report, Work
+from recfusion.core.pool import RunTask, SendProgress
 from recfusion.experiments.candidate import Candidate, PackedJob, candidates, parse_model, parse_models
 from recfusion.models import class_loading as places
 from recfusion.models.class_loading import is_importable
@@ -167,8 +167,8 @@ class Naming:
 
     candidate: Candidate
 
-    def start(self) -> Work:
-        def work(task: object, tell: Report) -> object:
+    def start(self) -> RunTask:
+        def work(task: object, tell: SendProgress) -> object:
             return self.candidate.entry.name, self.candidate.values["power"]
 
         return work

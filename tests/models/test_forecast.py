@@ -109,7 +109,7 @@ def test_the_sparse_gram_matrix_is_filled_block_by_block(monkeypatch: pytest.Mon
 
 
 def test_the_compiled_gram_matrix_is_the_dense_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recfusion.models.linear.gram.COMPILING", -1.0)  # so that it is always worth it
+    monkeypatch.setattr("recfusion.models.linear.gram.COMPILE_SECONDS", -1.0)  # so that it is always worth it
     monkeypatch.setattr("recfusion.models.linear.gram.ssyrk", None)  # and no other way is gone
     train = random_csr(300, 40, 0.2, seed=3)
     train.data[:] = np.random.default_rng(0).random(train.nnz)

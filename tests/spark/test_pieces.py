@@ -17,7 +17,7 @@ from recfusion.data.reading.reader import read_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from recfusion.spark.file_parts import Pieces
+    from recfusion.spark.file_parts import BucketedTable
 
 
 def shop(path: Path, *, odd: str = "") -> Path:
@@ -29,11 +29,11 @@ def shop(path: Path, *, odd: str = "") -> Path:
     return path
 
 
-def read(session: "SparkSession", folder: Path, file: Path, piece_bytes: int, buckets: int = 3) -> "Pieces":
-    from recfusion.spark.file_parts import open_pieces, read_pieces
+def read(session: "SparkSession", folder: Path, file: Path, piece_bytes: int, buckets: int = 3) -> "BucketedTable":
+    from recfusion.spark.file_parts import open_parts, read_parts
 
     source = Source(data=str(file))
-    return read_pieces(session, folder, open_pieces(source, piece_bytes), source, buckets)
+    return read_parts(session, folder, open_parts(source, piece_bytes), source, buckets)
 
 
 @pytest.mark.parametrize("odd", ["", "é"])
@@ -82,7 +82,7 @@ def test_a_piece_that_is_whole_is_kept_and_a_torn_one_is_read_again(session: "Sp
 def test_packed_text_and_a_folder_of_texts_are_prepared_as_one_table(
     session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recfusion.spark.file_parts import open_pieces
+    from recfusion.spark.file_parts import open_parts
     from recfusion.spark.prepare import spark_prepare
 
     whole = shop(tmp_path / "shop.csv")
@@ -93,7 +93,7 @@ def test_packed_text_and_a_folder_of_texts_are_prepared_as_one_table(
     (tmp_path / "shop.csv.gz").write_bytes(gzip.compress(whole.read_bytes()))
     rules = Preparation(min_items_per_user=1, min_users_per_item=1)
     local = load(str(whole), rules)
-    monkeypatch.setattr(open_pieces, "__defaults__", (999,))  # of what is packed all is one piece
+    monkeypatch.setattr(open_parts, "__defaults__", (999,))  # of what is packed all is one piece
     for name in ("shop.csv.gz", "parts"):
         spark_prepare(session, Source(data=str(tmp_path / name)), rules, tmp_path / f"{name}.out")
         found = load(tmp_path / f"{name}.out")

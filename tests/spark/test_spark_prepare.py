@@ -15,7 +15,6 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import Preparation, Source
-from recfusion.data.reading.text_lines import line_blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +77,7 @@ def test_prepared_text_loads_to_the_very_same_interactions(
     text_ids: bool,
     options: dict[str, object],
 ) -> None:
-    from recfusion.spark.file_parts import open_pieces
+    from recfusion.spark.file_parts import open_parts
     from recfusion.spark.prepare import spark_prepare
 
     file = messy(tmp_path / "shop.csv", separator=separator, text_ids=text_ids)
@@ -86,7 +85,7 @@ def test_prepared_text_loads_to_the_very_same_interactions(
     titles.write_text("movieId,title\n" + "".join(f"{n},Film {n}\n" for n in range(30)))
     source = Source(data=str(file), items=str(titles))
     preparation = Preparation.model_validate(options)
-    monkeypatch.setattr(open_pieces, "__defaults__", (20_000,))
+    monkeypatch.setattr(open_parts, "__defaults__", (20_000,))
     assert spark_prepare(session, source, preparation, tmp_path / "out", parts=2)
     assert [file.name for file in sorted((tmp_path / "out").glob("*.parquet"))] == [
         *("_items.parquet", "part-00000.parquet", "part-00001.parquet")
@@ -224,8 +223,8 @@ def test_random_tables_in_random_pieces_and_buckets_are_prepared_as_on_one_machi
     for module in (prepare, tasks):
         monkeypatch.setattr(module, "run_tasks", run_here)
     monkeypatch.setattr(prepare, "count_buckets", lambda *_: int(rng.integers(1, 7)))
-    monkeypatch.setattr(pieces.open_pieces, "__defaults__", (int(rng.integers(1, 2000)),))
-    monkeypatch.setattr(line_blocks, "__defaults__", (0, int(rng.integers(20, 1000))))
+    monkeypatch.setattr(pieces.open_parts, "__defaults__", (int(rng.integers(1, 2000)),))
+    monkeypatch.setattr("recfusion.data.reading.text_lines.BLOCK_BYTES", int(rng.integers(20, 1000)))
     monkeypatch.setattr("recfusion.data.reading.formats.BATCH_ROWS", 64)
     wrong, local = said(lambda: load(source, choices))
     parts = None if seed % 2 else 2

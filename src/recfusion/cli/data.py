@@ -1,4 +1,4 @@
-"""`recfusion data`: the catalog, fetching, and a look at a data set."""
+"""`recfusion data`: list, fetch, describe, prepare and generate data sets."""
 
 from collections.abc import Iterable
 from dataclasses import astuple, replace
@@ -25,7 +25,7 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 
 
 def data_list(as_json: JsonOption = False) -> None:
-    """List the named data sets and where they are on this machine."""
+    """List the named data sets and their local copies."""
     places = {name: locate(name) for name in CATALOG}
     if as_json:
         print_json(
@@ -37,14 +37,14 @@ def data_list(as_json: JsonOption = False) -> None:
         return
     table = Table(Column("name", no_wrap=True), "what", "where")
     for name, entry in CATALOG.items():
-        absent = f"not here: recfusion data fetch {name}" if entry.url else f"not here, and {entry.absent}"
-        place = "in the package" if entry.layout == "embedded" else str(places[name] or absent)
+        absent = f"missing: recfusion data fetch {name}" if entry.url else f"missing: {entry.absent}"
+        place = "in the package" if entry.layout.embedded else str(places[name] or absent)
         table.add_row(name, entry.title, place)
     out().print(table)
 
 
 def data_fetch(name: Annotated[str, Argument(help="A name of the catalog.")]) -> None:
-    """Download a data set from its publisher, check it and keep it in the cache."""
+    """Download a data set from its publisher, verify it and store it in the cache."""
     with download(f"Fetching {name}") as on_progress:
         path = fetch(name, on_progress=on_progress)
     note(f"{name} is at {path}")
@@ -54,16 +54,16 @@ def data_fetch(name: Annotated[str, Argument(help="A name of the catalog.")]) ->
 def data_describe(
     data: Annotated[str, Argument(help="A name of the catalog, or a file.")],  # noqa: ARG001
     choice: DataChoice,
-    seed: Annotated[int, Option(help="Seed of the split that is counted.", min=0)] = 0,
+    seed: Annotated[int, Option(help="Seed of the split.", min=0)] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a data set holds: how it was read and prepared, and the counts of a split."""
+    """Describe a data set: how it was read and prepared, and the counts of a split."""
     found = choice.load()
     used = used_signals(choice.signals, found)
     protocol = Protocol.of(found, choice.plan, DEFAULT_METRICS, used)
     try:
         counts = split_counts(split(found, choice.plan, seed=seed))
-    except InputError as error:  # worth a look all the same
+    except InputError as error:  # the rest is still useful
         note(str(error))
         counts = {}
     per_user, per_item = np.diff(found.matrix.indptr), column_counts(found.matrix)
@@ -78,11 +78,11 @@ def data_describe(
     console = print_protocol(protocol)
     console.print(_counted("Preparation", "step", "items", map(astuple, found.steps)))
     if counts:
-        title = f"Split {protocol.split_id(seed)} (validation and test: what is shown)"
+        title = f"Split {protocol.split_id(seed)} (validation and test: the shown histories)"
         parts = ((part, *numbers.values()) for part, numbers in counts.items())
         console.print(_counted(title, "part", "active items", parts))
     console.print(
-        f"{100 * facts['density']:.2f} % of all cells are ones; a user has {np.median(per_user):g} items "
+        f"{100 * facts['density']:.2f} % of all pairs are interactions; a user has {np.median(per_user):g} items "
         f"and an item {np.median(per_item):g} users (medians)."
     )
 
@@ -90,49 +90,48 @@ def data_describe(
 @data_options
 def data_prepare(
     choice: DataChoice,
-    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, which --data then takes.")],
+    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, to use with --data.")],
 ) -> None:
-    """Prepare a table of your own into a folder that is read at once from then on.
+    """Prepare your own table into a folder that loads quickly.
 
-    Stopped or killed and started again, it goes on with the rows that were not read.
+    The same command resumes after a crash or an interruption.
     """
     if choice.plan != SplitPlan() or choice.used != SignalChoice():
-        raise InputError("Data is split when it is used: leave out the options of the split and of signals here.")
-    with if_stopped("What is read is kept"), working(f"Reading {choice.source.data}") as tell:
+        raise InputError("Data is split when it is used: leave out the split and signal options here.")
+    with if_stopped("What is read is kept"), working(f"Reading {choice.source.data}") as show:
         fresh = prepare_folder(
-            *(choice.source, choice.preparation, folder), on_rows=lambda done: tell(f"{done:,} rows are read")
+            *(choice.source, choice.preparation, folder), on_rows=lambda done: show(f"{done:,} rows read")
         )
     print_prepared(folder, fresh)
 
 
 def data_generate(
     folder: Annotated[Path, Option("--out", help="Folder for the files.")],
-    preset: Annotated[
-        Literal["ml-20m", "netflix", "shop"] | None, Option(help="A size and form to begin with.")
-    ] = None,
-    users: Annotated[int | None, Option(help="How many users.")] = None,
-    items: Annotated[int | None, Option(help="How many items.")] = None,
-    interactions: Annotated[int | None, Option(help="How many pairs of a user and an item.")] = None,
+    preset: Annotated[Literal["ml-20m", "netflix", "shop"] | None, Option(help="A preset size and format.")] = None,
+    users: Annotated[int | None, Option(help="Number of users.")] = None,
+    items: Annotated[int | None, Option(help="Number of items.")] = None,
+    interactions: Annotated[int | None, Option(help="Number of pairs of a user and an item.")] = None,
     seed: Annotated[int, Option(help="The same seed gives the same files.", min=0)] = 0,
     form: Annotated[
-        Form | None, Option(help="CSV or Parquet with text ids, or a published layout with ratings; else the preset's.")
+        Form | None,
+        Option(help="CSV or Parquet with text ids, or a published layout with ratings; default: the preset's."),
     ] = None,
 ) -> None:
-    """Write made-up interactions of any size, with items, for tests of speed and memory."""
+    """Generate synthetic interactions of any size, with items, to test speed and memory."""
     start = PRESETS[preset or "shop"]
     size = {"users": users, "items": items, "interactions": interactions}
     if preset is None and None in size.values():
         raise InputError("Expected --users, --items and --interactions, or a --preset: name them.")
     wanted = replace(start.size, **{name: value for name, value in size.items() if value is not None})
-    with working(f"Generating {wanted.interactions:,} interactions") as tell:
+    with working(f"Generating {wanted.interactions:,} interactions") as show:
         names = generate(
-            *(wanted, seed, form or start.form, folder), on_rows=lambda done: tell(f"{done:,} rows are written")
+            *(wanted, seed, form or start.form, folder), on_rows=lambda done: show(f"{done:,} rows written")
         )
     note(f"Wrote {', '.join(names)} to {folder}")
 
 
 def _counted(title: str, of: str, items: str, rows: Iterable[tuple[Any, ...]]) -> Table:
-    """Return a table of how many users, items and interactions something has."""
+    """Return a table with counts of users, items and interactions."""
     heads = (Column(name, justify="right") for name in ("users", items, "interactions"))
     table = Table(of, *heads, title=title, title_justify="left")
     for name, *numbers in rows:

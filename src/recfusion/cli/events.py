@@ -11,7 +11,7 @@ from typer import Argument, Option
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import counted, literal, note, out, print_json
 from recfusion.core.errors import InputError
-from recfusion.data.table_writer import table_writer
+from recfusion.data.reading.formats import table_writer
 from recfusion.server.event_reports import all_rows, click_through, rows_for_training
 from recfusion.server.event_store import Store
 

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from recfusion.cli.output import counted, note
 from recfusion.core.files import check_replaceable
-from recfusion.data.reading.reader import read_items
+from recfusion.data.reading.item_file import read_items
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.new_items import add_items
 

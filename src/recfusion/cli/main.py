@@ -1,5 +1,6 @@
-"""The entry point: finds the command that is called, and turns errors into one sentence and an exit code."""
+"""The entry point of the command line: finds the command, and converts errors into a sentence and an exit code."""
 
+import inspect
 import logging
 import os
 import sys
@@ -14,7 +15,7 @@ from recfusion.core.errors import InputError
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-# The first line of each command's help. "data list" is the function `data_list` of the module `data`.
+# The first paragraph of each command's help. "data list" is the function `data_list` of the module `cli/data.py`.
 COMMANDS = {
     "demo": "Compare models on the embedded movie ratings, save the best one, and write a report page.",
     "models": "List all models and their origin, or the settings of one with defaults and meaning.",
@@ -26,9 +27,9 @@ COMMANDS = {
     "run": "Run the missing fits of an experiment, save each result, and show the table.",
     "report": "Write a page from stored results: tables, charts, training curves, examples and the protocol.",
     "reproduce": "Reproduce a table or figure of the paper and show the difference to the published values.",
-    "recommend": "Recommend items to users, who need not have been seen in training.",
-    "similar": "List the items that are most like an item in the model's own eyes, corrected for popularity.",
-    "complete": "Complete a basket, shelf or playlist with items that go together.",
+    "recommend": "Recommend items to users, also to those who were not in the training data.",
+    "similar": "List the most similar items according to the model, corrected for popularity.",
+    "complete": "Complete a basket or playlist with items that go together.",
     "serve": "Serve a model over HTTP, with a page to try it on; without a folder, the embedded movies.",
     "events": "Export, compare and delete the events that a service recorded.",
     "events export": "Export user, item and time of the items that users have, for training.",
@@ -37,21 +38,19 @@ COMMANDS = {
     "items": "Add new items to a model.",
     "items add": "Add new items to a model from their features, without training it again.",
     "data": "List, fetch, describe, prepare and generate data sets.",
-    "data list": "List the named data sets and where they are on this machine.",
-    "data fetch": "Download a data set from its publisher, check it and keep it in the cache.",
-    "data describe": "Show what a data set holds: how it was read and prepared, and the counts of a split.",
-    "data prepare": "Prepare a table of your own into a folder that is read at once from then on.",
-    "data generate": "Write made-up interactions of any size, with items, for tests of speed and memory.",
+    "data list": "List the named data sets and their local copies.",
+    "data fetch": "Download a data set from its publisher, verify it and store it in the cache.",
+    "data describe": "Describe a data set: how it was read and prepared, and the counts of a split.",
+    "data prepare": "Prepare your own table into a folder that loads quickly.",
+    "data generate": "Generate synthetic interactions of any size, with items, to test speed and memory.",
     "figure": "Draw the paper's figures and learned noise schedules.",
     "figure diffusion": "Draw binary noise on real users and its removal by a trained network: the paper's Figure 2.",
     "figure architecture": "Draw the RecFusion family and the differences between its variants: the paper's Figure 1.",
     "figure schedule": "Draw learned noise rates during training, and the bound with learned and with fixed rates.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
     "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
-    "spark train": "Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary "
-    "model folder.",
-    "spark recommend": "Write the K best items of every user of a table as a Spark job; "
-    "stopped, it goes on after what is done.",
+    "spark train": "Train thinning-local with Spark tasks, and save it as an ordinary model folder.",
+    "spark recommend": "Write the top K items of every user of a table as a Spark job; resumes after an interruption.",
 }
 
 app = typer.Typer(
@@ -63,17 +62,19 @@ app = typer.Typer(
 
 
 class Command(TyperCommand):
-    """A command that is listed at once, and imported with all that it needs when it is called."""
+    """A command that is listed without importing it; its module is imported when it is called."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(path.split()[-1], help=text)
         self.path = path
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Leave the arguments to the function behind the command."""
+        """Parse the arguments by the function of the command; its help is our text and the rest of its docstring."""
         own = typer.Typer(add_completion=False)
         module = import_module(f"recfusion.cli.{self.path.split()[0]}")
-        own.command(self.name)(getattr(module, self.path.replace(" ", "_")))
+        function = getattr(module, self.path.replace(" ", "_"))
+        details = (inspect.getdoc(function) or "").partition("\n\n")[2]
+        own.command(self.name, help=f"{self.help}\n\n{details}")(function)
         return typer.main.get_command(own).make_context(info_name, args, parent, **extra)
 
 
@@ -87,18 +88,18 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on the way.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more details.")] = False,
     show_version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Options of every command."""
+    """Set the options of every command."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("recfusion").setLevel(logging.DEBUG if verbose else logging.WARNING)
 
 
 def command_line() -> TyperGroup:
-    """Return the program: its options and all commands, none of which is imported yet."""
+    """Return the program: its options and all commands, not imported yet."""
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     groups = {"": root}
@@ -112,8 +113,7 @@ def command_line() -> TyperGroup:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    # Threads that wait in busy loops turn a second into many where other processes have the cores; must be set before
-    # torch is loaded.
+    # Threads that busy-wait are many times slower if other processes use the cores; must be set before torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         code = command_line()(standalone_mode=False)
@@ -121,14 +121,13 @@ def main() -> None:
         code = _fail(str(error))
     except typer.TyperException as error:
         message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
-        code = (
-            _fail(f"{message.removesuffix('.')}.") if message else BAD_INPUT
-        )  # without a message it has printed the help
+        ended = message if message.endswith(("?", ".")) else f"{message}."
+        code = _fail(ended) if message else BAD_INPUT  # without a message, the help was printed
     except MemoryError:
         code = _fail("There is not enough memory for this: use fewer items or users, or a larger machine.")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
-            # The reader of our output has gone (such as `head`): end quietly, and keep Python from flushing again.
+            # The reader of our output has ended (such as `head`): exit quietly, and keep Python from flushing again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 1
         else:
@@ -136,7 +135,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        typer.echo("Stopped. Nothing half-written was left behind.", err=True)
+        typer.echo("Stopped. No incomplete files were left behind.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 

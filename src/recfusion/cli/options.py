@@ -1,4 +1,4 @@
-"""Options that several commands share; those of the data are made from the fields of its records."""
+"""Options that several commands share; the data options are generated from the records in data/options.py."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from typer import Option
 
 from recfusion.cli.output import working
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, first_problem
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
@@ -20,7 +20,7 @@ from recfusion.data.signals import parse_signals
 from recfusion.models.base import Recommender
 from recfusion.models.registry import find
 
-# Option names that differ from the field's own.
+# Option names that differ from the name of the field.
 _NAMES = {"kind": "split", "valid": "valid-share", "test": "test-share", "fold_in": "fold-in"}
 _PANELS: Mapping[type[BaseModel], str] = {
     Source: "Data",
@@ -31,10 +31,10 @@ _PANELS: Mapping[type[BaseModel], str] = {
 
 SetOption = Annotated[
     list[str] | None,
-    Option("--set", metavar="NAME=VALUE", help="Set a setting (compare: LABEL.NAME=VALUE); may be repeated."),
+    Option("--set", metavar="NAME=VALUE", help="Change a setting (compare: LABEL.NAME=VALUE); may be repeated."),
 ]
 TuneOption = Annotated[
-    int | None, Option("--tune-trials", help="Trials of the models' own search for settings; 0: none.", min=0)
+    int | None, Option("--tune-trials", help="Trials of each model's search for settings; 0: none.", min=0)
 ]
 SeedOption = Annotated[int, Option(help="Seed of the split and of the model.", min=0)]
 TrustOption = Annotated[
@@ -42,21 +42,19 @@ TrustOption = Annotated[
     Option(
         "--trust",
         metavar="FILE.py:CLASS",
-        help="A class of your own that the folder's model may be of (file.py:Class or package.module:Class).",
+        help="Allow a model of your own class in the folder (file.py:Class or package.module:Class).",
     ),
 ]
-UserIdsOption = Annotated[
-    bool, Option("--show-user-ids", help="Name the users of examples by their ids instead of numbers.")
-]
+UserIdsOption = Annotated[bool, Option("--show-user-ids", help="Show user ids instead of numbers in examples.")]
 WorkersOption = Annotated[
-    int | None, Option(help="Processes side by side; else one per core; 0: none, all in this one.", min=0)
+    int | None, Option(help="Number of worker processes; default: one per core; 0: run in this process.", min=0)
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
 @dataclass(frozen=True)
 class DataChoice:
-    """What the shared options of a command amount to."""
+    """The values of the data options of a command."""
 
     source: Source
     preparation: Preparation
@@ -65,19 +63,19 @@ class DataChoice:
 
     @property
     def signals(self) -> str:
-        """What is used beside the ones."""
+        """The signals that are used."""
         return self.used.signals
 
     def load(self) -> Interactions:
-        """Read and prepare the data."""
+        """Read and prepare the data, with features if they are requested."""
         with working(f"Reading {self.source.data}"):
             return with_features(load(self.source, self.preparation), self.signals)
 
 
 def data_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes a `choice: DataChoice`, one option per field of the records of data.
+    """Give `command`, which takes a `choice: DataChoice`, one option per field of the data records.
 
-    A command that has a parameter named like a field (an argument `data`, say) keeps its own.
+    A parameter of the command with the name of a field (such as an argument `data`) replaces the option.
     """
     own = {p.name: p for p in inspect.signature(command).parameters.values() if p.name != "choice"}
     fields = {name: (record, field) for record in _PANELS for name, field in record.model_fields.items()}
@@ -86,7 +84,7 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        parse_signals(values["signals"])  # a wrong one should not wait for the data
+        parse_signals(values["signals"])  # fail before reading data
         records = [_build(record, {name: values[name] for name in record.model_fields}) for record in _PANELS]
         command(choice=DataChoice(*records), **{name: values[name] for name in own})
 
@@ -96,24 +94,20 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def parse_settings(pairs: list[str] | None, form: str = "--set NAME=VALUE") -> dict[str, str]:
-    """Return the settings of `--set name=value` options, or of others of that form."""
+    """Return the settings of `--set name=value` options, or of other options of that form."""
     settings = {}
     for pair in pairs or []:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            raise InputError(f"Expected {form}, got '{pair}'.")
+            raise InputError(f"Expected {form}, got '{pair}'.", form.split()[0].lstrip("-"))
         settings[name.strip()] = value.strip()
     return settings
 
 
 def _parameter(name: str, record: type[BaseModel], field: FieldInfo) -> inspect.Parameter:
-    flag = f"--{_NAMES.get(name, name.replace('_', '-'))}"
-    kind: Any = field.annotation
-    if name == "min_rating":
-        kind, flag_help = str, "keep ratings at or above this number; auto: 4 for stars, none elsewhere; none: keep all"
-    else:
-        flag_help = field.description or ""
-    option = Option(flag, help=flag_help[:1].upper() + flag_help[1:] + ".", rich_help_panel=_PANELS[record])
+    kind: Any = str if name == "min_rating" else field.annotation  # a number, auto or none
+    text = field.description or ""
+    option = Option(_flag(name), help=f"{text[:1].upper()}{text[1:]}.", rich_help_panel=_PANELS[record])
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
     )
@@ -125,11 +119,13 @@ def _build(record: type[BaseModel], values: dict[str, Any]) -> Any:
     try:
         return record.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        raise InputError(
-            f"Option --{_NAMES.get(name, name.replace('_', '-'))}: {first['msg'].lower()}, got '{values[name]}'."
-        ) from None
+        name, problem = first_problem(error.errors()[0], show=True)
+        name = name.partition(".")[0]  # without the types of a union
+        raise InputError(f"Option {_flag(name)}: {problem}.", name) from None
+
+
+def _flag(name: str) -> str:
+    return f"--{_NAMES.get(name, name.replace('_', '-'))}"
 
 
 def trusted_classes(places: list[str] | None) -> list[type[Recommender]]:

@@ -16,8 +16,8 @@ from recfusion.data.interactions import RawData
 from recfusion.data.load import read_users
 from recfusion.data.options import Source
 from recfusion.data.protocol import Protocol
+from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.reader import read_table
-from recfusion.data.table_writer import table_writer
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import (
     Histories,

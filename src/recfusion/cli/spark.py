@@ -1,4 +1,4 @@
-"""`recfusion spark`: the jobs beside tuning that outgrow one machine."""
+"""`recfusion spark`: prepare, train and recommend on a Spark cluster."""
 
 from pathlib import Path
 from shutil import rmtree
@@ -37,20 +37,23 @@ SOLVED = "thinning-local"
 @data_options
 def spark_prepare(
     choice: DataChoice,
-    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, which --data then takes.")],
-    parts: Annotated[int | None, Option(help="Parquet files to write; else one per bucket of users.", min=1)] = None,
+    folder: Annotated[Path, Option("--out", help="Folder for the prepared data, to use with --data.")],
+    parts: Annotated[
+        int | None, Option(help="Number of Parquet files to write; default: one per bucket of users.", min=1)
+    ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Prepare a CSV or Parquet table, or a folder of them, as a Spark job.
 
-    The folder loads to the very data that the table itself would be prepared to. Stopped and started again, the job
-    goes on after what is done.
+    The folder loads as the same data that `recfusion data prepare` gives. The same command resumes an interrupted job.
     """
     if choice.source.data in CATALOG:
-        raise InputError(f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.")
+        raise InputError(
+            f"'{choice.source.data}' is prepared as it is read: name a CSV or Parquet file with --data.", "data"
+        )
     if choice.plan != SplitPlan() or choice.used != SignalChoice():
-        raise InputError("Data is split when it is used: leave out the options of the split and of signals here.")
+        raise InputError("Data is split when it is used: leave out the split and signal options here.")
     _check_paths(choice.source.data, folder)
     session = start_spark(master, conf)
     from recfusion.spark import prepare as spark
@@ -64,17 +67,17 @@ def spark_prepare(
 def spark_train(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the model.")],
-    model: Annotated[str, Argument(help="thinning-local, the model whose fit is many small problems.")] = SOLVED,
+    model: Annotated[str, Argument(help="thinning-local, the only model that Spark can train.")] = SOLVED,
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     seed: SeedOption = 0,
-    all_users: Annotated[bool, Option("--all-users", help="Learn from every user, for production.")] = False,
+    all_users: Annotated[bool, Option("--all-users", help="Train on every user, for production.")] = False,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Train thinning-local with its neighbourhoods solved as Spark tasks, and save it as an ordinary model folder.
+    """Train thinning-local with Spark tasks, and save it as an ordinary model folder.
 
-    Stopped and started again, the job goes on with the items that are not solved.
+    The same command resumes an interrupted job.
     """
     if model != SOLVED:
         raise InputError(f"Expected {SOLVED}, the model that Spark can solve in parts, got '{model}': use `train`.")
@@ -104,23 +107,21 @@ def spark_train(
 
 def spark_recommend(
     model: Annotated[Path, Argument(help="A model folder.")],
-    users: Annotated[Path, Option(help="CSV or Parquet file, or folder, with a row per user and item.")],
+    users: Annotated[Path, Option(help="CSV or Parquet file or folder with one row per user and item.")],
     folder: Annotated[Path, Option("--out", help="Folder for the lists, as Parquet.")],
     k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
     user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
     item: Annotated[str | None, Option(help="Column of the item ids.")] = None,
     rating: Annotated[str | None, Option(help="Column of the ratings.")] = None,
-    time: Annotated[str | None, Option(help="Column of the times, for a model that reads them.")] = None,
+    time: Annotated[str | None, Option(help="Column of the timestamps, for a model that reads them.")] = None,
     separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
-    max_bad_share: Annotated[
-        float, Option(help="Largest share of unusable rows that is accepted.", min=0, max=1)
-    ] = 0.05,
-    chunks: Annotated[int, Option(help="Parts that are kept once they are done.", min=1)] = 8,
+    max_bad_share: Annotated[float, Option(help="Largest accepted share of unusable rows.", min=0, max=1)] = 0.05,
+    chunks: Annotated[int, Option(help="Number of parts; finished parts are kept after an interruption.", min=1)] = 8,
     trust: TrustOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Write the K best items of every user of a table as a Spark job; stopped, it goes on after what is done."""
+    """Write the top K items of every user of a table as a Spark job; resumes after an interruption."""
     _check_paths(str(users), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
     threshold = protocol.preparation.min_rating
@@ -145,7 +146,7 @@ def spark_recommend(
 
 
 def _check_paths(source: str, folder: Path) -> None:
-    """Raise where a job could not read or write: Spark takes seconds to start."""
+    """Raise if a job could not read or write, before Spark starts, which takes seconds."""
     check_path(source)
     if not Path(source).exists():
         raise InputError(f"Expected a file or folder at '{source}', got nothing: check the path.")

@@ -1,1 +1,1 @@
-"""What every other room may use: errors, files written atomically, random generators, memory."""
+"""Used by every other package: errors, atomic files, process pool, random generators, memory checks, array types."""

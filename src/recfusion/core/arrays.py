@@ -1,4 +1,4 @@
-"""Names for the array types that pass between rooms, and the few sparse helpers that numpy and scipy lack."""
+"""Array types that packages exchange, and the few sparse helpers that numpy and scipy lack."""
 
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ Csr: TypeAlias = csr_array
 
 
 def binary_csr(indptr: NDArray[np.integer], indices: NDArray[np.integer], n_columns: int) -> Csr:
-    """Return the 0/1 matrix (len(indptr) - 1, n_columns) whose row r has ones at indices[indptr[r]:indptr[r + 1]]."""
+    """Return the 0/1 matrix (len(indptr) - 1, n_columns) with ones at indices[indptr[r]:indptr[r + 1]] in row r."""
     index = np.int32 if len(indices) < 2**31 else np.int64
     parts = (np.ones(len(indices), np.float32), indices.astype(index, copy=False), indptr.astype(index))
     return csr_array(parts, shape=(len(indptr) - 1, n_columns))

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole under their final name, or not at all."""
+"""Atomic files and folders: complete under their final name, or not there at all."""
 
 import ctypes
 import glob
@@ -24,7 +24,7 @@ except ImportError:  # a system without it
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it into place when the block ends well, remove it otherwise."""
+    """Yield a temporary path beside `path`; rename it into place if the block succeeds, remove it otherwise."""
     path = Path(path)
     check_writable_file(path)
     with _working_folder(path) as folder:
@@ -35,12 +35,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: Path, marker: str, kept: str = "") -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `path` when the block ends well.
+    """Yield an empty folder that replaces `path` if the block succeeds.
 
-    An existing folder is replaced only when it is empty or holds a file named `marker`, so that nothing but our own
-    earlier work is ever overwritten. The working folder itself keeps its place: its files arrive one by one, the
-    marker last. With `kept`, the folder that was there takes that name beside it, in place of the one before: both
-    names change, or neither does.
+    An existing folder is replaced only if it is empty or holds a file named `marker`, so only our own earlier output is
+    ever overwritten. The current working folder is not renamed: its files are replaced one by one, the marker last.
+    With `kept`, the replaced folder is kept beside it under that name; both renames happen, or neither does.
     """
     path = Path(path).absolute()
     check_replaceable(path, marker)
@@ -57,24 +56,24 @@ def replacing_folder(path: Path, marker: str, kept: str = "") -> Iterator[Path]:
             fresh.replace(path)
         else:
             if kept and (path / marker).is_file():
-                (folder / _SAYING).write_text(f"{fresh.stat().st_ino} {kept}", encoding="utf-8")
-                (folder / _SAYING).replace(folder / _KEPT)  # whole, or not there
+                (folder / _KEPT_DRAFT).write_text(f"{fresh.stat().st_ino} {kept}", encoding="utf-8")
+                (folder / _KEPT_DRAFT).replace(folder / _KEPT)  # atomic
                 if path.with_name(kept).exists():
                     path.with_name(kept).replace(folder / _OLDER)
             if not _exchanged(fresh, path):
-                path.replace(folder / _OLD)  # killed right here, the next run puts it back
+                path.replace(folder / _OLD)  # if we are killed here, the next run restores it
                 fresh.replace(path)
             with suppress(OSError):
-                _put_back(folder, path)
+                _restore(folder, path)
 
 
 def check_replaceable(path: Path, marker: str) -> None:
-    """Raise unless `path` is free, an empty folder, or a folder that holds a file named `marker`."""
+    """Raise unless `path` is unused, an empty folder, or a folder that holds a file named `marker`."""
     if path.is_dir():
         if any(path.iterdir()) and (_is_here(path) or not (path / marker).is_file()):
-            here = "you are in it" if _is_here(path) else f"no {marker} among them"
+            why = "it is the current folder" if _is_here(path) else f"no {marker} among them"
             raise InputError(
-                f"The folder '{path}' holds other files ({here}) and is left alone: name a new folder or an empty one."
+                f"The folder '{path}' holds other files ({why}) and is not replaced: name a new folder or an empty one."
             )
     elif path.exists():
         raise InputError(f"Expected a folder to write to, got the file '{path}': name another.")
@@ -82,19 +81,19 @@ def check_replaceable(path: Path, marker: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise unless a file or folder can be made at `path`; makes nothing, but removes what killed runs left beside."""
+    """Raise unless a file or folder can be created at `path`; also removes what killed runs left beside it."""
     parent = Path(path).absolute().parent
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise WriteError(f"Cannot write to '{path}': '{parent}' is not a folder one may write to; name another place.")
+        raise WriteError(f"Cannot write to '{path}': '{parent}' is not a writable folder; name another place.")
     with suppress(OSError):
         for left in Path(path).absolute().parent.glob(f"{glob.escape(_prefix(path))}*"):
-            _clear_up(left, path)
+            _clean_up(left, path)
 
 
 def check_writable_file(path: Path) -> None:
-    """Raise unless a file can be written at `path`; makes nothing."""
+    """Raise unless a file can be written at `path`; creates nothing."""
     if Path(path).is_dir():
         raise InputError(f"Expected a file name to write to, got the folder '{path}': name a file in it.")
     if Path(path).exists() and not Path(path).is_file():
@@ -114,7 +113,7 @@ def json_text(document: object) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Raise unless there is a file at `path`: to read from a pipe or a device may never end."""
+    """Raise unless `path` is a regular file: reading from a pipe or a device may never end."""
     try:
         mode = Path(path).stat().st_mode
         found = "" if stat.S_ISREG(mode) else "a folder" if stat.S_ISDIR(mode) else "a pipe or device"
@@ -127,7 +126,7 @@ def check_regular(path: Path) -> None:
 
 
 def read_json(path: Path) -> object:
-    """Read a JSON file; a missing or broken one is an error that names it."""
+    """Return the content of a JSON file; raise if it is missing or broken."""
     check_regular(path)
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
@@ -138,7 +137,7 @@ def read_json(path: Path) -> object:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes; an empty text where there is no file."""
+    """Return the SHA-256 of a file, or an empty string if there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -146,18 +145,15 @@ def file_digest(path: Path) -> str:
 
 
 _NEW, _OLD, _OLDER = "new", "old", "older"
-_KEPT = "kept"  # a file: which folder is the new one, and the name that the old one is to have beside it
-_SAYING = "saying"  # the same while it is written
+_KEPT = "kept"  # a file with the inode of the new folder, and the name under which the old one is kept
+_KEPT_DRAFT = "saying"  # the same file while it is written
 _LOCK = "lock"
-_WRAPPED = re.compile(r"([^:]+) \(os error \d+\)")  # an error of the system in an error class of another library
+_WRAPPED = re.compile(r"([^:]+) \(os error \d+\)")  # a system error inside an exception of another library
 
 
 @contextmanager
 def _working_folder(path: Path) -> Iterator[Path]:
-    """Yield a hidden folder beside `path` for what is not finished.
-
-    An error on the way that the disk is to blame for, as where it is full, becomes one sentence.
-    """
+    """Yield a hidden folder beside `path` for unfinished files; disk errors in the block become a WriteError."""
     parent = path.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +166,7 @@ def _working_folder(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise WriteError(f"Cannot write to '{path}': {error.strerror or error}; name another place.") from None
     try:
-        lock_file(lock.fileno())  # held as long as this process lives
+        lock_file(lock.fileno())  # held while this process lives
         yield folder
     except InputError:
         raise
@@ -180,7 +176,7 @@ def _working_folder(path: Path) -> Iterator[Path]:
         if not reason:
             raise
         raise WriteError(
-            f"Cannot write '{path}': {reason}; make room or name another place. What was there is unchanged."
+            f"Cannot write '{path}': {reason}; make room or name another place. The old content is unchanged."
         ) from None
     finally:
         _remove(folder, path)
@@ -191,24 +187,24 @@ def _prefix(path: Path) -> str:
     return f".{Path(path).absolute().name}.tmp-"
 
 
-def _clear_up(left: Path, path: Path) -> None:
-    """Remove the hidden folder of a run that was killed."""
+def _clean_up(left: Path, path: Path) -> None:
+    """Remove the hidden folder of a killed run."""
     if fcntl is None:
-        return  # nobody can tell whether that run is still at work
+        return  # we cannot know whether that run is still active
     with suppress(OSError), (left / _LOCK).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove(left, path)
 
 
 def _remove(folder: Path, path: Path) -> None:
-    """Remove a hidden folder as far as the system lets us; what was moved away into it is put back first, or stays."""
+    """Restore what was moved into a hidden folder, then remove the folder if the system allows it."""
     with suppress(OSError):
-        _put_back(folder, path)
+        _restore(folder, path)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _put_back(folder: Path, path: Path) -> None:
-    """Give what was moved into a hidden folder the name that it had, or the one that it is to be kept under."""
+def _restore(folder: Path, path: Path) -> None:
+    """Rename what was moved into a hidden folder to its old name, or to the name under which it is kept."""
     if (folder / _OLD).is_dir() and not path.exists():
         (folder / _OLD).replace(path)
     if not (folder / _KEPT).is_file():
@@ -220,14 +216,13 @@ def _put_back(folder: Path, path: Path) -> None:
             replaced.replace(path.with_name(name))
         elif (folder / _OLDER).is_dir():
             (folder / _OLDER).replace(path.with_name(name))
-    (folder / _KEPT).unlink()  # what is left is to be removed, also by a run that finds half of it
+    (folder / _KEPT).unlink()  # the rest may be removed, also by a later run
 
 
 def lock_file(descriptor: int, *, shared: bool = False) -> None:
-    """Wait until no other process has locked the file or, if shared, has done so alone; closing it ends the lock.
+    """Wait for an exclusive or shared lock on an open file; closing the file releases it.
 
-    Windows locks bytes against everybody's reading and not files among those who ask: there a file has no lock, and
-    two commands must not write to one at the same time.
+    There is no lock on Windows, where locks would block all readers: two commands must not write to one file there.
     """
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
@@ -238,7 +233,7 @@ def _is_here(path: Path) -> bool:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Let two folders change places in one step, where the system can."""
+    """Exchange two folders atomically; return False if the system cannot."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0

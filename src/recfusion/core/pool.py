@@ -1,4 +1,4 @@
-"""The one pool of worker processes: tasks go in, and what they tell on the way and come to in the end is heard here."""
+"""A process pool that reports progress and results."""
 
 import functools
 import multiprocessing
@@ -22,24 +22,24 @@ THREAD_VARIABLES = tuple(
 )
 
 T = TypeVar("T")
-Report: TypeAlias = Callable[[object], None]
-Work: TypeAlias = Callable[[Any, Report], object]  # a task, and how to report its progress -> its result
-TaskEvent: TypeAlias = Literal["started", "told", "ended"]
+SendProgress: TypeAlias = Callable[[object], None]
+RunTask: TypeAlias = Callable[[Any, SendProgress], object]  # (task, send progress) -> result
+TaskEvent: TypeAlias = Literal["started", "progress", "ended"]
 
 
 class Job(Protocol):
-    """What all tasks share. It is sent to each process once."""
+    """What all tasks share; it is sent to each worker process once."""
 
-    def start(self) -> Work:
-        """Return what does the tasks, in the process that does them."""
+    def start(self) -> RunTask:
+        """Return the function that runs tasks; called in the process that runs them."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that came to nothing."""
+    """The result of a task that failed."""
 
     reason: str
-    details: str = ""  # the traceback of an error that nobody foresaw
+    details: str = ""  # the traceback of an unexpected error
 
 
 def available_cores() -> int:
@@ -47,10 +47,10 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def attempt(work: Work, task: object, tell: Report) -> object:
-    """Return what a task comes to; an error is a failure of the task alone."""
+def attempt(run_task: RunTask, task: object, send_progress: SendProgress) -> object:
+    """Return the result of a task, or a Failure if it raises."""
     try:
-        return work(task, tell)
+        return run_task(task, send_progress)
     except InputError as error:
         return Failure(str(error))
     except MemoryError:
@@ -61,98 +61,100 @@ def attempt(work: Work, task: object, tell: Report) -> object:
 
 @dataclass
 class Pool(Generic[T]):
-    """Up to `workers` processes, each with so many threads; with none, all tasks are done in this process.
+    """Up to `workers` processes with `threads` threads each; with 0 workers, all tasks run in this process.
 
-    `next_task` gives the next task and None at the end; it is called after `on_event` has taken what came before.
-    `on_event` is told that a task has started, what it tells, and what it came to. Tasks of which `here` is true are
-    done in this process, one by one. The processes never outlive `run`, and those that are still at work when
-    `seconds` are over are ended.
+    `next_task` returns the next task, or None at the end; it is called after `on_event` has handled the events before.
+    `on_event` receives ("started", task, None), ("progress", task, message) and ("ended", task, result or Failure).
+    Tasks for which `runs_here` is true run in this process, one at a time. No process outlives `run`; those still busy
+    after `seconds` are terminated.
     """
 
-    job: Job  # as the processes get it
-    own: Job  # as this process has it
+    job: Job  # as it is sent to the workers
+    local_job: Job  # as this process uses it
     next_task: Callable[[], T | None]
     on_event: Callable[[TaskEvent, T, object], None]
     workers: int
     threads: int
-    here: Callable[[T], bool] = lambda _: False
+    runs_here: Callable[[T], bool] = lambda _: False
     seconds: float = float("inf")
 
     def run(self) -> None:
+        """Run all tasks."""
         self._deadline = time.monotonic() + self.seconds
-        self._crew: dict[Connection, tuple[SpawnProcess, T]] = {}
-        self._work: Work | None = None
+        self._busy: dict[Connection, tuple[SpawnProcess, T]] = {}
+        self._run_task: RunTask | None = None
         try:
-            while len(self._crew) < self.workers and (task := self._next()) is not None:
-                self._hire(task)
-            while self._crew and (left := self._deadline - time.monotonic()) > 0:
-                for line in connection.wait(list(self._crew), None if left == float("inf") else left):
-                    self._hear(cast("Connection", line))  # by another class on Windows
+            while len(self._busy) < self.workers and (task := self._next()) is not None:
+                self._start_worker(task)
+            while self._busy and (left := self._deadline - time.monotonic()) > 0:
+                for pipe in connection.wait(list(self._busy), None if left == float("inf") else left):
+                    self._receive(cast("Connection", pipe))  # another class on Windows
             if not self.workers:
                 self._next()
         finally:
-            self._dismiss(list(self._crew))
+            self._stop_workers(list(self._busy))
 
     def _next(self) -> T | None:
-        """Return the next task for a process; those before it that belong here are done."""
+        """Run the tasks that belong in this process, and return the next one for a worker."""
         while time.monotonic() < self._deadline and (task := self.next_task()) is not None:
             self.on_event("started", task, None)
-            if self.workers and not self.here(task):
+            if self.workers and not self.runs_here(task):
                 return task
-            self._work = self._work or self.own.start()
-            tell = functools.partial(self.on_event, "told", task)
-            self.on_event("ended", task, attempt(self._work, task, tell))
+            self._run_task = self._run_task or self.local_job.start()
+            progress = functools.partial(self.on_event, "progress", task)
+            self.on_event("ended", task, attempt(self._run_task, task, progress))
         return None
 
-    def _hear(self, line: Connection) -> None:
-        process, task = self._crew[line]
+    def _receive(self, pipe: Connection) -> None:
+        """Handle one message of a worker; after a result, send it the next task."""
+        process, task = self._busy[pipe]
         try:
-            is_end, message = line.recv()
-        except (EOFError, OSError):  # the end of its process is a failure of its task
-            is_end, message = True, Failure(_how_it_ended(process))
-        self.on_event("ended" if is_end else "told", task, message)
+            is_end, message = pipe.recv()
+        except (EOFError, OSError):  # the process died
+            is_end, message = True, Failure(_cause_of_death(process))
+        self.on_event("ended" if is_end else "progress", task, message)
         if is_end:
             following = self._next()
             if following is None or not process.is_alive():
-                self._dismiss([line])
+                self._stop_workers([pipe])
                 if following is not None:
-                    self._hire(following)
+                    self._start_worker(following)
             else:
-                self._crew[line] = (process, following)
-                _send(line, following)
+                self._busy[pipe] = (process, following)
+                _send(pipe, following)
 
-    def _hire(self, task: T) -> None:
+    def _start_worker(self, task: T) -> None:
         context = multiprocessing.get_context("spawn")
-        line, theirs = context.Pipe()
-        with theirs, _starting(self.threads):
-            process = context.Process(target=_live, args=(theirs, self.job), daemon=True)
+        pipe, theirs = context.Pipe()
+        with theirs, _spawn_environment(self.threads):
+            process = context.Process(target=_worker_main, args=(theirs, self.job), daemon=True)
             process.start()
-        self._crew[line] = (process, task)
-        _send(line, task)
+        self._busy[pipe] = (process, task)
+        _send(pipe, task)
 
-    def _dismiss(self, lines: list[Connection]) -> None:
-        gone = [(line, self._crew.pop(line)[0]) for line in lines]
-        for line, process in gone:
-            process.terminate()  # it holds nothing but what it computes
-            line.close()
-        for _, process in gone:
+    def _stop_workers(self, pipes: list[Connection]) -> None:
+        stopped = [(pipe, self._busy.pop(pipe)[0]) for pipe in pipes]
+        for pipe, process in stopped:
+            process.terminate()  # it holds no state that must be saved
+            pipe.close()
+        for _, process in stopped:
             process.join()
 
 
-def _send(line: Connection, task: object) -> None:
-    with suppress(OSError):  # a process that has just died is heard of as the end of its line
-        line.send(task)
+def _send(pipe: Connection, task: object) -> None:
+    with suppress(OSError):  # a process that has just died shows up as the end of its pipe
+        pipe.send(task)
 
 
-def _live(line: Connection, job: Job) -> None:
-    """Live as a worker: do the tasks that the line brings until it is closed, or the process at its end is gone."""
+def _worker_main(pipe: Connection, job: Job) -> None:
+    """Run the tasks that arrive until the pipe is closed or the parent process ends."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    work: Work | None = None
-    with suppress(EOFError, OSError):  # nobody is there any more to hear of it
+    run_task: RunTask | None = None
+    with suppress(EOFError, OSError):  # nobody listens any more
         while True:
-            task = line.recv()
-            work = work or job.start()
-            line.send((True, attempt(work, task, lambda told: line.send((False, told)))))
+            task = pipe.recv()
+            run_task = run_task or job.start()
+            pipe.send((True, attempt(run_task, task, lambda message: pipe.send((False, message)))))
 
 
 def _end_with_parent() -> None:
@@ -162,24 +164,24 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _how_it_ended(process: SpawnProcess) -> str:
+def _cause_of_death(process: SpawnProcess) -> str:
     process.join()
     code = process.exitcode or 0
-    how = f"by signal {-code}, perhaps for want of memory" if code < 0 else f"with exit code {code}"
+    how = f"by signal {-code}, possibly out of memory" if code < 0 else f"with exit code {code}"
     return f"Its process was ended {how}."
 
 
 @contextmanager
-def _starting(threads: int) -> Iterator[None]:
-    """Let a process that starts within the block have its number of threads, and leave Ctrl-C to this one.
+def _spawn_environment(threads: int) -> Iterator[None]:
+    """Set the number of threads of a process that starts in the block, and block Ctrl-C in it.
 
-    Libraries read the number as they are loaded, so it must be in the environment from the start. The process
-    inherits the blocked signal; one that arrives here meanwhile is delivered after the block.
+    Libraries read the number of threads when they are loaded, so it must be in the environment from the start. The new
+    process inherits the blocked signal; a signal that arrives here meanwhile is delivered after the block.
     """
     before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
-    masks = hasattr(signal, "pthread_sigmask")  # Windows has none: there Ctrl-C reaches the workers too, which end
+    masks = hasattr(signal, "pthread_sigmask")  # not on Windows: there Ctrl-C also reaches and ends the workers
     if masks:
-        resource_tracker.ensure_running()  # its own start would lift the block
+        resource_tracker.ensure_running()  # starting it later would unblock the signal
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:

@@ -1,4 +1,4 @@
-"""Random generators: every random choice takes an `rng`, and independent purposes take independent streams."""
+"""Random generators: functions take an `rng`, and each purpose has an independent stream."""
 
 import zlib
 
@@ -13,5 +13,5 @@ def make_rng(rng: RngLike) -> np.random.Generator:
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
-    """Return the generator of one purpose ("split", "fit ease", ...), so that no purpose shifts another's draws."""
+    """Return the generator of one purpose ("split", "fit ease", ...); draws for one purpose never shift another's."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode())])

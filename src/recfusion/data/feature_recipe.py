@@ -1,4 +1,4 @@
-"""How columns of a table become features: a recipe that is made once and encodes rows that come later alike."""
+"""Feature recipes: how the columns of a table become features, also for rows that are added later."""
 
 import hashlib
 import re
@@ -9,51 +9,51 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr
-from recfusion.core.errors import InputError, choices
+from recfusion.core.errors import InputError, choices, validating
 
-SEPARATOR = "|"  # between several values of one cell
-MOST_WORDS = 4096  # of a text column that have a feature each; with more of them, words are hashed into as many
-_BINS = 10  # of numbers, by quantiles
-_FEW = 20  # distinct whole numbers up to which they are categories
-_SHARED = 2  # rows that a value must have: what one row alone has says nothing of another
-_SHOWN = 30  # known values that a sentence about an unknown one names
+SEPARATOR = "|"  # between the values of one cell
+MOST_WORDS = 4096  # features per text column; more words are hashed into so many
+_BINS = 10  # quantiles of numbers
+_FEW = 20  # up to so many distinct whole numbers are categories
+_SHARED = 2  # rows that must have a value: one of a single row says nothing about others
+_SHOWN = 30  # known values in a message about an unknown one
 _WORD = re.compile(r"[^\W_]+")
 Kind = Literal["categories", "words", "numbers"]
 
 
 class Column(BaseModel, frozen=True, extra="forbid"):
-    """How one column is read: its values and the weight of each, log(rows / rows that have it)."""
+    """How one column is encoded: its values and the weight of each, log(rows / rows that have it)."""
 
     name: str
     kind: Kind
-    values: tuple[str, ...]  # categories, words or (hashed) their buckets; of numbers their bins
+    values: tuple[str, ...]  # categories, words, hash buckets of words, or bins of numbers
     weights: tuple[float, ...]
     edges: tuple[float, ...] = ()  # of the bins
-    buckets: int = Field(0, ge=0)  # into which words are hashed; 0: each is its own
-    names: tuple[str, ...] = ()  # of hashed buckets: the commonest word of each
+    buckets: int = Field(0, ge=0)  # for hashed words; 0: not hashed
+    names: tuple[str, ...] = ()  # the most frequent word of each hash bucket
 
     def keys(self, cell: object) -> list[str]:
-        """Return the distinct values that a cell has, known or not; none of a missing one."""
+        """Return the distinct values of a cell, known or not; none if it is missing."""
         return _keys(self.kind, cell, self.edges, self.buckets)
 
     @property
     def features(self) -> list[str]:
-        """What people call its features."""
+        """The readable names of its features."""
         return [f"{self.name}: {name}" for name in self.names or self.values]
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows as features, each row of norm 1, and how many of their values the recipe knows."""
+    """Features of some rows, each row of norm 1, and how many of their values are known."""
 
     matrix: Csr  # (rows, features)
     known: int
     given: int  # values in the cells, known or not
-    absent: tuple[str, ...]  # columns of the recipe that the table has not
+    absent: tuple[str, ...]  # columns of the recipe that the table lacks
 
     @property
     def without(self) -> int:
@@ -65,20 +65,21 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
     """Which columns become which features; stored with a model, so that new rows are encoded in the same way."""
 
     columns: tuple[Column, ...]
-    unused: tuple[str, ...] = ()  # columns that say nothing: ids, texts that no two rows share
+    unused: tuple[str, ...] = ()  # columns without shared values, such as ids
 
     @classmethod
     def of(cls, table: pl.DataFrame, asked: Sequence[str] | None = None) -> "Recipe":
-        """Return the recipe of a table's columns, all that are usable or those asked for; the first holds the ids."""
-        there = table.columns[1:]
+        """Return the recipe of a table: of all usable columns but the first, the ids, or of those `asked` for."""
+        present = table.columns[1:]
         for name in asked or ():
-            if name not in there:
-                raise choices("column for features", name, there or ["(there is none)"])
-        found = {name: _column(table[name]) for name in asked or there}
+            if name not in present:
+                raise choices("column for features", name, present or ["(there is none)"], "feature_columns")
+        found = {name: _column(table[name]) for name in asked or present}
         unused = tuple(name for name, column in found.items() if column is None)
         if asked and unused:
             raise InputError(
-                f"Expected values that several rows share in the column '{unused[0]}', got none: choose others."
+                f"Expected values that several rows share in the column '{unused[0]}', got none: choose others.",
+                "feature_columns",
             )
         return cls(columns=tuple(column for column in found.values() if column is not None), unused=unused)
 
@@ -88,7 +89,7 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
         return tuple(name for column in self.columns for name in column.features)
 
     def encode(self, table: pl.DataFrame) -> Encoded:
-        """Return the features of a table's rows; a column that it lacks, or a value that is not known, adds nothing."""
+        """Return the features of the rows of a table; missing columns and unknown values add nothing."""
         rows, places, weights, given, start = [], [], [], 0, 0
         for column in self.columns:
             place = {value: start + number for number, value in enumerate(column.values)}
@@ -119,11 +120,10 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
             if strange:
                 more = f" and {len(strange) - 1:,} more" if len(strange) > 1 else ""
                 known = ", ".join(column.values[:_SHOWN]) + (", ..." if len(column.values) > _SHOWN else "")
-                said = f"'{strange[0]}'{more}, taken for missing"
-                yield f"The column '{column.name}' has {said}: the model knows {known}."
+                yield f"The column '{column.name}' has '{strange[0]}'{more}, taken as missing: known are {known}."
 
     def sentences(self) -> Iterator[str]:
-        """Yield what a card says of each column."""
+        """Yield a sentence per column for the model card."""
         how = {
             "categories": "its values",
             "words": f"words that at least {_SHARED} rows have",
@@ -137,7 +137,7 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
 
 
 class Recipes(BaseModel, frozen=True, extra="forbid"):
-    """How a model's items and users become features, where they do."""
+    """The recipes of a model's item and user features, if it has them."""
 
     items: Recipe | None = None
     users: Recipe | None = None
@@ -145,12 +145,8 @@ class Recipes(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def parse(cls, document: object, where: str) -> "Recipes":
         """Return the recipes that `document` (from JSON) holds."""
-        try:
+        with validating(f"recipes of features in '{where}'"):
             found = cls.model_validate(document)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"Expected recipes of features in '{where}': {place}: {first['msg']}.") from None
         columns = [column for recipe in (found.items, found.users) if recipe is not None for column in recipe.columns]
         if any(len({*column.values}) != len(column.weights) for column in columns):
             raise InputError(f"Expected distinct values with a weight each in '{where}': train the model again.")
@@ -158,7 +154,7 @@ class Recipes(BaseModel, frozen=True, extra="forbid"):
 
 
 def _column(cells: pl.Series) -> Column | None:
-    """Return how a column is read, None where it says nothing."""
+    """Return how a column is encoded; None if it has no shared values."""
     kind, buckets = _kind(cells), 0
     if kind is None:
         return None
@@ -172,7 +168,7 @@ def _column(cells: pl.Series) -> Column | None:
         called = {_bucket(word, buckets): word for word, _ in reversed(counts.most_common())}
         counts = Counter(key for cell in cells for key in _keys(kind, cell, edges, buckets))
         common = [key for key, count in counts.items() if count >= _SHARED]
-    values = tuple(sorted(key for key in common if counts[key] < len(cells)))  # what every row has tells none apart
+    values = tuple(sorted(key for key in common if counts[key] < len(cells)))  # a value of all rows is useless
     if buckets:
         names = tuple(called[value] for value in values)
     weights = tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values)
@@ -188,7 +184,7 @@ def _kind(cells: pl.Series) -> Kind | None:
     if cells.dtype == pl.Boolean:
         return "categories"
     if cells.dtype not in (pl.String, pl.Categorical, pl.Enum):
-        return None  # dates, lists: nothing that is read here
+        return None  # dates and lists are not supported
     texts = cells.cast(pl.String).drop_nulls()
     several = texts.str.contains(SEPARATOR, literal=True).any()
     few = texts.n_unique() <= max(_FEW, len(texts) // 10)
@@ -216,7 +212,7 @@ def _keys(kind: Kind, cell: object, edges: Sequence[float], buckets: int) -> lis
 
 
 def _bin(cell: object, edges: Sequence[float]) -> list[str]:
-    """Return the bin of a number, by its ends; none of what is no number."""
+    """Return the name of the bin of a number; none if the cell is no number."""
     try:
         number = float(str(cell))
     except ValueError:
@@ -229,6 +225,6 @@ def _bin(cell: object, edges: Sequence[float]) -> list[str]:
 
 
 def _bucket(word: str, buckets: int) -> str:
-    """Return a word's bucket: the same on every machine."""
+    """Return the hash bucket of a word, the same on every machine."""
     digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
     return f"#{int.from_bytes(digest, 'big') % buckets}"

@@ -1,4 +1,4 @@
-"""Features of items and users, made of the columns of their tables where they are asked for."""
+"""Makes features of items and users from the columns of their tables."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from recfusion.data.signals import parse_signals
 
 
 def with_features(data: Interactions, signals: str) -> Interactions:
-    """Return the data with features of its items and users, where `signals` asks for them and it has none yet.
+    """Return the data with features of its items and users, if `signals` requests them and it has none yet.
 
-    They are made of the columns that its source names, or of all that are usable. Tables that say nothing give none.
+    They are made from the columns that its source names, or from all usable ones.
     """
     if "features" not in parse_signals(signals) or data.item_features is not None or data.user_features is not None:
         return data
@@ -22,14 +22,17 @@ def with_features(data: Interactions, signals: str) -> Interactions:
     items = _features(data.item_table, asked)
     users = None if data.user_table is None else _features(data.user_table, None)
     notes = [
-        f"features of {what}: {said}" for what, found in (("items", items), ("users", users)) for said in _said(found)
+        f"features of {what}: {sentence}"
+        for what, found in (("items", items), ("users", users))
+        if found is not None and found.recipe is not None
+        for sentence in found.recipe.sentences()
     ]
     report = replace(data.report, notes=(*data.report.notes, *notes))
     return replace(data, item_features=items, user_features=users, report=report)
 
 
 def features_of(recipe: Recipe, table: pl.DataFrame) -> Features:
-    """Return the features of a table's rows by a recipe that exists."""
+    """Return the features of the rows of a table by a given recipe."""
     return Features(recipe.encode(table).matrix, recipe.names, recipe)
 
 
@@ -38,12 +41,8 @@ def _features(table: pl.DataFrame, asked: Sequence[str] | None) -> Features | No
     return features_of(recipe, table) if recipe.columns else None
 
 
-def _said(found: Features | None) -> list[str]:
-    return [] if found is None or found.recipe is None else list(found.recipe.sentences())
-
-
 def recipes_of(data: Interactions, protocol: Protocol) -> Recipes:
-    """Return how those features were made that a model was trained with."""
+    """Return the recipes of the features that a model was trained with."""
     used = protocol.signals.used
     items = data.item_features if "item_features" in used else None
     users = data.user_features if "user_features" in used else None

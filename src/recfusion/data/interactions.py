@@ -1,7 +1,4 @@
-"""What every reader returns, rows; and what preparation makes of it for everything else: a binary matrix with names.
-
-Beside the ones it can carry more signal; what a model does not ask for changes nothing.
-"""
+"""The data types: `RawData` as read, and `Interactions` after preparation, a 0/1 matrix with ids and signals."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -20,32 +17,45 @@ from recfusion.data.options import Preparation, Source
 from recfusion.data.reading.columns import words_of
 from recfusion.data.reading.values import parse_ids
 
-_NAMES = ("title", "name")
-_NAMED = {"item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full"}
-_DIGESTED = 1 << 20  # numbers at once
-Signal = Literal["grades", "times", "item_features", "user_features"]  # what there may be beside the ones
+_TITLE_WORDS = ("title", "name")
+_ITEM_WORDS = {
+    "item",
+    "product",
+    "article",
+    "movie",
+    "film",
+    "book",
+    "game",
+    "song",
+    "track",
+    "artist",
+    "display",
+    "full",
+}
+_DIGEST_STEP = 1 << 20  # numbers at a time
+Signal = Literal["grades", "times", "item_features", "user_features"]  # ratings, timestamps, features
 
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What the reader saw: which columns it took, and how many rows it had to leave out."""
+    """Report of a reading: the columns used, and how many rows were left out."""
 
     rows: int
     columns: dict[str, str] = field(default_factory=dict)  # role (user, item, rating, time) -> column in the file
-    missing: int = 0  # rows without a user, an item or (where the file has them) a rating or a time
-    unparsable: int = 0  # rows with a rating or time that is none, or too many fields, and lines with unpaired quotes
-    notes: tuple[str, ...] = ()  # what else a reader of the protocol card should know
-    blank: int = 0  # empty rows, which are not counted as rows; with them, every line of a text file is accounted for
+    missing: int = 0  # rows without a user, item, rating or time, if the file has such a column
+    unparsable: int = 0  # rows with a bad rating or time, too many fields, or unpaired quotes
+    notes: tuple[str, ...] = ()  # further remarks for the protocol card
+    blank: int = 0  # empty lines, which are not counted as rows
 
 
 @dataclass(frozen=True)
 class RawData:
-    """Interactions as read: one row each, in the file's order.
+    """Interactions as read: one row each, in the order of the file.
 
-    `rows` has the columns `user` and `item` (integers, or strings exactly as they stand in the file) and, where the
-    file has them, `rating` (Float32) and `time` (Int64, seconds since 1970). `items` has one row per item: the column
-    `item` and any others (title, genres, ...). Where `ids` has the sorted distinct ids of users or items, the rows hold
-    places in them instead.
+    `rows` has the columns `user` and `item` (integers, or strings exactly as in the file) and, if the file has them,
+    `rating` (Float32) and `time` (Int64, seconds since 1970). `items` has one row per item: the column `item` and any
+    others (title, genres, ...). If `ids` has the sorted distinct ids of a role, all of which occur, the rows hold Int32
+    positions in them instead.
     """
 
     name: str
@@ -56,16 +66,16 @@ class RawData:
     citation: str = ""
     source: Source = field(default_factory=Source)
     users: pl.DataFrame | None = None  # one row per user: the column `user` and any others
-    ids: Mapping[str, pl.Series] = field(default_factory=dict)  # "user" and "item", where the rows have places
+    ids: Mapping[str, pl.Series] = field(default_factory=dict)  # by role, if the rows are coded
 
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of users or items, as a sparse matrix (users or items, features)."""
+    """Features of users or items, as a sparse matrix (users or items, features)."""
 
     matrix: Csr
     names: tuple[str, ...]  # of the columns
-    recipe: Recipe | None = None  # how they were made, where a table's columns were
+    recipe: Recipe | None = None  # how they were made from the columns of a table
 
     def __post_init__(self) -> None:
         if len(self.names) != self.matrix.shape[1]:
@@ -74,7 +84,7 @@ class Features:
 
 @dataclass(frozen=True)
 class PreparationStep:
-    """What one step of the preparation left."""
+    """Counts after one step of the preparation."""
 
     step: str
     users: int
@@ -84,7 +94,7 @@ class PreparationStep:
 
 @dataclass(frozen=True)
 class Interactions:
-    """Who liked what: a 0/1 matrix (users, items), the ids of its rows and columns, and how it came to be."""
+    """Prepared data: a 0/1 matrix (users, items), the ids of its rows and columns, and how it was made."""
 
     name: str
     matrix: Csr  # (users, items), rows sorted by item
@@ -93,11 +103,11 @@ class Interactions:
     item_table: pl.DataFrame  # one row per column of the matrix, in order: `item` and any others (title, genres, ...)
     times: NDArray[np.int64] | None = None  # seconds since 1970 of each stored entry, in the matrix's order
     grades: FloatArray | None = None  # rating or count of each stored entry, in the matrix's order
-    disliked: Csr | None = None  # (users, items): ratings of what was seen and is no one, below the threshold
+    disliked: Csr | None = None  # (users, items): ratings below the like threshold
     disliked_times: NDArray[np.int64] | None = None  # of its stored entries
     item_features: Features | None = None  # a row per column of the matrix
     user_features: Features | None = None  # a row per row of the matrix
-    user_table: pl.DataFrame | None = None  # one row per row of the matrix: `user` and what is known of the users
+    user_table: pl.DataFrame | None = None  # one row per row of the matrix: `user` and any others
     source: Source = field(default_factory=Source)
     preparation: Preparation = field(default_factory=Preparation)
     steps: tuple[PreparationStep, ...] = ()
@@ -118,7 +128,7 @@ class Interactions:
 
     @property
     def signals(self) -> tuple[Signal, ...]:
-        """What there is beside the ones."""
+        """The signals that the data has."""
         return tuple(name for name in get_args(Signal) if getattr(self, name) is not None)
 
     @property
@@ -135,9 +145,9 @@ class Interactions:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of ids, ones and times: equal for equal data, whatever file or engine it came from.
+        """A digest of ids, matrix and times: equal for equal data, from whatever file or engine.
 
-        Signals that came later are not in it, so that the fingerprints of published results hold.
+        It does not cover the signals that were added later, so that the fingerprints of published results stay valid.
         """
         digest = hashlib.blake2b(digest_size=16)
         for ids in (self.users, self.items):
@@ -147,17 +157,17 @@ class Interactions:
             if numbers is None:
                 digest.update(b"|")
                 continue
-            for start in range(0, len(numbers), _DIGESTED):  # never a second copy of all
-                digest.update(np.ascontiguousarray(numbers[start : start + _DIGESTED], np.int64).tobytes())
+            for start in range(0, len(numbers), _DIGEST_STEP):  # avoids a second copy
+                digest.update(np.ascontiguousarray(numbers[start : start + _DIGEST_STEP], np.int64).tobytes())
         return digest.hexdigest()
 
     def digest(self, signals: Iterable[Signal]) -> str:
-        """Return a digest of these signals, empty for none: what the fingerprint says of the ones."""
+        """Return a digest of these signals, empty for none."""
         digest, found = hashlib.blake2b(digest_size=16), sorted(signals)
         for name in found:
             value = getattr(self, name)
             if value is None:
-                raise InputError(f"Expected {name} in '{self.name}', which has none: bring data that has them.")
+                raise InputError(f"Expected {name} in '{self.name}', which has none: use data that has them.", name)
             digest.update(name.encode())
             if isinstance(value, Features):
                 digest.update("\n".join(value.names).encode())
@@ -175,21 +185,20 @@ class Interactions:
 
 
 def name_column(items: pl.DataFrame) -> str | None:
-    """Return the column of an item table that says what people call an item, where there is one.
-
-    That is `title` or `name`, whatever its capitals, or else one of these of a product or the like: `Product name`.
-    """
+    """Return the column of an item table with the titles: `title` or `name`, else one such as `Product name`."""
     plain = {name: words_of(name) for name, kind in items.schema.items() if not kind.is_nested() and kind != pl.Binary}
-    alone = [name for word in _NAMES for name, words in plain.items() if words == [word]]
-    longer = [name for word in _NAMES for name, words in plain.items() if word in words and {*words} <= {*_NAMED, word}]
+    alone = [name for word in _TITLE_WORDS for name, words in plain.items() if words == [word]]
+    longer = [
+        name
+        for word in _TITLE_WORDS
+        for name, words in plain.items()
+        if word in words and {*words} <= {*_ITEM_WORDS, word}
+    ]
     return next(iter([*alone, *longer]), None)
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:
-    """Return the position in `ids` of each wanted id, -1 where there is none.
-
-    An id of another type means what the reader of files makes of it (see `parse_ids`).
-    """
+    """Return the position in `ids` of each wanted id, or -1; ids of another type are parsed (see `parse_ids`)."""
     if wanted.dtype == pl.String and ids.dtype == pl.String:
         wanted = wanted.zip_with(wanted.is_in(ids.implode()), parse_ids(wanted, ids.dtype))
     elif wanted.dtype != ids.dtype:

@@ -1,24 +1,22 @@
-"""Reading and preparing a data set in one call: a catalog name, a file, a frame, or a `Source` that names columns.
-
-A folder of Parquet that `recfusion data prepare` or `spark prepare` wrote is read without preparing it again.
-"""
+"""Reads and prepares a data set in one call: a catalog name, a file, a frame, a `Source`, or a prepared folder."""
 
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
 import polars as pl
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, validating
 from recfusion.core.files import check_regular, read_json, write_json
-from recfusion.data.catalog import CATALOG, read_named, read_named_people
+from recfusion.data.catalog import CATALOG, read_named, read_named_users
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.options import PUBLISHED, Preparation, Source
 from recfusion.data.prepare import FUTURE, prepare
-from recfusion.data.reading.batch_cache import Kept
+from recfusion.data.reading.batch_cache import BatchCache
 from recfusion.data.reading.formats import ArrowStream, as_frame
-from recfusion.data.reading.reader import OnRows, read_items, read_table
+from recfusion.data.reading.item_file import read_items
+from recfusion.data.reading.reader import OnRows, read_table
 
 PREPARED = "_prepared.json"  # written last: a folder that has it is complete
 ITEMS = "_items.parquet"
@@ -26,7 +24,7 @@ PARTS = "part-*.parquet"
 
 
 class Prepared(BaseModel, frozen=True, extra="forbid"):
-    """What is known of a prepared folder beside its rows."""
+    """The metadata of a prepared folder."""
 
     format: int = 1
     name: str
@@ -49,12 +47,11 @@ def load(
     name: str = "frame",
     max_bad_share: float | None = None,
 ) -> Interactions:
-    """Return the interactions of `data` after preparation; a folder that was prepared before is read as it is.
+    """Return the interactions of `data` after preparation; a prepared folder is read as it is.
 
     `data` may also be a table in memory (see `as_frame`), which `name` names in messages and protocol cards. `user`,
-    `item`, `rating` and `time` are columns of a file or frame, guessed where not given; `items` is a second table
-    with what is known of the items, `users_file` one of the users, and `feature_columns` names what features of items
-    are made of where they are asked for.
+    `item`, `rating` and `time` are columns of a file or frame, guessed if not given. `items` is a table about the
+    items, `users_file` one about the users, and `feature_columns` names the columns that become item features.
     """
     given: dict[str, object] = {"user": user, "item": item, "rating": rating, "time": time}
     given |= {"items": items, "max_bad_share": max_bad_share, "feature_columns": feature_columns}
@@ -66,19 +63,14 @@ def load(
         start = {"data": str(data)}
     else:
         if name in CATALOG or _exists(name):
-            raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.")
+            raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.", "name")
         frame, start = as_frame(data), {"data": name}
     if isinstance(items, PathLike):
         given["items"] = str(items)
     elif items is not None and not isinstance(items, str):
         described, given["items"], start["items"] = as_frame(items), None, None
-    try:
+    with validating("a valid source", show=True):
         source = Source.model_validate(start | {key: value for key, value in given.items() if value is not None})
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise InputError(
-            f"Expected another {wrong['loc'][0]}: {wrong['msg'].lower()}, got {wrong['input']!r}."
-        ) from None
     if frame is None and source.data not in CATALOG and is_prepared(Path(source.data)):
         _refuse_file_options(source, described)
         return load_prepared(Path(source.data), preparation)
@@ -90,12 +82,12 @@ def read(
     frame: pl.DataFrame | None = None,
     items: pl.DataFrame | None = None,
     *,
-    kept: Kept | None = None,
+    cache: BatchCache | None = None,
     on_rows: OnRows | None = None,
 ) -> RawData:
-    """Return the rows of a source as read, before any preparation; `frame` and `items` stand for its files.
+    """Return the rows of a source before preparation; `frame` and `items` stand for its files.
 
-    Batches of a file are `kept` for a reading that is begun again.
+    Parsed batches of a file are kept in `cache`, from which an interrupted reading resumes.
     """
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
@@ -103,19 +95,20 @@ def read(
         if source.users_file is None:
             return named
         published = source.users_file == PUBLISHED
-        people = read_named_people(source.data) if published else read_users(source.users_file, None, source.data)
-        return replace(named, source=source.shown(), users=people)
+        users = read_named_users(source.data) if published else read_users(source.users_file, None, source.data)
+        return replace(named, source=source.shown(), users=users)
     if frame is None and not _exists(source.data):
         if Path(source.data).suffix:
-            raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.")
+            raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.", "data")
         raise InputError(
             f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
-            "--data, or, if it was made from a frame in memory: pass the frame again."
+            "--data, or, if it was made from a frame in memory: pass the frame again.",
+            "data",
         )
-    if source.users_file is not None:  # a wrong one should not wait for the rows
+    if source.users_file is not None:  # fail before reading the rows
         _check_users_file(source.users_file, source.data)
     origin = Path(source.data) if frame is None else frame
-    raw = read_table(origin, source, coded=True, kept=kept, on_rows=on_rows)
+    raw = read_table(origin, source, coded=True, cache=cache, on_rows=on_rows)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
     users: pl.DataFrame | None = None
@@ -125,7 +118,7 @@ def read(
 
 
 def read_users(file: str, column: str | None, data: str) -> pl.DataFrame:
-    """Return a table of the users of `data`, one row each; `column` is what their ids are called there."""
+    """Return a table about the users of `data`, one row each; `column` is the name of the user column there."""
     _check_users_file(file, data)
     return read_items(Path(file), column, role="user")
 
@@ -133,40 +126,37 @@ def read_users(file: str, column: str | None, data: str) -> pl.DataFrame:
 def _check_users_file(file: str, data: str) -> None:
     if file == PUBLISHED:
         raise InputError(
-            f"--users-file {PUBLISHED} means what ml-100k and ml-1m themselves say of their users, and '{data}' is "
-            "neither: name a file with a row per user."
+            f"--users-file {PUBLISHED} means the table of users of ml-100k and ml-1m, and '{data}' is neither: "
+            "name a file with a row per user.",
+            "users_file",
         )
     if not _exists(file):
-        raise InputError(f"Expected a file of users at '{file}', got nothing: name it with --users-file.")
+        raise InputError(f"Expected a file of users at '{file}', got nothing: name it with --users-file.", "users_file")
 
 
 def is_prepared(path: Path) -> bool:
-    """Return whether a folder holds a whole prepared data set."""
+    """Return whether a folder holds a complete prepared data set."""
     try:
         return (path / PREPARED).is_file()
-    except OSError:  # a name that is too long, a folder that may not be entered
+    except OSError:  # a name too long, or no permission
         return False
 
 
 def write_prepared(folder: Path, about: Prepared) -> None:
-    """Complete a folder whose parts are there."""
+    """Write the metadata, which completes a prepared folder."""
     write_json(folder / PREPARED, about.model_dump(mode="json"))
 
 
 def read_about(folder: Path) -> Prepared:
-    """Return what is known of a prepared folder beside its rows."""
-    try:
+    """Return the metadata of a prepared folder."""
+    with validating(f"a prepared data set in '{folder}'", "prepare it again"):
         return Prepared.model_validate(read_json(folder / PREPARED))
-    except ValidationError as error:
-        raise InputError(
-            f"Expected a prepared data set in '{folder}': {error.errors()[0]['msg'].lower()}; prepare it again."
-        ) from None
 
 
 def load_prepared(folder: Path, asked: Preparation | None = None) -> Interactions:
-    """Return the interactions of a prepared folder; they equal those of the file that it was prepared from.
+    """Return the interactions of a prepared folder, equal to those of the file that it was prepared from.
 
-    It cannot be prepared otherwise: an `asked` preparation that is neither the usual one nor its own is an error.
+    Raises if `asked` is neither the default preparation nor that of the folder.
     """
     about = read_about(folder)
     if asked not in (None, Preparation(), about.preparation):
@@ -182,11 +172,12 @@ def load_prepared(folder: Path, asked: Preparation | None = None) -> Interaction
         items = pl.read_parquet(folder / ITEMS, glob=False) if (folder / ITEMS).is_file() else None
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None
-    # Nothing is filtered here: ids become rows and columns, in their order.
+    # Nothing is filtered here: ids become rows and columns.
     raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder)).shown())
     found = prepare(raw, Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0))
-    told = len(about.report.notes)  # rows of the future were counted when all of them were there
-    notes = (*about.report.notes, *(note for note in found.report.notes[told:] if not note.startswith(FUTURE)))
+    new = found.report.notes[len(about.report.notes) :]
+    # Rows of the future were counted at the preparation, when no row was dropped yet.
+    notes = (*about.report.notes, *(note for note in new if not note.startswith(FUTURE)))
     report = replace(found.report, notes=notes)
     return replace(found, preparation=about.preparation, steps=about.steps, report=report)
 
@@ -201,4 +192,6 @@ def _exists(path: str) -> bool:
 def _refuse_file_options(source: Source, items: pl.DataFrame | None) -> None:
     for name in ("user", "item", "rating", "time", "separator", "items"):
         if getattr(source, name) is not None or (name == "items" and items is not None):
-            raise InputError(f"The columns of '{source.data}' are known: leave out --{name}, it is for your own files.")
+            raise InputError(
+                f"The columns of '{source.data}' are known: leave out --{name}, it is for your files.", name
+            )

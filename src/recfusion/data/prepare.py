@@ -1,6 +1,6 @@
-"""From raw rows to a binary matrix, by reported steps: duplicates, rating threshold, rare users, rare items.
+"""Prepares raw rows into a binary matrix, in counted steps: duplicates, rating threshold, rare users, rare items.
 
-What a preparation assumed and dropped is said in notes that tell how to choose otherwise.
+Notes report what a preparation assumed and dropped, and which option changes it.
 """
 
 import itertools
@@ -19,31 +19,24 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
 from recfusion.data.rating_scale import Scale, adds_up
+from recfusion.data.reading.id_codes import Codes, encode_ids
 from recfusion.data.reading.values import parse_ids
-from recfusion.data.rows import (
-    Codes,
-    Rows,
-    check_rows,
-    drop_duplicates,
-    id_codes,
-    known_codes,
-    places_among,
-)
+from recfusion.data.rows import Rows, check_row_count, compact_codes, drop_duplicates
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
-FUTURE = "times in the future"  # how the note of such rows begins
-_MUCH = 0.1  # a share that a user should know of
+FUTURE = "times in the future"  # the start of the note about such rows
+_MUCH = 0.1  # larger shares are worth a note
 
 
 def prepare(raw: RawData, preparation: Preparation | None = None) -> Interactions:
-    """Return the binary matrix of `raw` after the steps of `preparation`, each of them counted."""
+    """Return the interactions of `raw` after the steps of `preparation`."""
     choices = preparation or Preparation()
     if raw.rows.is_empty():
         raise InputError(f"Expected interactions in '{raw.name}', got no usable row: check the file and its columns.")
-    check_rows(raw.rows.height, raw.name)
+    check_row_count(raw.rows.height, raw.name)
     rows, user_ids, item_ids = _coded(raw)
-    raw = replace(raw, rows=raw.rows.clear())  # the memory of what nobody else holds
+    raw = replace(raw, rows=raw.rows.clear())  # frees memory
     late = 0 if rows.time is None else int(np.count_nonzero(rows.time > time.time()))
     steps = [PreparationStep("rows as read", len(user_ids), len(item_ids), len(rows.user))]
 
@@ -59,8 +52,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     below = None
     if threshold is not None:
         if rows.rating is None:
-            raise InputError(f"A rating of at least {threshold:g} is asked for, but '{raw.name}' has no ratings.")
-        below = rows.part(rows.rating < np.float32(threshold))
+            raise no_ratings(threshold, raw.name)
+        below = rows.subset(rows.rating < np.float32(threshold))
         rows.keep(rows.rating >= np.float32(threshold))
         steps.append(rows.step(f"rating at least {threshold:g}"))
     steps.extend(_filter_rare(rows, choices))
@@ -72,7 +65,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
-    item_column = places_among(rows.per_item > 0, rows.item)
+    item_column = compact_codes(rows.per_item > 0, rows.item)
     disliked, disliked_times = _disliked(below, user_kept, item_kept)
     items = item_ids[item_kept].alias("item")
     users = user_ids[user_kept].alias("user")
@@ -101,10 +94,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
 
 def _coded(raw: RawData) -> tuple[Rows, pl.Series, pl.Series]:
-    """Return the rows with places among the sorted ids of users and items, and those ids."""
+    """Return the rows with encoded ids, and the sorted ids of users and items."""
 
     def codes(role: str) -> tuple[Codes, pl.Series]:
-        return known_codes(raw.rows[role], raw.ids[role]) if role in raw.ids else id_codes(raw.rows[role])
+        column = raw.rows[role]
+        return (column.to_numpy(), raw.ids[role]) if role in raw.ids else encode_ids(column)
 
     (user, user_ids), (item, item_ids) = codes("user"), codes("item")
     rating, time = _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64)
@@ -112,14 +106,19 @@ def _coded(raw: RawData) -> tuple[Rows, pl.Series, pl.Series]:
 
 
 def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | None) -> float | None:
-    """Return the threshold that holds; for "auto" what the scale says."""
+    """Return the like threshold; for "auto" that of the scale."""
     if asked != "auto":
         return asked
     return None if scale is None else scale.liked
 
 
+def no_ratings(threshold: float, name: str) -> InputError:
+    """Return the error for a threshold on data without ratings."""
+    return InputError(f"A rating of at least {threshold:g} is requested, but '{name}' has no ratings.", "min_rating")
+
+
 def nothing_left(name: str, steps: Sequence[PreparationStep], guessed: Scale | None) -> InputError:
-    """Return the error of a preparation that left no row; `guessed` is a scale that nobody named."""
+    """Return the error for a preparation that left no row; `guessed` is the scale if it was guessed."""
     trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
     assumed = None if guessed is None else guessed.assumed()
     return InputError(
@@ -131,7 +130,7 @@ def nothing_left(name: str, steps: Sequence[PreparationStep], guessed: Scale | N
 def preparation_notes(
     asked: Preparation, threshold: float | None, scale: Scale | None, steps: Sequence[PreparationStep]
 ) -> Iterator[str]:
-    """Yield what a reader of the protocol card should know of the preparation, from its `steps`."""
+    """Yield the notes about a preparation, from its `steps`."""
     rows = steps[0].interactions
 
     def lost(step: str, what: str = "interactions") -> int:
@@ -139,7 +138,7 @@ def preparation_notes(
 
     repeated, disliked = lost("one row per user and item") / rows, lost("rating at least") / rows
     if repeated > _MUCH:
-        yield f"{_share(repeated)} of the rows repeat a user and an item, and one of them counts"
+        yield f"{_share(repeated)} of the rows repeat a user and an item; one of each counts"
     if asked.min_rating == "auto" and scale is not None:
         yield scale.sentence(threshold, _share(disliked))
         yield from scale.doubts()
@@ -159,18 +158,18 @@ def preparation_notes(
 
 
 def return_notes(returned: int) -> Iterator[str]:
-    """Yield a note where rows have numbers below 0, which are returns."""
+    """Yield a note if rows have numbers below 0, which are returns."""
     if returned:
         yield (
-            f"{returned:,} rows have a number below 0 and are taken for returns: they cancel what the user had of the "
-            "item, and never count as one"
+            f"{returned:,} rows have a number below 0 and are taken for returns: they cancel purchases of the user and "
+            "item, and never count as interactions"
         )
 
 
 def time_notes(late: int) -> Iterator[str]:
-    """Yield a note where rows are of the future."""
+    """Yield a note if rows have times in the future."""
     if late:
-        yield f"{FUTURE}, which stand last in their order: {late:,} of the rows; check the column"
+        yield f"{FUTURE}, which come last in their histories: {late:,} of the rows; check the column"
 
 
 def _share(part: float) -> str:
@@ -199,13 +198,13 @@ def _filter_rare(rows: Rows, choices: Preparation) -> list[PreparationStep]:
 
 
 def _least_popular(per_item: IntArray) -> int:
-    """Return the item with the fewest rows; among equals the one with the largest id."""
+    """Return the item with the fewest rows; of several the one with the largest id."""
     rare = np.flatnonzero(per_item == per_item[per_item > 0].min())
     return int(rare[-1])
 
 
 def _disliked(rows: Rows | None, users: IntArray, items: IntArray) -> tuple[Csr | None, NDArray[np.int64] | None]:
-    """Return the rows below the threshold over the users and items that stayed, and their times."""
+    """Return the rows below the threshold over the remaining users and items, and their times."""
     if rows is None or rows.rating is None:
         return None, None
     row, column = np.full(rows.n_users, -1, np.int32), np.full(rows.n_items, -1, np.int32)
@@ -217,13 +216,13 @@ def _disliked(rows: Rows | None, users: IntArray, items: IntArray) -> tuple[Csr 
 
 
 def _described(ids: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return one row per item or user, in order, with what a file says of it, and a note where it leaves out some."""
+    """Return one row per id, in order, joined with the table `described`, and a note if it lacks some ids."""
     table, kind = ids.to_frame(), ids.name
     if described is None:
         return table, []
     known = described.with_columns(parse_ids(described[kind], ids.dtype)).unique(kind, keep="first")
     count = ids.is_in(known[kind].implode()).sum()
     if kind == "user" and not count:
-        raise InputError("The user file knows none of the users: name their ids as the interactions do.")
+        raise InputError("The user file has none of the users: use the ids of the interactions.", "users_file")
     notes = [f"the {kind} file describes {count:,} of {len(ids):,} {kind}s"] if count < len(ids) else []
     return table.join(known, on=kind, how="left", maintain_order="left"), notes

@@ -1,6 +1,4 @@
-"""Preparing a table into a folder that is read at once from then on; a preparation that is killed goes on when begun
-again.
-"""
+"""Prepares a table into a folder that loads quickly; a restarted preparation resumes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,13 +11,13 @@ import polars as pl
 from recfusion.core.arrays import row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
-from recfusion.core.job_folder import JOB, STAGES, claim, described
+from recfusion.core.job_folder import JOB, STAGES, claim_folder, file_stamps
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, read, write_prepared
 from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import prepare
-from recfusion.data.reading.batch_cache import Kept
+from recfusion.data.reading.batch_cache import BatchCache
 
 _PART_ROWS = 1 << 22
 
@@ -27,28 +25,28 @@ _PART_ROWS = 1 << 22
 def prepare_folder(
     source: Source, preparation: Preparation, folder: Path, *, on_rows: Callable[[int], None] | None = None
 ) -> bool:
-    """Prepare a table into a folder that `load` reads; return False where it was there already.
+    """Prepare a table into a folder that `load` reads; return False if it was complete already.
 
-    Batches are kept as they are read, until all is done: that is what takes long.
+    Parsed batches are kept until the folder is complete, because reading takes the longest.
     """
     if source.data in CATALOG:
-        raise InputError(f"'{source.data}' is prepared as it is read: name a file of your own with --data.")
+        raise InputError(f"'{source.data}' is prepared as it is read: name a file of your own with --data.", "data")
     if source.users_file is not None:
-        raise InputError("A prepared folder holds no table of users: leave out --users-file here.")
+        raise InputError("A prepared folder holds no table of users: leave out --users-file here.", "users_file")
     files = [Path(name) for name in (source.data, source.items) if name is not None and Path(name).is_file()]
     job = {"prepare": source.absolute().model_dump(mode="json"), "preparation": preparation.model_dump(mode="json")}
-    claim(folder, {**job, "files": described(files)})
+    claim_folder(folder, {**job, "files": file_stamps(files)})
     if is_prepared(folder):
         return False
     try:
-        raw = read(source, kept=Kept(folder / STAGES), on_rows=on_rows)
+        raw = read(source, cache=BatchCache(folder / STAGES), on_rows=on_rows)
         items = raw.items
-        data = prepare(replace(raw, items=None), preparation)  # what is said of the items is said when they are read
-    except InputError:  # the corrected job may have the folder
+        data = prepare(replace(raw, items=None), preparation)  # notes about items are made when the folder is loaded
+    except InputError:  # the corrected job may use the folder
         rmtree(folder / STAGES, ignore_errors=True)
         (folder / JOB).unlink(missing_ok=True)
         raise
-    for left in folder.glob(PARTS):  # of a run that was stopped right here
+    for left in folder.glob(PARTS):  # of an interrupted run
         left.unlink()
     _write_rows(data, folder)
     if items is not None:
@@ -61,7 +59,7 @@ def prepare_folder(
 
 
 def _write_rows(data: Interactions, folder: Path) -> None:
-    """Write the ones with their ids, and ratings and times where there are any."""
+    """Write the interactions with their ids, and ratings and times if there are any."""
     rows = row_numbers(data.matrix)
     for number, start in enumerate(range(0, data.n_interactions, _PART_ROWS)):
         part = slice(start, start + _PART_ROWS)

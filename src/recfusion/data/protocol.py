@@ -1,19 +1,19 @@
-"""The protocol card: in words and numbers, how the data and the split of a result came to be."""
+"""The protocol card: which data, preparation, split, signals and metrics a result comes from, and their hash."""
 
 import hashlib
 import json
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, validating
 from recfusion.data.interactions import Interactions, PreparationStep, ReadReport, Signal
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
 
 
 class Signals(BaseModel, frozen=True, extra="forbid"):
-    """What the data has beside its ones, and what of it was learned from."""
+    """The signals that the data has, and those that were used."""
 
     exist: tuple[Signal, ...] = ()
     used: tuple[Signal, ...] = ()
@@ -21,7 +21,7 @@ class Signals(BaseModel, frozen=True, extra="forbid"):
 
 
 class Protocol(BaseModel, frozen=True, extra="forbid"):
-    """Everything that makes results comparable, but not the seed: equal hashes may stand in one table."""
+    """Everything that makes results comparable, except the seed: results with equal hashes fit in one table."""
 
     source: Source
     preparation: Preparation
@@ -43,7 +43,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
     def of(
         cls, data: Interactions, plan: SplitPlan, metrics: tuple[str, ...], used: tuple[Signal, ...] = ()
     ) -> "Protocol":
-        """Return the card of prepared data; its hash covers data, preparation, ratios, metrics and signals `used`."""
+        """Return the card of prepared data; its hash covers data, preparation, split, metrics and signals `used`."""
         card = cls(
             source=data.source,
             preparation=data.preparation,
@@ -65,16 +65,12 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def parse(cls, document: object, where: str) -> "Protocol":
         """Return the card that `document` (from JSON) holds."""
-        try:
+        with validating(f"a protocol card in '{where}'"):
             card = cls.model_validate(document)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"Expected a protocol card in '{where}': {place or 'document'}: {first['msg']}.") from None
         if card.hash != card._digest():
             raise InputError(
-                f"The protocol card in '{where}' does not fit its hash {card.hash}: it was changed by hand; "
-                "make the result again."
+                f"The protocol card in '{where}' does not fit its hash {card.hash}: it was edited by hand; "
+                "create the result again."
             )
         return card
 
@@ -85,7 +81,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             "split": self.plan.covered(),
             "metrics": sorted(self.metrics),
         }
-        if self.signals.used:  # else the hash is that of results from before there were any
+        if self.signals.used:  # else the hash equals that of results from before signals existed
             covered["signals"] = [*sorted(self.signals.used), self.signals.digest]
         return hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest()
 
@@ -98,21 +94,21 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         return f"{self.hash}-{seed}"
 
     def assumptions(self) -> list[str]:
-        """Return the paper's six assumptions as they hold here, a sentence each."""
+        """Return the paper's six assumptions as they apply here, one sentence each."""
         plan, chosen = self.plan, self.preparation
         liked = "every row" if chosen.min_rating is None else f"a rating of at least {float(chosen.min_rating):g}"
         orders = {
             "temporal": "the last part of a held-out history is predicted",
-            "global": "histories end at one moment, and what users have after it is predicted",
+            "global": "histories end at one moment, and later items are predicted",
         }
         order = orders.get(plan.kind, "histories are unordered sets, divided at random")
         filters = "repeated until stable (k-core)" if chosen.k_core else "one pass, users first"
         graded = "grades" in self.signals.used
-        seen = "A 0 may be a dislike or an item never seen; the two are not told apart."
+        seen = "A 0 may be a dislike or an item never seen; the two are not distinguished."
         if graded:
-            seen = "What was rated below that is seen and not liked: it is never recommended where it is shown."
+            seen = "Ratings below that are dislikes: such items are never recommended if they are shown."
         if self.signals.used:
-            seen += f" Signals used beside the ones: {', '.join(self.signals.used)}."
+            seen += f" Signals used: {', '.join(self.signals.used)}."
         return [
             f"Top-K: lists are judged by {', '.join(self.metrics)}; items in the history are never recommended.",
             f"Binary feedback: {liked} counts as 1, everything else as 0.",
@@ -125,7 +121,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
 
 
 def check_same_protocol(hashes: dict[str, str]) -> None:
-    """Raise where results of different protocols would stand in one table; `hashes` maps a result to its hash."""
+    """Raise if results have different protocols; `hashes` maps a result to its hash."""
     if len(set(hashes.values())) > 1:
         listed = ", ".join(f"{name}: {digest}" for name, digest in hashes.items())
         raise InputError(
@@ -135,7 +131,7 @@ def check_same_protocol(hashes: dict[str, str]) -> None:
 
 
 def split_counts(split: Split) -> dict[str, dict[str, int]]:
-    """Return users, active items and interactions of each part, counted as in the paper (folds: the history alone)."""
+    """Return users, active items and interactions of each part, counted as in the paper (folds: only the history)."""
     parts = {"train": split.train, "valid": split.valid.history, "test": split.test.history}
     return {
         part: {"users": int(m.shape[0]), "items": len(set(m.indices.tolist())), "interactions": int(m.nnz)}
@@ -151,15 +147,15 @@ def _generalization(plan: SplitPlan) -> str:
     if plan.kind == "global":
         return (
             f"Two moments divide all interactions {shares} into training, validation and test: the model learns from "
-            "what came before the first, and is shown everything before the moment after which it is judged. The seed "
-            "has no part in it."
+            "the first part, and is shown everything before the part that it is evaluated on. The seed is not used."
         )
     if plan.cold_items:
         return (
-            f"New items: {plan.cold_items:.0%} of the items, drawn at random, leave training and all histories. Users "
-            f"are divided {shares}; of a test user the model is shown all other items, and must find these among all."
+            f"New items: {plan.cold_items:.0%} of the items, drawn at random, are removed from training and all "
+            f"histories. Users are divided {shares}; the model is shown all other items of a test user, and must find "
+            "these among all items."
         )
     return (
-        f"Strong generalization: users are divided {shares}; of a validation or test user the model is shown "
-        f"{plan.fold_in:.0%} of the history and must find the rest."
+        f"Strong generalization: users are divided {shares}; the model is shown {plan.fold_in:.0%} of the history of a "
+        "validation or test user, and must find the rest."
     )

@@ -11,34 +11,34 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.options import SplitPlan
-from recfusion.data.signals import Extra, Rows, kept, whole_extra
+from recfusion.data.signals import Extra, RowIndex, keep_values, whole_extra
 
 
 class NobodyToJudge(InputError):  # noqa: N818
-    """No user can be held out and judged, so that there is no split; one may still learn from everybody."""
+    """No user can be held out and scored, so there is no split; training on all users is still possible."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Users to be judged on: what the model is shown of each, and what it should find. Row r is users[r]."""
+    """Users to evaluate on: the history shown to the model, and the held-out items to find. Row r is users[r]."""
 
     users: IntArray  # rows of the Interactions
     history: Csr
     held_out: Csr
-    extra: Extra | None = None  # of the histories, where more than their ones is used
+    extra: Extra | None = None  # signals of the histories, if any are used
 
     @property
     def disliked(self) -> Csr | None:
-        """What the users have seen and did not like, as far as it is shown."""
+        """The shown items that the users disliked."""
         return None if self.extra is None else self.extra.disliked
 
-    def take(self, rows: Rows) -> "Fold":
+    def take(self, rows: RowIndex) -> "Fold":
         """Return the fold of some of its users."""
         extra = None if self.extra is None else self.extra.rows(rows)
         return Fold(self.users[rows], self.history[rows], self.held_out[rows], extra)
 
     def over(self, items: IntArray) -> "Fold":
-        """Return the fold over some of its items, with the users who have one left on either side."""
+        """Return the fold over some of its items, with the users who still have a shown and a held-out item."""
         extra = None if self.extra is None else self.extra.columns(items)
         part = Fold(self.users, self.history[:, items], self.held_out[:, items], extra)
         return part.take(np.flatnonzero((np.diff(part.history.indptr) > 0) & (np.diff(part.held_out.indptr) > 0)))
@@ -54,26 +54,30 @@ class Split:
     train: Csr
     valid: Fold
     test: Fold
-    extra: Extra | None = None  # of the training matrix, where more than its ones is used
+    extra: Extra | None = None  # signals of the training matrix, if any are used
 
 
 def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, used: tuple[Signal, ...] = ()) -> Split:
-    """Split `data` at random; the same seed gives the same split, whatever signals are `used` beside the ones.
+    """Split `data` at random; the same seed gives the same split, whatever signals are `used`.
 
-    Of what a held-out user did not like, each is shown with the chance that a like is; in a split by time, what came
-    before the last like that is shown. The rest are candidates like any other.
+    Each disliked item of a held-out user is shown with the same probability as a liked one; in a split by time, those
+    before the last shown like are shown. Disliked items that are not shown are ordinary candidates.
     """
     plan = plan or SplitPlan()
     if plan.valid + plan.test >= 1:
-        raise InputError(f"Expected valid + test below 1, got {plan.valid} + {plan.test}: leave users to train on.")
+        raise InputError(
+            f"Expected valid + test below 1, got {plan.valid} + {plan.test}: leave users to train on.", "valid"
+        )
     if not np.any(np.diff(data.matrix.indptr) >= 2):
         raise NobodyToJudge(
-            f"No user of '{data.name}' has 2 items, one to show and one to find, so that nobody can be judged: train "
-            "on everybody with --all-users, or bring more data."
+            f"No user of '{data.name}' has 2 items, one to show and one to find, so nobody can be evaluated: "
+            "train on everybody with --all-users, or bring more data."
         )
     rng = stream(seed, "split")
     if plan.kind in ("temporal", "global") and data.times is None:
-        raise InputError(f"A {plan.kind} split needs times, and '{data.name}' has none: name the column with --time.")
+        raise InputError(
+            f"A {plan.kind} split needs times, and '{data.name}' has none: name the column with --time.", "time"
+        )
     parts = {"weak": _split_weak, "global": _split_time}.get(plan.kind, _split_users)(data, plan, rng, seed)
     if plan.cold_items:
         parts = _without_cold(data, parts, used)
@@ -81,14 +85,17 @@ def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, u
 
 
 def without_test(parts: Split) -> Split:
-    """Return a split whose test users are gone: what may be sent to whoever chooses settings."""
+    """Return a split without its test users, for choosing settings."""
     return replace(parts, test=parts.test.take(slice(0, 0)))
 
 
 def _without_cold(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:
-    """Return the split without a share of the items, which test users' histories have to be completed by."""
+    """Return the split with a share of the items removed from training; test users must find these."""
     if parts.plan.kind != "strong" or {"grades", "times"} & set(used):
-        raise InputError("New items are judged on a strong split, without grades and times: leave out --cold-items.")
+        raise InputError(
+            "New items are evaluated on a strong split, without ratings and times: leave out --cold-items.",
+            "cold_items",
+        )
     order = stream(parts.seed, "cold items").permutation(data.n_items)
     cold = np.zeros(data.n_items, bool)
     cold[order[: max(1, round(parts.plan.cold_items * data.n_items))]] = True
@@ -103,22 +110,22 @@ def _without_cold(data: Interactions, parts: Split, used: tuple[Signal, ...]) ->
     )
     valid, test = (fold.over(np.arange(data.n_items)) for fold in folds)
     if not len(valid.users) or not len(test.users):
-        raise InputError(f"No user of '{data.name}' has both new and known items: choose other --cold-items.")
+        raise InputError(f"No user of '{data.name}' has both new and known items: change --cold-items.", "cold_items")
     return replace(parts, train=warm(parts.train), valid=valid, test=test)
 
 
 def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:
-    """Return the split with the signals of what each part shows."""
+    """Return the split with the signals of what each part shows the model."""
     by_time = parts.plan.kind in ("temporal", "global")
     shown = parts.plan.fold_in if parts.plan.kind == "strong" else 1 - parts.plan.valid - parts.plan.test
-    # A draw for each dislike of the data, so that the same ones are shown wherever their user stands.
+    # One draw per disliked item of the data, so that the same ones are shown in whatever part their user is.
     chance = stream(parts.seed, "dislikes").random(0 if data.disliked is None else data.disliked.nnz)
 
     def of(users: IntArray, history: Csr) -> Extra | None:
         whole = whole_extra(data, used)
         assert whole is not None
         found, stays = whole.rows(users), _is_in(data.matrix[users], history)
-        found = replace(found, grades=kept(found.grades, stays), times=kept(found.times, stays))
+        found = replace(found, grades=keep_values(found.grades, stays), times=keep_values(found.times, stays))
         if found.disliked is None:
             return found
         if by_time:
@@ -126,10 +133,10 @@ def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> S
             seen = _values(data.disliked, data.disliked_times, users) <= latest[row_numbers(found.disliked)]
         else:
             seen = _values(data.disliked, chance, users) < shown
-        disliked, times = kept(found.disliked, seen), kept(found.disliked_times, seen)
+        disliked, times = keep_values(found.disliked, seen), keep_values(found.disliked_times, seen)
         return replace(found, disliked=disliked, disliked_times=times)
 
-    whole_users = parts.plan.kind in ("strong", "temporal")  # of whom nothing is held out
+    whole_users = parts.plan.kind in ("strong", "temporal")  # training users have nothing held out
     training = whole_extra(data, used) if whole_users else None
     train = training.rows(parts.train_users) if training is not None else of(parts.train_users, parts.train)
     valid, test = (replace(fold, extra=of(fold.users, fold.history)) for fold in (parts.valid, parts.test))
@@ -137,13 +144,13 @@ def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> S
 
 
 def _is_in(whole: Csr, part: Csr) -> NDArray[np.bool_]:
-    """Return which stored entries of `whole` are stored in `part`, which has some of them."""
+    """Return which stored entries of `whole` are also in `part`, a subset."""
     keys, own = (row_numbers(m).astype(np.int64) * m.shape[1] + m.indices for m in (whole, part))
     return np.isin(keys, own, assume_unique=True)
 
 
 def _latest(data: Interactions, users: IntArray, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the time of the last one of each user that is shown, (users,)."""
+    """Return the time of the last shown item of each user, (users,)."""
     times, latest = _values(data.matrix, data.times, users), np.full(len(users), np.iinfo(np.int64).min)
     np.maximum.at(latest, row_numbers(data.matrix[users])[shown], times[shown])
     return latest
@@ -159,12 +166,12 @@ def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
         )
     order = rng.permutation(n)
     train, valid, test = (np.sort(part) for part in np.split(order, [n - n_valid - n_test, n - n_test]))
-    judged = [_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test"))]
-    return Split(seed, plan, train, data.matrix[train], judged[0], judged[1])
+    folds = [_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test"))]
+    return Split(seed, plan, train, data.matrix[train], folds[0], folds[1])
 
 
 def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.Generator, what: str) -> Fold:
-    """Divide the histories of `users`: users with a single item cannot be judged and are left out."""
+    """Divide the histories of `users` into shown and held-out items; users with a single item are left out."""
     lengths = np.diff(data.matrix.indptr)[users]
     users = users[lengths >= 2]
     if not len(users):
@@ -181,7 +188,7 @@ def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.G
 
 
 def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:
-    """Give each user's history a training, a validation and a test part; short histories may lack the latter two."""
+    """Divide each history into training, validation and test; short histories may lack the latter two."""
     matrix = data.matrix
     lengths = np.diff(matrix.indptr)
     n_valid, n_test = np.rint(plan.valid * lengths), np.rint(plan.test * lengths)
@@ -194,9 +201,7 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
         held_out = keep_entries(matrix, kept)
         users = np.flatnonzero((np.diff(held_out.indptr) > 0) & (np.diff(train.indptr) > 0))
         if not len(users):
-            raise NobodyToJudge(
-                f"No user of '{data.name}' has enough items for a {what} part: raise the minimum items."
-            )
+            raise NobodyToJudge(f"No user of '{data.name}' has enough items for {what}: raise --min-items-per-user.")
         return Fold(users, train[users], held_out[users])
 
     valid = fold((rank >= last_train) & (rank < last_valid), "validation")
@@ -204,10 +209,10 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
 
 
 def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, seed: int) -> Split:
-    """Train before one moment, validate between it and a second one, and test after that; the seed has no part in it.
+    """Train before one moment, validate up to a second one, and test after it; the seed is not used.
 
-    The two moments leave the shares `test` and `valid` of all interactions behind them. Of a judged user everything
-    from before is shown, and what comes in the window is to be found; a user with nothing before is left out.
+    The two moments are chosen by the shares `valid` and `test` of all interactions. The model is shown all earlier
+    items of a user, and must find those in the window; users without earlier items are left out.
     """
     times = data.times
     assert times is not None
@@ -222,7 +227,8 @@ def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, see
         if not len(users):
             raise InputError(
                 f"No user of '{data.name}' has items both before and in the {what} part of a global split: choose "
-                "--split temporal, or other shares."
+                "--split temporal, or other shares.",
+                "kind",
             )
         return Fold(users, history[users], held_out[users])
 
@@ -234,7 +240,7 @@ def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, see
 
 
 def _rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64] | None) -> IntArray:
-    """Return each stored entry's place in a random order of its row; with times, in their order (ties at random)."""
+    """Return each stored entry's rank in a random order of its row; with times, in time order (ties at random)."""
     rows = row_numbers(matrix)
     chance = rng.random(matrix.nnz)
     order = np.lexsort((chance, rows) if times is None else (chance, times, rows))
@@ -244,7 +250,7 @@ def _rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64]
 
 
 def _values(matrix: Csr | None, values: NDArray[Any] | None, users: IntArray) -> NDArray[Any]:
-    """Return the values of the stored entries of some rows, in the order that `matrix[users]` has them."""
+    """Return the values of the stored entries of `matrix[users]`, in order."""
     assert matrix is not None
     assert values is not None
     starts, lengths = matrix.indptr[users], np.diff(matrix.indptr)[users]

@@ -1,6 +1,6 @@
-"""Made-up interactions of any size: Zipf popularity, log-normal activity, tastes by factors and by neighbourhoods.
+"""Synthetic interactions of any size: Zipf popularity, log-normal activity, tastes by topics and neighbourhoods.
 
-Users come in chunks, each from a random stream of its own, so that memory does not grow with the number of rows.
+Users are generated in chunks, each from its own random stream, so memory does not grow with the number of rows.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
 
 ROWS_PER_CHUNK = 1 << 20
-_FLAT = 10.0  # added to the rank in Zipf's law: the first few items of real shops and sites are about level
+_FLAT = 10.0  # added to the rank in Zipf's law, as the top items of real shops are about equally popular
 _SPREAD = 1.1  # standard deviation of the logarithm of users' activity
 _TASTES = 3  # topics that a user likes
 _WINDOW = 12  # places on either side of an item that are its neighbours
-_ITEMS_PER_SEED = 8  # of a history, for each item whose neighbourhood the user goes through
-_SHARES = (0.45, 0.45)  # of the draws from the user's topics, and from neighbourhoods; the rest is popularity alone
-_ROUNDS = 8  # of draws by taste; what is still missing of a long history then is drawn evenly
+_ITEMS_PER_SEED = 8  # items of a history per neighbourhood that the user explores
+_SHARES = (0.45, 0.45)  # of draws from the user's topics, and from neighbourhoods; the rest is by popularity
+_ROUNDS = 8  # of draws by taste; the rest of a long history is drawn uniformly
 _GAP = 86_400.0  # mean seconds between two interactions of a user
 FIRST_TIME, LAST_TIME = 1_500_000_000, 1_700_000_000  # of users' first interactions
 
@@ -29,14 +29,14 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Size:
-    """How many users, items and interactions are made."""
+    """Numbers of users, items and interactions."""
 
     users: int
     items: int
     interactions: int
 
     def check(self) -> None:
-        """Raise unless every user can have an item, and nobody needs more than a quarter of them."""
+        """Raise unless there is an item per user and at most a quarter of all pairs."""
         if min(self.users, self.items) < 4:
             raise InputError(f"Expected at least 4 users and 4 items, got {self.users:,} and {self.items:,}.")
         most = self.users * self.items // 4
@@ -49,11 +49,11 @@ class Size:
 
 @dataclass(frozen=True)
 class World:
-    """The items, laid out on a line: topic after topic, neighbours side by side."""
+    """The items on a line: topic after topic, similar items side by side."""
 
-    edges: Numbers  # (items + 1,): where each place's share of all popularity begins, from 0 to 1
-    topics: IntArray  # (topics + 1,): the place at which each topic begins
-    item: NDArray[np.int32]  # (items,): the item at each place, so that numbers say nothing of the layout
+    edges: Numbers  # (items + 1,): cumulative popularity, from 0 to 1
+    topics: IntArray  # (topics + 1,): the position at which each topic begins
+    item: NDArray[np.int32]  # (items,): the item at each position, in random order
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Chunk:
     user: IntArray  # numbers from 0
     item: NDArray[np.int32]
     time: IntArray
-    liked: NDArray[np.bool_]  # whether a taste, rather than popularity, led to the row
-    rng: np.random.Generator  # for what a form adds
+    liked: NDArray[np.bool_]  # whether taste, not popularity, caused the row
+    rng: np.random.Generator  # for columns that a file format adds
 
 
 def make_world(size: Size, seed: int) -> World:
@@ -119,7 +119,7 @@ def _chunk(world: World, counts: IntArray, first_user: int, rng: np.random.Gener
 
 
 def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-    """Return users (from 0), places of items and whether taste chose them: counts[u] different ones for user u."""
+    """Return users (from 0), item positions, and whether taste chose them: counts[u] distinct ones for user u."""
     n_items, tastes = len(world.item), _Tastes(world, counts, rng)
     kept, keys, liked = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool)  # kept: sorted keys
     missing, rounds = counts.copy(), 0
@@ -135,7 +135,7 @@ def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple
         fresh = np.ones(len(key), bool)
         inside = at < len(kept)
         fresh[inside] = kept[at[inside]] != key[inside]
-        first = np.sort(first[fresh])  # draws in their order: users ascend, and the first of a user's come first
+        first = np.sort(first[fresh])  # in draw order: users ascend, and the first draws of a user come first
         of = users[first]
         rank = np.arange(len(first)) - np.searchsorted(of, of)
         first = first[rank < missing[of]]
@@ -148,7 +148,7 @@ def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple
 
 
 class _Tastes:
-    """What some users like: topics with shares, and items whose neighbourhoods they go through."""
+    """The tastes of some users: topics with shares, and items with neighbourhoods that they explore."""
 
     def __init__(self, world: World, counts: IntArray, rng: np.random.Generator) -> None:
         n_users = len(counts)
@@ -162,7 +162,7 @@ class _Tastes:
         self._seed = self._place_at(self._in_topics(np.repeat(np.arange(n_users), self._seeds)))
 
     def draw(self, users: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return a place for each of `users`, and whether taste chose it; within a taste, by popularity."""
+        """Return an item position for each of `users`, and whether taste chose it; within a taste, by popularity."""
         rng, edges = self._rng, self._world.edges
         chance, point = rng.random(len(users)), rng.random(len(users))
         by_topic = np.flatnonzero(chance < _SHARES[0])
@@ -175,7 +175,7 @@ class _Tastes:
         return self._place_at(point), chance < sum(_SHARES)
 
     def _in_topics(self, users: IntArray) -> Numbers:
-        """Return a point of the line of popularity for each of `users`, in one of the user's topics."""
+        """Return a point of cumulative popularity for each of `users`, in one of the user's topics."""
         pick = (self._rng.random((len(users), 1)) > self._upto[users]).sum(1).clip(0, _TASTES - 1)
         topic = self._topic[users, pick]
         low, high = self._bounds[topic], self._bounds[topic + 1]

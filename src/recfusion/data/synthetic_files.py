@@ -1,4 +1,4 @@
-"""Files of made-up data: CSV or Parquet with text ids, or the layouts of MovieLens 25M and the Netflix Prize."""
+"""Writes synthetic data: CSV or Parquet with text ids, or the layouts of MovieLens 25M and the Netflix Prize."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -12,18 +12,18 @@ import polars as pl
 from recfusion.core.arrays import IntArray
 from recfusion.core.files import replacing_folder, write_json
 from recfusion.core.rng import stream
+from recfusion.data.reading.formats import table_writer
 from recfusion.data.synthetic import Chunk, Size, World, chunks, make_world
-from recfusion.data.table_writer import table_writer
 
 Form = Literal["csv", "parquet", "ml-25m", "netflix"]
 MARKER = "generated.json"
-_BUCKETS = 64  # files of neighbouring items that rows are sorted in, where a form wants them by item
-_LIKED, _OTHER = (0.05, 0.15, 0.45, 0.8), (0.15, 0.4, 0.75, 0.92)  # chances of at most 1, 2, 3, 4 stars
+_BUCKETS = 64  # files by which rows are sorted by item
+_LIKED, _OTHER = (0.05, 0.15, 0.45, 0.8), (0.15, 0.4, 0.75, 0.92)  # probabilities of at most 1, 2, 3, 4 stars
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A size and a form that stand for a kind of data."""
+    """A size and a file format."""
 
     size: Size
     form: Form
@@ -38,7 +38,7 @@ OnRows = Callable[[int], None]
 
 
 def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows | None = None) -> list[str]:
-    """Write made-up data to `folder`, which appears when all of it is there, and return the names of its files."""
+    """Write synthetic data to `folder`, atomically, and return the names of its files."""
     size.check()
     with replacing_folder(folder, MARKER) as fresh:
         world = make_world(size, seed)
@@ -91,13 +91,13 @@ def _write_movielens(rows: Iterator[Chunk], folder: Path) -> None:
 
 
 def stars(chunk: Chunk) -> IntArray:
-    """Return ratings from 1 to 5, (rows,): what a taste led to is liked more."""
+    """Return ratings from 1 to 5, (rows,), higher for rows caused by taste."""
     upto = np.where(chunk.liked[:, None], _LIKED, _OTHER)
     return np.asarray(1 + (chunk.rng.random((len(chunk.user), 1)) > upto).sum(1))
 
 
 def _write_netflix(rows: Iterator[Chunk], size: Size, folder: Path) -> None:
-    """Write rows by item: they go to a file for each range of items first, and those are sorted one by one."""
+    """Write rows by item: first into one file per range of items, each of which is then sorted."""
     buckets = [folder / f"bucket-{number}" for number in range(_BUCKETS)]
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in buckets]
@@ -116,7 +116,7 @@ def _write_netflix(rows: Iterator[Chunk], size: Size, folder: Path) -> None:
 
 def _write_movies(rows: np.ndarray, out: IO[bytes]) -> None:
     if not len(rows):
-        return  # nobody rated a movie of this part
+        return  # no ratings of these movies
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     lines = pl.DataFrame({"user": rows[:, 1] + 1, "rating": rows[:, 2], "date": rows[:, 3]}).with_columns(
         pl.col("date").cast(pl.Date)
@@ -128,7 +128,7 @@ def _write_movies(rows: np.ndarray, out: IO[bytes]) -> None:
 
 
 def _write_items(world: World, seed: int, form: Form, folder: Path) -> None:
-    """Write a row per item: its topic as category or genre, and what a shop or site knows of it besides."""
+    """Write a row per item: its topic as category or genre, and further columns."""
     n_items, rng = len(world.item), stream(seed, "generate columns")
     topic = np.empty(n_items, np.int64)
     topic[world.item] = np.repeat(np.arange(len(world.topics) - 1), np.diff(world.topics))

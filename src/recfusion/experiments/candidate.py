@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from recfusion.core.errors import InputError, choices
-from recfusion.core.pool import Job, Work
+from recfusion.core.pool import Job, RunTask
 from recfusion.models.base import Recommender
 from recfusion.models.class_loading import home_file, load_file
 from recfusion.models.code_digest import code_digest
@@ -147,7 +147,7 @@ class PackedJob:
         files = {file for kind in kinds if (file := home_file(kind)) is not None}
         return cls(tuple(sorted(files)), pickle.dumps(job))
 
-    def start(self) -> Work:
+    def start(self) -> RunTask:
         for file in self.files:
             load_file(file)
         job: Job = pickle.loads(self.packed)

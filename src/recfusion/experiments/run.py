@@ -10,13 +10,13 @@ from typing import Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.core.pool import Failure, Pool, Report, TaskEvent, Work, available_cores
+from recfusion.core.pool import Failure, Pool, RunTask, SendProgress, TaskEvent, available_cores
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_read, used_signals
+from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, PackedJob, unique
 from recfusion.experiments.experiment_file import Experiment
@@ -89,10 +89,10 @@ class FitJob:
     user_ids: bool
     first: Split | None  # the split of the first task
 
-    def start(self) -> Work:
+    def start(self) -> RunTask:
         parts = self.first
 
-        def work(task: Task, report: Report) -> Result:
+        def work(task: Task, report: SendProgress) -> Result:
             nonlocal parts
             if parts is None or parts.seed != task.seed:
                 used = self.protocol.signals.used
@@ -140,7 +140,7 @@ def run_candidates(
     unique([candidate.label for candidate, _ in candidates])
     by_label = {candidate.label: candidate for candidate, _ in candidates}
     used = used_signals(signals, data)
-    check_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
+    check_signals_are_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     found = match_results(candidates, protocol, [] if store is None else read_results(store))
     if stale := stale_tasks(found, by_label):
@@ -186,12 +186,12 @@ def _run_missing(
     report(Event("planned", progress.status()))
     Pool(
         job=PackedJob.of(shared, (type(one.model) for one in importable.values())) if importable else job,
-        own=job,
+        local_job=job,
         next_task=lambda: missing.popleft() if missing else None,
         on_event=on_event,
         workers=workers if importable else 0,
         threads=job.threads or available_cores(),
-        here=lambda task: task.label not in importable,
+        runs_here=lambda task: task.label not in importable,
     ).run()
 
 

@@ -16,7 +16,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import Source, SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_read, used_signals, whole_extra
+from recfusion.data.signals import BINARY, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
@@ -69,7 +69,7 @@ def train(
     plan = plan or SplitPlan()
     data = with_features(data, signals)
     used = used_signals(signals, data)
-    check_read(used, [(candidate.entry.name, signals_read(candidate.model))])
+    check_signals_are_read(used, [(candidate.entry.name, signals_read(candidate.model))])
     check_grades(candidate, data, used)
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     everything = whole_extra(data, used)

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
-from recfusion.core.memory_map import mapped_arrays
+from recfusion.core.memory_map import map_arrays
 from recfusion.data.feature_recipe import Recipes
 from recfusion.data.features import recipes_of
 from recfusion.data.interactions import Interactions, name_column, to_columns
@@ -211,7 +211,7 @@ class Bundle:
             check_regular(path / name)
         try:
             items = pl.read_parquet(path / ITEMS, glob=False)
-            state = mapped_arrays(path / WEIGHTS) if mapped else load_file(path / WEIGHTS)
+            state = map_arrays(path / WEIGHTS) if mapped else load_file(path / WEIGHTS)
             if ADDED in config.digests:
                 state |= load_file(path / ADDED)
             _check_items(items)

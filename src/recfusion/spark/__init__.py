@@ -1,4 +1,4 @@
-"""Work on a Spark cluster: trials of a search, preparing tables, recommending to many. Only this room needs pyspark."""
+"""Jobs on a Spark cluster: tuning trials, preparation, training, recommending. Only this package needs pyspark."""
 
 import re
 
@@ -6,9 +6,10 @@ from recfusion.core.errors import InputError
 
 
 def check_path(source: str) -> None:
-    """Raise where `source` is the address of a storage, and no path."""
-    if re.match(r"\w{2,}:/", source):  # a single letter is a drive
+    """Raise if `source` is an address such as s3://..., not a path."""
+    if re.match(r"\w{2,}:/", source):  # a single letter is a Windows drive
         raise InputError(
             f"Expected a path that every machine sees under the same name, got the address '{source}': mount the "
-            "storage first."
+            "storage first.",
+            "data",
         )

@@ -1,6 +1,6 @@
-"""Reading a table on Spark by the code of the local reader: files in pieces, the rows of each by buckets of users.
+"""Reads a table on Spark with the code of the local reader: parts of files in, rows by buckets of users out.
 
-What is read of a piece is a file with a record batch for each bucket; a bucket has all rows of its users.
+A task reads a part of a file and writes a file with a record batch per bucket; a bucket has all rows of its users.
 """
 
 import time
@@ -22,9 +22,9 @@ from recfusion.core.files import read_json, write_json
 from recfusion.data.interactions import ReadReport
 from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, Faults
-from recfusion.data.reading.formats import Table, open_table, table_errors
-from recfusion.data.reading.id_codes import Cells
-from recfusion.data.reading.reader import Reading, check_share, coded_batches, first_faults, open_rows
+from recfusion.data.reading.formats import Table, find_format, open_table, table_errors
+from recfusion.data.reading.id_codes import IdEncoder
+from recfusion.data.reading.reader import RowReader, check_bad_rows, encoded_batches, first_faults, open_rows
 from recfusion.data.reading.text_lines import BLOCK_BYTES
 from recfusion.data.reading.values import whole_numbers
 from recfusion.spark import check_path
@@ -32,126 +32,132 @@ from recfusion.spark.record_batches import as_batch, read_batches, read_schema, 
 from recfusion.spark.session import task_slots
 from recfusion.spark.task_runner import make_files
 
-PIECE_BYTES = 2 * BLOCK_BYTES - (1 << 20)  # of text for a task: two blocks of lines, and no third for what is over
-_BUCKET_BYTES = 1 << 26  # of text, about a million rows, of which a task holds all at once
-_PACKED = 4  # how much smaller packed text and Parquet are, about
-_MOST_BUCKETS = 1024
+PART_BYTES = 2 * BLOCK_BYTES - (1 << 20)  # text per task: just below two blocks of lines
+_BUCKET_BYTES = 1 << 26  # text per bucket, about a million rows, which a task holds in memory
+_COMPRESSION = 4  # typical ratio of gzip and Parquet
+_MAX_BUCKETS = 1024
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """A table that was read: the files of its pieces, and what was seen on the way."""
+class BucketedTable:
+    """A table that was read: files with its rows by buckets of users, and the counts of the reading."""
 
-    files: tuple[Path, ...]  # of pieces that have rows, in the order of the table
-    kinds: Mapping[str, pl.DataType]  # of the columns; ids are whole numbers where all of the table are
+    files: tuple[Path, ...]  # of the parts that have rows, in the order of the table
+    dtypes: Mapping[str, pl.DataType]  # of the columns; ids are integers if all of the table are
     sizes: NDArray[np.int64]  # rows of each bucket
     report: ReadReport
-    lowest: float  # rating; 0 where there is none
-    returned: int  # rows with a rating below 0
-    late: int  # rows of the future
+    lowest_rating: float  # 0 if there are no ratings
+    returns: int  # rows with a rating below 0
+    future_rows: int  # rows with a time in the future
 
     @property
     def buckets(self) -> list[int]:
-        """The buckets that have rows."""
+        """The numbers of the buckets that have rows."""
         return [int(number) for number in np.flatnonzero(self.sizes)]
 
     def rows(self, bucket: int) -> pl.DataFrame:
         """Return the rows of a bucket in the order of the table."""
-        casts = [pl.col(name).cast(kind) for name, kind in self.kinds.items()]
+        casts = [pl.col(name).cast(dtype) for name, dtype in self.dtypes.items()]
         batches = (batch for file in self.files for batch in read_batches(file, bucket, len(self.sizes)))
         return pl.concat(pl.DataFrame(batch).with_columns(casts) for batch in batches)
 
 
 def input_files(path: Path) -> list[Path]:
-    """Return the files of a table: itself, or those of a folder in the order of names."""
+    """Return the files of a table: itself, or those of a folder in the order of their names."""
     check_path(str(path))
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.rglob("*") if file.is_file() and file.name[:1] not in "._")
     if not found or len({file.suffix for file in found}) > 1:
-        raise InputError(f"Expected a folder with files of one kind (CSV or Parquet), got {len(found)} in '{path}'.")
+        raise InputError(
+            f"Expected files of one format (CSV or Parquet) in the folder '{path}', got {len(found)}.", "data"
+        )
     return found
 
 
-def open_pieces(source: Source, piece_bytes: int = PIECE_BYTES, *, lone_users: bool = False) -> list[Reading]:
-    """Return how the pieces of a CSV or Parquet file are read, or of a folder of them.
+def open_parts(source: Source, part_bytes: int = PART_BYTES, *, lone_users: bool = False) -> list[RowReader]:
+    """Return a reader for each part of a CSV or Parquet file, or of a folder of them.
 
-    Columns, separator and the form of times are found in the first file.
+    The first file decides on columns, separator and the format of times.
     """
     first, *others = input_files(Path(source.data))
-    reading = open_rows(first, source, lone_users=lone_users)
-    if first.name.lower().removesuffix(".gz").endswith((".jsonl", ".ndjson")):
-        raise InputError(f"Expected CSV or Parquet, got '{first}': convert it first.")
-    tables = [_everywhere(reading.table, first), *(_alike(reading.table, file) for file in others)]
-    empty = reading.head.clear()  # tasks get no rows, but what to do with their own
-    return [replace(reading, table=piece, head=empty) for table in tables for piece in table.pieces(piece_bytes)]
+    reader = open_rows(first, source, lone_users=lone_users)
+    file_format = find_format(first)
+    if file_format is None or not file_format.splittable:
+        raise InputError(f"Expected CSV or Parquet, got '{first}': convert it first.", "data")
+    tables = [_with_absolute_path(reader.table, first), *(_open_like(reader.table, file) for file in others)]
+    empty = reader.head.clear()  # tasks need the schema and no rows
+    return [replace(reader, table=part, head=empty) for table in tables for part in table.split(part_bytes)]
 
 
-def _alike(table: Table, file: Path) -> Table:
-    """Return another file of a folder as a table; a text is laid out as the first one is."""
+def _open_like(table: Table, file: Path) -> Table:
+    """Open another file of a folder; a text file has the layout of the first one."""
     if table.layout is None:
-        return _everywhere(open_table(file, None, ""), file)
+        return _with_absolute_path(open_table(file, None, ""), file)
     return replace(table, where=str(file), source=file.absolute())
 
 
-def _everywhere(table: Table, file: Path) -> Table:
-    """Return a table that tasks find, which have another working folder; messages name it as it was given."""
-    place = file.absolute()
-    return replace(table, source=pl.scan_parquet(place, glob=False) if table.layout is None else place)
+def _with_absolute_path(table: Table, file: Path) -> Table:
+    """Return a table that tasks find from another working folder; messages keep the given name."""
+    path = file.absolute()
+    return replace(table, source=pl.scan_parquet(path, glob=False) if table.layout is None else path)
 
 
 def count_buckets(session: SparkSession, files: Iterable[Path], multiple: int = 1) -> int:
-    """Return how many buckets users are divided into: a multiple of the tasks that run at once, and of `multiple`."""
-    sizes = (file.stat().st_size * (_PACKED if file.suffix.lower() in (".gz", ".parquet") else 1) for file in files)
-    wanted = min(sum(sizes) // _BUCKET_BYTES, _MOST_BUCKETS)
+    """Return the number of buckets: a multiple of the tasks that run at once, and of `multiple`."""
+    ratios = {".gz": _COMPRESSION, ".parquet": _COMPRESSION}
+    size = sum(file.stat().st_size * ratios.get(file.suffix.lower(), 1) for file in files)
+    wanted = min(size // _BUCKET_BYTES, _MAX_BUCKETS)
     at_once = task_slots(session) * multiple
     return (wanted // at_once + 1) * at_once
 
 
-def read_pieces(session: SparkSession, folder: Path, pieces: Sequence[Reading], source: Source, buckets: int) -> Pieces:
-    """Return the usable rows of a table, which equal those of `read_table`; pieces that `folder` has are not read."""
+def read_parts(
+    session: SparkSession, folder: Path, parts: Sequence[RowReader], source: Source, buckets: int
+) -> BucketedTable:
+    """Return the usable rows of a table, equal to those of `read_table`; parts that `folder` has are not read again."""
     plan = folder / "buckets.json"
     if not plan.is_file():
         write_json(plan, buckets)
-    read = _ReadPiece(int(str(read_json(plan))))  # a cluster of another size goes on with as many
-    files = [folder / _name(number, piece) for number, piece in enumerate(pieces)]
-    found = make_files(session, read, {file: (file, piece) for file, piece in zip(files, pieces, strict=True)})
-    seen = [_Seen(**about) for about in found]
-    total, faults = sum((Counter(of.facts) for of in seen), Counter()), _faults(pieces, seen)
-    whole = replace(pieces[0], table=replace(pieces[0].table, where=source.data))
-    check_share(whole, total, faults, source.max_bad_share)
-    texts = {role for of in seen for role in of.texts}
-    kinds = dict(pl.DataFrame(read_schema(files[0]).empty_table()).schema)
-    kinds |= {role: pl.String() if role in texts else pl.Int64() for role in ("user", "item")}
-    return Pieces(
-        files=tuple(file for file, of in zip(files, seen, strict=True) if any(of.sizes)),
-        kinds=kinds,
-        sizes=np.sum([of.sizes for of in seen], axis=0),
+    read = _ReadPart(int(str(read_json(plan))))  # a resumed job keeps its number, also on another cluster
+    files = [folder / _file_name(number, part) for number, part in enumerate(parts)]
+    found = make_files(session, read, {file: (file, part) for file, part in zip(files, parts, strict=True)})
+    seen = [_PartSummary(**about) for about in found]
+    total, faults = sum((Counter(part.facts) for part in seen), Counter()), _faults(parts, seen)
+    whole = replace(parts[0], table=replace(parts[0].table, where=source.data))
+    check_bad_rows(whole, total, faults, source.max_bad_share)
+    texts = {role for part in seen for role in part.texts}
+    dtypes = dict(pl.DataFrame(read_schema(files[0]).empty_table()).schema)
+    dtypes |= {role: pl.String() if role in texts else pl.Int64() for role in ("user", "item")}
+    return BucketedTable(
+        files=tuple(file for file, part in zip(files, seen, strict=True) if any(part.sizes)),
+        dtypes=dtypes,
+        sizes=np.sum([part.sizes for part in seen], axis=0),
         report=whole.report(total, faults),
-        lowest=min((of.lowest for of in seen if of.lowest is not None), default=0.0),
-        returned=total["returned"],
-        late=total["late"],
+        lowest_rating=min((part.lowest for part in seen if part.lowest is not None), default=0.0),
+        returns=total["returned"],
+        future_rows=total["late"],
     )
 
 
-def _name(number: int, piece: Reading) -> str:
-    return "-".join(map(str, ("piece", f"{number:05d}", *piece.table.cuts))) + ".arrow"
+def _file_name(number: int, part: RowReader) -> str:
+    return "-".join(map(str, ("piece", f"{number:05d}", *part.table.cuts))) + ".arrow"
 
 
 @dataclass
-class _Seen:
-    """What was seen in a piece."""
+class _PartSummary:
+    """The counts of a part; written beside its rows."""
 
     sizes: list[int]  # rows of each bucket
-    facts: dict[str, int] = field(default_factory=dict)  # counts of flags, of lines, and of doubtful ratings and times
+    facts: dict[str, int] = field(default_factory=dict)  # counts of flags, lines, returns and future times
     lowest: float | None = None  # rating
     texts: list[str] = field(default_factory=list)  # roles of ids that are not all whole numbers
 
     def add(self, batch: Batch, rows: pl.DataFrame, sizes: NDArray[np.int64]) -> None:
-        """Take note of a batch, of its good rows and of those of each bucket."""
+        """Add a batch: its good rows, and how many of them each bucket has."""
         ratings, times = (rows[name] if name in rows.columns else pl.Series([0]) for name in ("rating", "time"))
         doubtful = {"returned": int((ratings < 0).sum()), "late": int((times > time.time()).sum())}
-        self.facts = dict(Counter(self.facts) + Counter({**batch.facts, **doubtful, "lines": batch.count}))
+        self.facts = dict(Counter(self.facts) + Counter({**batch.counts, **doubtful, "lines": batch.size}))
         self.sizes = [int(size) for size in self.sizes + sizes]
         lows = (self.lowest, cast("float | None", ratings.min()))
         self.lowest = min((low for low in lows if low is not None), default=None)
@@ -160,49 +166,51 @@ class _Seen:
 
 
 @dataclass(frozen=True)
-class _ReadPiece:
-    """What reads a piece into its file: of each batch a record batch for each bucket."""
+class _ReadPart:
+    """The task that reads a part into its file: for each batch a record batch per bucket."""
 
     buckets: int
 
-    def __call__(self, task: tuple[Path, Reading]) -> None:
-        file, reading = task
-        seen = _Seen([0] * self.buckets)
-        write_batches(file, self._batches(reading, seen), lambda: asdict(seen))
+    def __call__(self, task: tuple[Path, RowReader]) -> None:
+        file, reader = task
+        summary = _PartSummary([0] * self.buckets)
+        write_batches(file, self._batches(reader, summary), lambda: asdict(summary))
 
-    def _batches(self, reading: Reading, seen: _Seen) -> Iterator[pa.RecordBatch]:
-        cells = reading.cells.get("user") or Cells()
-        buckets = _bucket_of(cells.values, self.buckets)  # of each cell, as far as they were read
-        with table_errors(reading.table.where):
-            for batch in coded_batches(reading):
-                users = batch.rows["user"] if "user" in reading.cells else cells.add(batch.rows["user"])
-                buckets = np.append(buckets, _bucket_of(cells.values[len(buckets) :], self.buckets))
-                bucket = buckets[users.to_numpy()]
+    def _batches(self, reader: RowReader, summary: _PartSummary) -> Iterator[pa.RecordBatch]:
+        encoder = reader.encoders.get("user") or IdEncoder()
+        bucket_of_code = _bucket_of(encoder.ids, self.buckets)
+        with table_errors(reader.table.where):
+            for batch in encoded_batches(reader):
+                users = batch.rows["user"] if "user" in reader.encoders else encoder.encode(batch.rows["user"])
+                new = encoder.ids[len(bucket_of_code) :]
+                bucket_of_code = np.append(bucket_of_code, _bucket_of(new, self.buckets))
+                bucket = bucket_of_code[users.to_numpy()]
                 rows = batch.rows[np.argsort(bucket, kind="stable")]
-                rows = rows.with_columns(of.values.gather(rows[role]).alias(role) for role, of in reading.cells.items())
+                ids = (of.ids.gather(rows[role]).alias(role) for role, of in reader.encoders.items())
+                rows = rows.with_columns(ids)
                 sizes = np.bincount(bucket, minlength=self.buckets)
-                seen.add(batch, rows, sizes)
+                summary.add(batch, rows, sizes)
                 whole = as_batch(rows)
                 yield from (whole.slice(end - size, size) for end, size in zip(np.cumsum(sizes), sizes, strict=True))
 
 
 def _bucket_of(ids: pl.Series, buckets: int) -> NDArray[Any]:
-    """Return the bucket of each id, by its text: the same on every machine, and whether or not it is a number."""
+    """Return the bucket of each id, by a checksum of its text: the same on every machine, for numbers and texts."""
     texts = ids.fill_null("").cast(pl.Binary).to_list()
-    kind = np.min_scalar_type(buckets)  # numbers of few bits are sorted by counting
+    kind = np.min_scalar_type(buckets)  # small integers sort faster
     return (np.fromiter(map(zlib.crc32, texts), np.uint32, len(texts)) % buckets).astype(kind)
 
 
-def _faults(pieces: Sequence[Reading], seen: Sequence[_Seen]) -> Faults:
-    """Return the first row of each kind of fault, from the pieces that have it; rows are numbered in their own file."""
+def _faults(parts: Sequence[RowReader], seen: Sequence[_PartSummary]) -> Faults:
+    """Return the first row of each kind of fault; rows are numbered within their file."""
     faults: Faults = {}
-    several = len({piece.table.where for piece in pieces}) > 1
+    several = len({part.table.where for part in parts}) > 1
     lines: Counter[str] = Counter()
-    for piece, of in zip(pieces, seen, strict=True):
-        where, counts = piece.table.where, Counter(of.facts)
+    for part, summary in zip(parts, seen, strict=True):
+        where, counts = part.table.where, Counter(summary.facts)
         if any(counts[kind] and kind not in faults for kind in ("missing", "unparsable")):
-            found = first_faults(piece, counts, lines[where])
-            place = f" in '{Path(where).name}'" * several
-            faults = {kind: (row, what + place, cell) for kind, (row, what, cell) in found.items()} | dict(faults)
+            found = first_faults(part, counts, lines[where])
+            file = f" in '{Path(where).name}'" * several
+            faults = {kind: (row, what + file, cell) for kind, (row, what, cell) in found.items()} | dict(faults)
         lines[where] += counts["lines"]
     return faults

@@ -1,4 +1,4 @@
-"""Preparation as a Spark job: the steps of `data/prepare.py` on one bucket of users after another, to Parquet."""
+"""Preparation as a Spark job: the steps of `data/prepare.py`, applied to buckets of users."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -9,13 +9,14 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
-from recfusion.core.job_folder import described
+from recfusion.core.job_folder import file_stamps
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, write_prepared
 from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import (
     ADDED,
     LATEST,
+    no_ratings,
     nothing_left,
     preparation_notes,
     resolve_min_rating,
@@ -23,8 +24,8 @@ from recfusion.data.prepare import (
     time_notes,
 )
 from recfusion.data.rating_scale import Scale, adds_up
-from recfusion.data.reading.reader import read_items
-from recfusion.spark.file_parts import Pieces, count_buckets, input_files, open_pieces, read_pieces
+from recfusion.data.reading.item_file import read_items
+from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
 from recfusion.spark.task_runner import make_files, run_tasks, stages_of
 from recfusion.spark.user_buckets import Count, Filters, Listed, Unique, Write
 
@@ -32,22 +33,22 @@ from recfusion.spark.user_buckets import Count, Filters, Listed, Unique, Write
 def spark_prepare(
     session: SparkSession, source: Source, preparation: Preparation, folder: Path, *, parts: int | None = None
 ) -> bool:
-    """Prepare a table into a folder that `load` reads; return False where it was there already.
+    """Prepare a table into a folder that `load` reads; return False if it was complete already.
 
-    Pieces that were read and buckets without duplicates are kept until all is done; begun again, the job goes on after
-    them. `parts` is the number of Parquet files; else there is one for each bucket of users.
+    Parts that were read and buckets without duplicates are kept until the job is done, so that a restarted job resumes.
+    `parts` is the number of Parquet files to write; by default one per bucket of users.
     """
     files = input_files(Path(source.data))
     job = {
         "prepare": source.absolute().model_dump(mode="json"),
         "preparation": preparation.model_dump(mode="json"),
-        "files": described(files),
+        "files": file_stamps(files),
     }
     with stages_of(folder, job) as stages:
         if is_prepared(folder):
             return False
         buckets = max(count_buckets(session, files), parts or 1)
-        table = read_pieces(session, stages / "pieces", open_pieces(source), source, buckets)
+        table = read_parts(session, stages / "pieces", open_parts(source), source, buckets)
         items = None if source.items is None else read_items(Path(source.items), table.report.columns["item"])
         about = _prepare(session, table, source, preparation, stages, parts)
         if items is not None:
@@ -57,17 +58,15 @@ def spark_prepare(
 
 
 def _prepare(
-    session: SparkSession, table: Pieces, source: Source, choices: Preparation, stages: Path, parts: int | None
+    session: SparkSession, table: BucketedTable, source: Source, choices: Preparation, stages: Path, parts: int | None
 ) -> Prepared:
-    """Write the parts of a prepared folder, and return what is to be known beside them."""
+    """Write the parts of a prepared folder, and return its metadata."""
     steps: list[PreparationStep] = []
     filters, scale, once = _unique(session, table, source, choices, stages)
     counted = _count(session, filters, stages)
     once = replace(once, items=len(counted.items))
-    steps.append(
-        replace(once, step="rows as read", interactions=int(table.sizes.sum()))
-    )  # repetitions lose no user, no item
-    steps.append(once)
+    # Removing duplicates loses no user and no item.
+    steps += [replace(once, step="rows as read", interactions=int(table.sizes.sum())), once]
     if filters.threshold is not None:
         rated = counted.items["before"].filter(counted.items["before"] > 0)
         steps.append(
@@ -82,35 +81,35 @@ def _prepare(
     for step, left in ((last, with_rarest), (even, users)):
         if step is not None:
             steps.append(replace(step, users=left))
-    told_of = (
+    notes = (
         *preparation_notes(choices, filters.threshold, scale, steps),
-        *return_notes(table.returned if filters.unique.added else 0),
-        *time_notes(table.late),
+        *return_notes(table.returns if filters.unique.added else 0),
+        *time_notes(table.future_rows),
     )
     return Prepared(
         name=Path(source.data).name,
         preparation=choices.model_copy(update={"min_rating": filters.threshold}),
         steps=tuple(steps),
-        report=replace(table.report, notes=(*table.report.notes, *told_of)),
+        report=replace(table.report, notes=(*table.report.notes, *notes)),
     )
 
 
 def _unique(
-    session: SparkSession, table: Pieces, source: Source, choices: Preparation, stages: Path
+    session: SparkSession, table: BucketedTable, source: Source, choices: Preparation, stages: Path
 ) -> tuple[Filters, Scale | None, PreparationStep]:
-    """Make buckets of one row per user and item; return the first filters, the scale, and the step, items uncounted."""
+    """Remove duplicates; return the first filters, the scale, and the step without its number of items."""
     if not table.buckets:
         raise InputError(
             f"Expected interactions in '{source.data}', got no usable row: check the file and its columns."
         )
     column = table.report.columns.get("rating")
-    added = adds_up(column, table.lowest)
+    added = adds_up(column, table.lowest_rating)
     unique = Unique(table, stages / "unique", added)
     found = make_files(session, unique, {unique.file(number): number for number in table.buckets})
     scale = None if column is None else _scale(found, column, added=added)
     threshold = resolve_min_rating(choices.min_rating, scale)
     if threshold is not None and scale is None:
-        raise InputError(f"A rating of at least {threshold:g} is asked for, but '{source.data}' has no ratings.")
+        raise no_ratings(threshold, source.data)
     users, rows = (sum(of[name] for of in found) for name in ("users", "rows"))
     step = PreparationStep(ADDED if added else LATEST, users, 0, rows)
     return Filters(unique, threshold, choices.min_items_per_user), scale, step
@@ -118,15 +117,15 @@ def _unique(
 
 @dataclass(frozen=True)
 class _Counted:
-    """What is left by some filters."""
+    """Counts of what some filters keep."""
 
     users: int
-    frequent: int  # users that have enough items
-    items: pl.DataFrame  # of each its rows `before` users are left out, and after that, `n`
+    frequent: int  # users with enough items
+    items: pl.DataFrame  # rows of each item `before` and after (`n`) dropping users with few items
 
 
 def _count(session: SparkSession, filters: Filters, stages: Path) -> _Counted:
-    """Return what filters leave, from one pass over the buckets."""
+    """Return the counts of what filters keep, from one pass over the buckets."""
     work, buckets = Count(filters, stages / "counts"), filters.unique.table.buckets
     users = run_tasks(session, work, buckets)
     files = [work.file(number) for number in buckets]
@@ -142,9 +141,9 @@ def _filter_rare(
     stages: Path,
     steps: list[PreparationStep],
 ) -> tuple[Filters, pl.DataFrame, PreparationStep | None]:
-    """Leave out rare users, then rare items; once, or until nothing changes.
+    """Drop rare users, then rare items; once, or until nothing changes.
 
-    Returns filters that do so and the items that stay, and the last step where one more pass must count its users.
+    Returns the filters, the items that stay, and the last step if its users must still be counted.
     """
     last = None
     for round_number in itertools.count(1):
@@ -168,7 +167,7 @@ def _filter_rare(
 
 
 def _rarest(items: pl.DataFrame) -> tuple[int | str, PreparationStep]:
-    """Return the item with the fewest rows, among equals the one with the largest id, and the step that drops it."""
+    """Return the item with the fewest rows, of several the one with the largest id, and the step that drops it."""
     rarest, n = items.sort("n", "item", descending=[False, True]).select("item", "n").row(0)
     name = "even number of items (least popular one dropped)"
     return rarest, PreparationStep(name, 0, len(items) - 1, int(items["n"].sum()) - n)
@@ -177,17 +176,17 @@ def _rarest(items: pl.DataFrame) -> tuple[int | str, PreparationStep]:
 def _write(
     session: SparkSession, filters: Filters, rarest: int | str | None, folder: Path, parts: int | None
 ) -> tuple[int, int]:
-    """Write what filters leave, but for one item; return how many users have rows with it and without."""
+    """Write what filters keep, except one item; return the number of users with and without it."""
     buckets = len(filters.unique.table.buckets)
     files = min(parts or buckets, buckets)
-    for left in folder.glob(PARTS):  # of a run that was stopped right here
+    for left in folder.glob(PARTS):  # of an interrupted run
         left.unlink()
     users = run_tasks(session, Write(filters, rarest, folder, files), range(files))
     return sum(before for before, _ in users), sum(after for _, after in users)
 
 
 def _scale(found: list[dict[str, Any]], column: str, *, added: bool) -> Scale:
-    """Return the scale of all ratings, from what is known of each bucket's."""
+    """Return the scale of all ratings from the statistics of the buckets."""
     rows = sum(of["rows"] for of in found)
     ones, five = (sum(of[name] for of in found) / rows for name in ("ones", "five"))
     return Scale(

@@ -13,17 +13,17 @@ from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.job_folder import described
+from recfusion.core.job_folder import file_stamps
 from recfusion.data.load import PARTS
 from recfusion.data.options import Source
-from recfusion.data.rows import id_codes
-from recfusion.data.table_writer import table_writer
+from recfusion.data.reading.formats import table_writer
+from recfusion.data.reading.id_codes import encode_ids
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import Histories, liked_rows, read_histories, sum_counts
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
-from recfusion.spark.file_parts import Pieces, count_buckets, input_files, open_pieces, read_pieces
+from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
 from recfusion.spark.session import task_cores, use_cores
 from recfusion.spark.task_runner import run_tasks, stages_of
 
@@ -69,8 +69,8 @@ def spark_recommend(
     files = input_files(Path(users.data))
     job = {
         "recommend": users.absolute().model_dump(mode="json"),
-        "files": described(files),
-        "model": described([model / name for name in ("config.json", "model.safetensors", "items.parquet")]),
+        "files": file_stamps(files),
+        "model": file_stamps([model / name for name in ("config.json", "model.safetensors", "items.parquet")]),
         "k": k,
         "chunks": chunks,
     }
@@ -78,13 +78,13 @@ def spark_recommend(
         if (folder / DONE).is_file():
             yield chunks, _counts(folder / DONE)
             return
-        pieces = open_pieces(users, lone_users=True)
+        pieces = open_parts(users, lone_users=True)
         if "times" in bundle.protocol.signals.used and "time" not in pieces[0].columns:
             raise InputError(
                 "Expected a column of times, which this model reads and without which rows have no order on Spark: "
                 "name it with --time."
             )
-        table = read_pieces(session, stages / "pieces", pieces, users, count_buckets(session, files, chunks))
+        table = read_parts(session, stages / "pieces", pieces, users, count_buckets(session, files, chunks))
         make = _MakeLists(table, _copied(model, stages), places, k, task_cores(session), stages / "lists")
         total = ListCounts(bad=table.report.missing + table.report.unparsable)
         for chunk in range(chunks):
@@ -101,7 +101,7 @@ def spark_recommend(
 class _MakeLists:
     """What writes the lists of a bucket of users."""
 
-    table: Pieces
+    table: BucketedTable
     model: Path
     trust: tuple[str, ...]
     k: int
@@ -117,7 +117,7 @@ class _MakeLists:
         use_cores(self.threads)  # after the model's libraries are there
         maker, total = ListMaker.of(bundle), ListCounts()
         rows = self.table.rows(number)
-        batch = pl.Series("batch", id_codes(rows["user"])[0] // _BATCH)
+        batch = pl.Series("batch", encode_ids(rows["user"])[0] // _BATCH)
         with table_writer(self.folder / f"part-{number:05d}.parquet") as write:
             for part in rows.with_columns(batch).partition_by("batch", include_key=False, maintain_order=True):
                 known, disliked = _known(bundle, part)

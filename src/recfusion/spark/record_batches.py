@@ -1,4 +1,4 @@
-"""Files of record batches that appear whole, each with a file beside it that says what is to be known of its rows."""
+"""Files of Arrow record batches, written atomically, each with a JSON file of metadata beside it."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from recfusion.core.files import replacing, write_json
 
 
 def write_batches(file: Path, batches: Iterable[pa.RecordBatch], about: Callable[[], Mapping[str, Any]]) -> None:
-    """Write record batches, one at least, and then what is to be known of them."""
+    """Write record batches, at least one, and then their metadata."""
     batches = iter(batches)
     first = next(batches)
     with (
@@ -27,13 +27,13 @@ def write_batches(file: Path, batches: Iterable[pa.RecordBatch], about: Callable
 
 
 def as_batch(frame: pl.DataFrame) -> pa.RecordBatch:
-    """Return a frame as one record batch; of a slice of it nothing but the slice is written."""
+    """Return a frame as one record batch; a slice of it is written without the rest."""
     table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
     return pa.record_batch([column.combine_chunks() for column in table.columns], schema=table.schema)
 
 
 def read_about(file: Path) -> dict[str, Any] | None:
-    """Return what is to be known of a file; None where it is not there or not whole."""
+    """Return the metadata of a file; None if the file is missing or incomplete."""
     try:
         read_schema(file)
         return dict(json.loads(_about(file).read_text(encoding="utf-8")))
@@ -48,7 +48,7 @@ def read_schema(file: Path) -> pa.Schema:
 
 
 def read_batches(file: Path, start: int = 0, step: int = 1) -> list[pa.RecordBatch]:
-    """Return a file's record batches from a number on, in steps."""
+    """Return the record batches start, start + step, ... of a file."""
     with pa.OSFile(str(file)) as opened:
         reader = pa.ipc.open_file(opened)
         return [reader.get_batch(number) for number in range(start, reader.num_record_batches, step)]

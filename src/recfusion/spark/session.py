@@ -1,4 +1,4 @@
-"""A Spark session, or one sentence that says what it lacks: pyspark, Java, or a master that answers."""
+"""Starts a Spark session, or raises one clear error: no pyspark, no Java, or no master."""
 
 import logging
 import os
@@ -17,21 +17,20 @@ from recfusion.core.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ANSWER_SECONDS = 5.0  # for a master to take a connection
+_ANSWER_SECONDS = 5.0  # for a master to accept a connection
 _EXECUTOR_SECONDS = 120.0  # for a cluster to offer a first executor
 _PORT = 7077  # of a standalone master that is named without one
 
-# Our own live view takes the place of Spark's bars, and its warnings would hide it; --conf wins.
+# Our progress view replaces Spark's progress bars; --conf overrides this.
 _QUIET = {"spark.ui.showConsoleProgress": "false"}
-_POLARS = "spark.executorEnv.POLARS_MAX_THREADS"  # polars knows nothing of Spark's tasks and would take all cores
-_CONFIGURED = ("SPARK_CONF_DIR", "SPARK_HOME")  # variables by which people name a configuration of their own
+_POLARS = "spark.executorEnv.POLARS_MAX_THREADS"  # else polars would use all cores in each task
+_CONFIGURED = ("SPARK_CONF_DIR", "SPARK_HOME")  # variables that name a user's configuration
 
 
 def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> "SparkSession":
-    """Return a Spark session on `master`; without one Spark's own configuration decides, which ends at local[*].
+    """Return a Spark session on `master`; by default Spark's configuration decides, else it is local[*].
 
-    Trials and lists need this very Python with recfusion on every machine. On this machine it is the one that runs
-    now; elsewhere PYSPARK_PYTHON names it.
+    Tasks need the same Python with recfusion on every machine: here the running one, elsewhere PYSPARK_PYTHON.
     """
     try:
         import pyspark
@@ -57,7 +56,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except Exception as error:  # of pyspark, of the system, or raised by the JVM, which has no class of its own here
+    except Exception as error:  # of pyspark, the system or the JVM
         where, named = (f" on '{master}'", " --master,") if master is not None else ("", "")
         raise InputError(
             f"Spark did not start{where} ({brief(error)}): check{named} the settings of Spark, and that Java is 17 or "
@@ -68,22 +67,22 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Tell what the bridge to Java logs, by the root logger: a traceback for each call that was interrupted."""
+    """Filter out the log of Py4J, which writes a traceback for each interrupted call."""
     return "py4j" not in record.pathname
 
 
 def task_cores(session: "SparkSession") -> int:
-    """Return how many cores Spark keeps for a task."""
-    return int(session.sparkContext.getConf().get("spark.task.cpus") or 1)  # the session's own would start its SQL
+    """Return the number of cores per task."""
+    return int(session.sparkContext.getConf().get("spark.task.cpus") or 1)  # session.conf would start Spark SQL
 
 
 def task_slots(session: "SparkSession") -> int:
-    """Return how many tasks run side by side, about."""
+    """Return about how many tasks run at once."""
     return max(1, session.sparkContext.defaultParallelism // task_cores(session))
 
 
 def use_cores(threads: int) -> None:
-    """Let this process, a worker of Spark, compute with as many threads as its task has cores."""
+    """Set the number of threads of this Spark worker process."""
     threadpool_limits(threads)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
@@ -97,11 +96,12 @@ def _require_java() -> None:
 
 
 def _require_master(master: str) -> None:
-    """Raise unless one of the machines of a standalone master takes a connection; Spark itself would wait minutes."""
+    """Raise unless a standalone master accepts a connection; Spark itself would wait for minutes."""
     if not master.startswith(("local", "spark://", "k8s://", "yarn")):
         raise InputError(
             f"Expected a Spark master such as local[2], spark://host:7077, k8s://... or yarn, got '{master}': check "
-            "--master."
+            "--master.",
+            "master",
         )
     if not master.startswith("spark://"):
         return
@@ -112,11 +112,13 @@ def _require_master(master: str) -> None:
                 return
         except (OSError, ValueError):
             continue
-    raise InputError(f"No Spark master answers at '{master}': start it, or check --master (spark://host:port).")
+    raise InputError(
+        f"No Spark master answers at '{master}': start it, or check --master (spark://host:port).", "master"
+    )
 
 
 def _require_executor(session: "SparkSession") -> None:
-    """Raise where a cluster offers no executor: every job would wait for ever."""
+    """Raise if a cluster offers no executor: every job would wait forever."""
     context = session.sparkContext
     if (context.master or "").startswith("local"):
         return
@@ -133,7 +135,7 @@ def _require_executor(session: "SparkSession") -> None:
 
 
 def brief(error: Exception) -> str:
-    """Return the telling line of an error of Spark's."""
+    """Return the most useful line of a Spark error."""
     lines = [line.strip(" :.") for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("An error occurred while calling")]  # Py4J's first line
-    return told[0] if told else type(error).__name__
+    useful = [line for line in lines if not line.startswith("An error occurred while calling")]  # by Py4J
+    return useful[0] if useful else type(error).__name__

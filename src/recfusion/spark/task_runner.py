@@ -1,4 +1,4 @@
-"""Plain Python tasks on Spark, and the folder in which a job keeps what they made until it is done."""
+"""Runs Python tasks on Spark, and keeps their files in a folder until the job is done."""
 
 import functools
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recfusion.core.errors import InputError, WriteError
-from recfusion.core.job_folder import JOB, STAGES, claim
+from recfusion.core.job_folder import JOB, STAGES, claim_folder
 from recfusion.data.load import PARTS
 from recfusion.spark.record_batches import read_about
 from recfusion.spark.session import brief
@@ -17,31 +17,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Task = TypeVar("Task")
-Found = TypeVar("Found")
+Output = TypeVar("Output")
 
 
 class TaskError(InputError):
-    """A task died with its process; the input is not to blame."""
+    """A task died with its process, not because of its input."""
 
 
-def run_tasks(session: "SparkSession", work: Callable[[Task], Found], tasks: Sequence[Task]) -> list[Found]:
-    """Return what `work` makes of each task, in order; what a user can put right is raised as the task said it."""
+def run_tasks(session: "SparkSession", work: Callable[[Task], Output], tasks: Sequence[Task]) -> list[Output]:
+    """Return work(task) for each task, in order; raises the InputError of a task."""
     if not tasks:
         return []
     try:
         each = session.sparkContext.parallelize(tasks, len(tasks))
         found = each.map(functools.partial(_attempt, work)).collect()
-    except Exception as error:  # of pyspark, or raised by the JVM
+    except Exception as error:  # of pyspark or the JVM
         raise TaskError(f"A Spark task failed: {brief(error)}; what is done is kept.") from None
-    done = []
-    for one in found:
-        if isinstance(one, InputError):
-            raise one
-        done.append(one)
-    return done
+    for output in found:
+        if isinstance(output, InputError):
+            raise output
+    return found
 
 
-def _attempt(work: Callable[[Task], Found], task: Task) -> Found | InputError:
+def _attempt(work: Callable[[Task], Output], task: Task) -> Output | InputError:
     try:
         return work(task)
     except InputError as error:
@@ -51,20 +49,20 @@ def _attempt(work: Callable[[Task], Found], task: Task) -> Found | InputError:
 def make_files(
     session: "SparkSession", work: Callable[[Task], object], tasks: Mapping[Path, Task]
 ) -> list[dict[str, Any]]:
-    """Return what the files of tasks say beside their rows; those that are not there, or not whole, are made first."""
+    """Return the metadata of the files of tasks; runs the tasks of files that are missing or incomplete."""
     run_tasks(session, work, [task for file, task in tasks.items() if read_about(file) is None])
     return [read_about(file) or {} for file in tasks]
 
 
 @contextmanager
 def stages_of(folder: Path, job: dict[str, Any]) -> Iterator[Path]:
-    """Yield where a job keeps its work until the block ends well; the folder of another job is refused.
+    """Yield the folder for a job's intermediate files, removed if the block succeeds; refuse a folder of another job.
 
-    Where the input or the options are refused no work is left behind: the corrected job may have the folder.
+    After an error about the input or options nothing is left behind, so that the corrected job may use the folder.
     """
-    claim(folder, job)
+    claim_folder(folder, job)
     try:
-        yield folder.absolute() / STAGES  # tasks have another working folder
+        yield folder.absolute() / STAGES  # tasks run in another folder
     except (TaskError, WriteError):
         raise
     except InputError:

@@ -1,6 +1,6 @@
-"""Local thinning's small problems as Spark tasks: each reads the matrix from a shared folder and solves some items.
+"""Trains local thinning on Spark: each task reads the matrix from a shared folder and solves a block of items.
 
-A block of items that is solved is a file; begun again, a job goes on with the others.
+Each solved block is a file, so that a restarted job resumes with the others.
 """
 
 import functools
@@ -22,13 +22,13 @@ from recfusion.models.thinning.local import NearField, Solved, joined, target_bl
 from recfusion.spark.session import task_cores, use_cores
 from recfusion.spark.task_runner import run_tasks
 
-_BLOCK_BYTES = 1 << 28  # small Gram matrices that a task holds at once
+_BLOCK_BYTES = 1 << 28  # of small Gram matrices per task
 _PARTS = ("data", "indices", "indptr")
 
 
 @dataclass(frozen=True)
 class SparkSolver:
-    """What `near_field` does, on a cluster; `folder` is where every machine finds it under the same name."""
+    """`near_field` on a cluster; `folder` must be a path that all machines see."""
 
     session: SparkSession
     folder: Path
@@ -49,7 +49,7 @@ class SparkSolver:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some of the targets of a problem, and their solution as a file."""
+    """A block of target items, and the file of its solution."""
 
     place: Path
     start: int
@@ -60,7 +60,7 @@ class _Block:
         return self.place / f"solved-{self.start}-{self.stop}.npz"
 
     def is_solved(self) -> bool:
-        """Return whether the file is there and whole."""
+        """Return whether the file is complete."""
         try:
             self.read()
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
@@ -68,7 +68,7 @@ class _Block:
         return True
 
     def solve(self, threads: int) -> None:
-        """Solve the targets and keep them."""
+        """Solve the block and write its file."""
         problem = _opened(self.place)
         use_cores(threads)
         chosen, weights, explained = problem.solve(slice(self.start, self.stop))
@@ -81,7 +81,7 @@ class _Block:
 
 
 def _save(problem: NearField, place: Path) -> None:
-    """Write a problem as arrays that tasks map into their memory; machines share what their tasks read."""
+    """Write a problem as arrays that tasks memory-map and so share on each machine."""
     if (place / "count.npy").is_file():  # written last
         return
     place.mkdir(parents=True, exist_ok=True)
@@ -99,20 +99,20 @@ def _arrays(problem: NearField) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _digest(problem: NearField) -> str:
-    """Return the name of a problem: other data or settings have another one."""
+    """Return a digest of the problem: data and settings."""
     digest = hashlib.blake2b(digest_size=12)
     for name, array in _arrays(problem):
-        if not name.startswith("by_item"):  # which is the transpose
+        if not name.startswith("by_item"):  # the transpose of `rows`
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
 @functools.lru_cache(maxsize=1)
 def _opened(place: Path) -> NearField:
-    """Return a problem from its files, mapped once in the life of a worker process."""
+    """Return a problem from its memory-mapped files, once per worker process."""
 
     def read(name: str) -> NDArray[Any]:
-        # Compiled loops want arrays that may be written to; what would be written stays in this process.
+        # Compiled loops need writable arrays; copy on write keeps changes in this process.
         return np.load(place / f"{name}.npy", mmap_mode="c", allow_pickle=False).view(np.ndarray)
 
     n = read("n")

@@ -1,4 +1,4 @@
-"""Trials on a Spark cluster: the job is broadcast once, and each trial is a Spark job of one task."""
+"""Tuning trials on Spark: the data is broadcast once, and each trial is a Spark job of one task."""
 
 import functools
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Failure, Work, attempt
+from recfusion.core.pool import Failure, RunTask, attempt
 from recfusion.experiments.candidate import PackedJob
 from recfusion.experiments.tuning.engine import Engine, NextTrial, OnTrial, TrialJob, TrialRequest
 from recfusion.models.class_loading import is_importable
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class _Task:
-    """What Spark runs; of the data it has the broadcast's handle alone, so that it is small to send."""
+    """The function that Spark sends; small, because it holds only the handle of the broadcast."""
 
     key: str
     job: "Broadcast[PackedJob]" = field(compare=False)
@@ -31,18 +31,18 @@ class _Task:
 
     def __call__(self, asked: TrialRequest) -> object:
         work = _started(self)
-        use_cores(self.threads)  # after the model's libraries are there
+        use_cores(self.threads)  # after the libraries of the model are loaded
         return attempt(work, asked, lambda _: None)
 
 
 @functools.cache
-def _started(task: _Task) -> Work:
-    """Return the job's work, begun once in the life of a worker process."""
+def _started(task: _Task) -> RunTask:
+    """Return the function that runs trials, started once per worker process."""
     return task.job.value.start()
 
 
 def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine:
-    """Return the engine of up to `parallel` tasks side by side; by default as many as the cluster has room for."""
+    """Return an engine that runs up to `parallel` trials at once; by default as many as the cluster can."""
 
     def run(job: TrialJob, next_trial: NextTrial, on_event: OnTrial, seconds: float) -> None:
         context = session.sparkContext
@@ -59,27 +59,27 @@ def spark_engine(session: "SparkSession", parallel: int | None = None) -> Engine
         def do(asked: TrialRequest) -> object:
             try:
                 return context.parallelize([asked], 1).map(task).collect()[0]
-            except Exception as error:  # of pyspark, or raised by the JVM: the task died with its process
+            except Exception as error:  # of pyspark or the JVM: the task died with its process
                 return Failure(f"Its Spark task failed: {brief(error)}")
 
         deadline = time.monotonic() + seconds
-        side_by_side = parallel or task_slots(session)
-        going: dict[Future[object], TrialRequest] = {}
-        pool = ThreadPoolExecutor(side_by_side)
+        at_once = parallel or task_slots(session)
+        running: dict[Future[object], TrialRequest] = {}
+        pool = ThreadPoolExecutor(at_once)
         try:
             while time.monotonic() < deadline:
-                while len(going) < side_by_side and (asked := next_trial()) is not None:
+                while len(running) < at_once and (asked := next_trial()) is not None:
                     on_event("started", asked, None)
-                    going[pool.submit(do, asked)] = asked
-                if not going:
+                    running[pool.submit(do, asked)] = asked
+                if not running:
                     break
-                ended, _ = wait(going, _POLL_SECONDS, FIRST_COMPLETED)
+                ended, _ = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
                 if context._jsc.sc().isStopped():
-                    raise InputError("Spark ended while trials were running: start the same command again to go on.")
+                    raise InputError("Spark ended while trials were running: run the same command again to resume.")
                 for future in ended:
-                    on_event("ended", going.pop(future), future.result())
+                    on_event("ended", running.pop(future), future.result())
         finally:
-            if going:
+            if running:
                 context.cancelAllJobs()
             pool.shutdown(wait=False, cancel_futures=True)
             shared.unpersist()

@@ -1,6 +1,6 @@
-"""Buckets of users under preparation, each of which a task holds: one row per user and item, counted and filtered.
+"""Tasks of the preparation, each on one bucket of users: remove duplicates, count, filter, write.
 
-A user is in one bucket, so that users are counted and left out there; items are counted over all of them by the driver.
+A user is in exactly one bucket, so users are counted and dropped there; the driver counts items over all buckets.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recfusion.core.files import replacing
-from recfusion.data.rows import Rows, drop_duplicates, id_codes
-from recfusion.data.table_writer import table_writer
-from recfusion.spark.file_parts import Pieces
+from recfusion.data.reading.formats import table_writer
+from recfusion.data.reading.id_codes import encode_ids
+from recfusion.data.rows import Rows, drop_duplicates
+from recfusion.spark.file_parts import BucketedTable
 from recfusion.spark.record_batches import read_batches, write_batches
 
 
 @dataclass(frozen=True)
 class Unique:
-    """What makes the file of a bucket: its rows, one per user and item, and what is to be known of all."""
+    """The task that writes a bucket without duplicates, and its counts."""
 
-    table: Pieces
+    table: BucketedTable
     folder: Path
     added: bool
 
@@ -32,13 +33,13 @@ class Unique:
 
     def __call__(self, number: int) -> None:
         frame = self.table.rows(number)
-        (user, users), (item, items) = (id_codes(frame[role]) for role in ("user", "item"))
+        (user, users), (item, items) = (encode_ids(frame[role]) for role in ("user", "item"))
         rating, time = (frame[name].to_numpy() if name in frame.columns else None for name in ("rating", "time"))
         rows = Rows(user, item, rating, time, len(users), len(items))
         del frame
         rows.order()
         drop_duplicates(rows, added=self.added)
-        columns = {name: getattr(rows, name) for name in self.table.kinds}
+        columns = {name: getattr(rows, name) for name in self.table.dtypes}
         for role, ids in (("user", users), ("item", items)):
             columns[role] = pa.DictionaryArray.from_arrays(
                 columns[role], ids.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -48,7 +49,7 @@ class Unique:
 
 
 def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
-    """Return what the ratings of a bucket say of their scale."""
+    """Return the statistics of the ratings of a bucket, for their scale."""
     if rating is None:
         return {}
     positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
@@ -64,14 +65,14 @@ def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Listed:
-    """Which items stay: those that a file lists, or all others."""
+    """The items that stay: those that a file lists, or all others."""
 
     file: Path
     stay: bool
 
     @classmethod
     def of(cls, file: Path, items: pl.DataFrame, least: int) -> "Listed":
-        """Return which items stay, of which `n` says how many users they have; tasks read the shorter list."""
+        """Write and return the items with at least `least` users (column `n`), or the others if those are fewer."""
         enough = items["n"] >= least
         few = 2 * int(enough.sum()) <= len(items)
         with replacing(file) as beside:
@@ -85,19 +86,19 @@ class Listed:
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters of a preparation, as far as they are known, on the files of `Unique`."""
+    """The filters of a preparation that are known so far, applied to the files of `Unique`."""
 
     unique: Unique
     threshold: float | None  # of ratings
     least: int  # items of a user
-    rounds: tuple[Listed, ...] = ()  # items that stay, each time after users with few were left out
+    rounds: tuple[Listed, ...] = ()  # items that stay, each after dropping users with few items
 
     def rows(self, number: int) -> tuple[Rows, pl.Series, pl.Series]:
-        """Return what is left of a bucket as places among ids of users and items, and these."""
+        """Return the remaining rows of a bucket, encoded, and the ids of users and items."""
         [found] = read_batches(self.unique.file(number))
         user, item = found["user"], found["item"]
         rating, time = (
-            found[name].to_numpy() if name in self.unique.table.kinds else None for name in ("rating", "time")
+            found[name].to_numpy() if name in self.unique.table.dtypes else None for name in ("rating", "time")
         )
         sizes = len(user.dictionary), len(item.dictionary)
         rows = Rows(user.indices.to_numpy(), item.indices.to_numpy(), rating, time, *sizes)
@@ -110,13 +111,13 @@ class Filters:
         return rows, pl.Series("user", user.dictionary), items
 
     def keep_users(self, rows: Rows) -> None:
-        """Leave out users with few items."""
+        """Drop users with few items."""
         rows.keep_users(rows.per_user >= self.least)
 
 
 @dataclass(frozen=True)
 class Count:
-    """What counts a bucket before and after users with few items are left out: its users, and items in a file."""
+    """The task that counts a bucket before and after dropping users with few items."""
 
     filters: Filters
     folder: Path
@@ -135,7 +136,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Write:
-    """What writes the rows of some buckets, but for one item; returns how many users they have with and without it."""
+    """The task that writes some buckets, except one item; returns the number of users with and without it."""
 
     filters: Filters
     rarest: int | str | None
@@ -151,7 +152,7 @@ class Write:
                 if self.rarest is not None:
                     rows.keep_items((item_ids != self.rarest).to_numpy())
                 users += before, np.count_nonzero(rows.per_user)
-                columns = {name: pl.Series(getattr(rows, name)) for name in table.kinds}
+                columns = {name: pl.Series(getattr(rows, name)) for name in table.dtypes}
                 columns |= {"user": user_ids.gather(columns["user"]), "item": item_ids.gather(columns["item"])}
                 write(pl.DataFrame(columns))
         return int(users[0]), int(users[1])

@@ -1,4 +1,4 @@
-"""A read-only view of a folder or zip archive, and a guarded walk through a tar archive; nothing is ever unpacked."""
+"""Reads folders, zip, tar and gzip files without unpacking them to disk, and refuses unsafe ones."""
 
 import gzip
 import hashlib
@@ -19,28 +19,28 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular
 from recfusion.core.memory import available_bytes, gigabytes
 
-FOLDER_DEPTH = 3  # levels of a folder that are looked at
+FOLDER_DEPTH = 3  # levels of a folder that are searched
 _DAMAGE = (
     *(zipfile.BadZipFile, gzip.BadGzipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError),
     *(NotImplementedError, OverflowError, ValueError),
 )
-BOMB_RATIO, BOMB_BYTES = 200, 1 << 28  # tables pack 3 to 50 times smaller; what is small may be of any ratio
+BOMB_RATIO, BOMB_BYTES = 200, 1 << 28  # tables compress 3 to 50 times; small files may have any ratio
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The files in a folder or in a zip archive; a file is named by its path or by the last part of it."""
+    """The files in a folder or zip archive, each named by its path or the last part of it."""
 
     path: Path
 
     def names(self) -> list[str]:
-        """Return the names of all files, the shallowest first; an archive with an unsafe name is refused."""
+        """Return the names of all files, the least nested first; raise for unsafe names."""
         with reading(self.path):
             found = _folder_names(self.path) if self.path.is_dir() else _zip_names(self.path)
         return sorted(found, key=lambda name: (name.count("/"), name))
 
     def find(self, name: str) -> str:
-        """Return the full name of the file `name`; a missing one is an error that says which was expected."""
+        """Return the full name of the file `name`; raise if it is missing."""
         for full in self.names():
             if full == name or full.endswith("/" + name):
                 return full
@@ -57,16 +57,16 @@ class Archive:
                 if member.flag_bits & 0x1:
                     raise InputError(f"'{full}' in '{self.path}' is encrypted: use an unencrypted copy of the archive.")
                 _check_size(member.file_size, member.compress_size, available_bytes(), self.path)
-                return archive.read(full)  # never more than the size it states
+                return archive.read(full)  # never more than the stated size
 
     def open(self, name: str) -> Path | bytes:
-        """Return what a parser can read: the path of a file in a folder, or the bytes of one in a zip archive."""
+        """Return the path of a file in a folder, or the bytes of one in a zip archive."""
         return self.path / self.find(name) if self.path.is_dir() else self.read(name)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn the errors of a damaged or unreadable file at `path` into an InputError of one sentence."""
+    """Convert the errors of a damaged or unreadable file into an InputError."""
     try:
         yield
     except InputError:
@@ -79,7 +79,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, unpacked where it is gzip; what is no file, or unpacks to absurdly much, is refused."""
+    """Open a regular file for reading, decompressed if it is gzip; raise if it would decompress to absurdly much."""
     check_regular(path)
     with reading(path), path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
@@ -88,7 +88,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Unpacked:
-    """A gzip stream that ends in an error where it would fill the memory."""
+    """A gzip stream that raises if it would fill the memory."""
 
     def __init__(self, stream: gzip.GzipFile, path: Path) -> None:
         self.stream, self.path, self.done = stream, path, 0
@@ -113,14 +113,14 @@ def _check_size(unpacked: int, packed: int, room: int, path: Path) -> None:
 
 
 def changed_copy(what: str) -> InputError:
-    """Return the error for a file that is not as its publisher made it."""
+    """Return the error for a file that differs from the published one."""
     return InputError(f"{what}: use an unchanged copy of the data set.")
 
 
 def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield (name, stream) for each file of a tar archive, in one pass; each must be read before the next is asked for.
+    """Yield (name, stream) for each file of a tar archive; read each one before requesting the next.
 
-    Links, devices and unsafe names are refused. `path` is only named in errors.
+    Raises for links, devices and unsafe names. `path` is only for messages.
     """
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
@@ -145,7 +145,7 @@ def check_archive(path: Path) -> None:
 
 
 def md5_of(path: Path) -> str:
-    """Return the MD5 of a file, the checksum that the publishers give."""
+    """Return the MD5 of a file, the checksum that publishers state."""
     check_regular(path)
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,21 +1,38 @@
-"""Tables of published files: a file that differs from what its publisher made is an error that names the line."""
+"""Shared by the readers of published data sets: what a layout is, and tables that must equal what was published."""
 
 import csv
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import polars as pl
 
-from recfusion.data.published.archive import changed_copy
+from recfusion.data.interactions import RawData
+from recfusion.data.published.archive import Archive, changed_copy
 
 Schema: TypeAlias = Mapping[str, type[pl.DataType]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a data set is published: its reader, and how an unpacked folder is recognised."""
+
+    read: Callable[[Path, str], RawData]  # (archive or folder, name)
+    is_folder: Callable[[Path], bool]
+    read_users: Callable[[Path], pl.DataFrame | None] = lambda _: None
+    embedded: bool = False  # the files are in the package
+
+
+def has_file(name: str) -> Callable[[Path], bool]:
+    """Return a check whether a folder holds a file of this name."""
+    return lambda folder: any(full.rpartition("/")[2] == name for full in Archive(folder).names())
 
 
 def rating_table(
     data: Path | bytes, schema: Schema, expected: str, separator: str = ",", skip_lines: int = 0
 ) -> pl.DataFrame:
-    """Return the ratings of a text; columns whose name begins with '_' must be empty, and are left out."""
+    """Return the ratings of a text; columns with names that begin with '_' must be empty and are dropped."""
     try:
         rows = pl.read_csv(
             data,
@@ -42,10 +59,10 @@ def rating_table(
 def item_table(
     text: bytes, schema: Schema, parse: Callable[[str], tuple[object, ...]], expected: str, where: str
 ) -> pl.DataFrame:
-    """Return what `parse` makes of each line that is not blank; where it raises a ValueError, the line is named."""
+    """Return `parse(line)` of each line that is not blank; the error for a ValueError names the line."""
     try:
         lines = text.decode("utf-8").split("\n")
-    except UnicodeDecodeError:  # the older sets; splitlines would also split at bytes that stand within titles
+    except UnicodeDecodeError:  # older sets; splitlines would split inside titles
         lines = text.decode("latin-1").split("\n")
     table = []
     for number, line in enumerate(lines, start=1):
@@ -57,7 +74,7 @@ def item_table(
 
 
 def whole_number(text: str, digits: int = 18) -> int:
-    """Return the number that a publisher's file has as an id or year; a ValueError where it is none, or too long."""
+    """Return a text as a number, such as an id or year; raise ValueError if it is none or too long."""
     if not (text.isascii() and text.isdigit() and len(text) <= digits):
         raise ValueError(text)
     return int(text)

@@ -1,4 +1,4 @@
-"""Downloads of data sets: resumed where they stopped, checked against the publisher's checksum, then put in place."""
+"""Downloads data sets: resumes interrupted downloads and checks the publisher's checksum."""
 
 import os
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from recfusion.data.published.archive import check_archive, md5_of
 TIMEOUT_SECONDS = 30.0
 PIECE_BYTES = 1 << 18
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server tells
+Progress = Callable[[int, int | None], None]  # bytes so far, total bytes if known
 
 
 def fetch(
     name: str, *, on_progress: Progress | None = None, folder: Path | None = None, url: str | None = None
 ) -> Path:
-    """Return the local copy of a data set, and download it first if there is none.
+    """Return the local copy of a data set; download it if there is none.
 
-    The archive goes to `folder`, by default the cache; `url` names a mirror. An interrupted download leaves a file
-    `.part` from which the next call goes on.
+    The archive is saved in `folder`, by default the cache; `url` names a mirror. An interrupted download leaves a file
+    `.part`, and the next call resumes it.
     """
     entry = data_set(name)
     target = (cache_folder() if folder is None else Path(folder)) / entry.archive
-    present = locate(name) if folder is None or entry.layout == "embedded" else target
+    present = locate(name) if folder is None or entry.layout.embedded else target
     if present is not None and present.exists():
         return present
     address = url or entry.url
@@ -50,7 +50,7 @@ def fetch(
             code = f"HTTP {error.code} " if isinstance(error, HTTPError) else ""
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise InputError(
-                f"Downloading '{address}' failed ({code}{reason}): try again later, to go on where this stopped, "
+                f"Downloading '{address}' failed ({code}{reason}): try again later to resume, "
                 f"or put {entry.archive} into '{target.parent}' by hand."
             ) from None
     try:
@@ -60,7 +60,7 @@ def fetch(
                 f"so try again or put {entry.archive} into '{target.parent}' by hand."
             )
         check_archive(part)
-    except InputError:  # what is wrong cannot be resumed
+    except InputError:  # a wrong file cannot be resumed
         part.unlink(missing_ok=True)
         raise
     part.replace(target)
@@ -83,7 +83,7 @@ def _download(address: str, part: Path, on_progress: Progress | None) -> None:
 
 
 def _open(address: str, start: int) -> tuple[HTTPResponse, int]:
-    """Ask for the bytes from `start` on; return the answer and the byte at which it does begin."""
+    """Request the bytes from `start` on; return the response and the byte at which it really begins."""
     headers = {"User-Agent": "recfusion", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
@@ -91,12 +91,12 @@ def _open(address: str, start: int) -> tuple[HTTPResponse, int]:
         response: HTTPResponse = urlopen(Request(address, headers=headers), timeout=TIMEOUT_SECONDS)
     except HTTPError as error:
         error.close()
-        if error.code == 416 and start:  # nothing from there on, so what we have is not the beginning of this file
+        if error.code == 416 and start:  # our part is longer than the file, so it is of another file
             return _open(address, 0)
         raise
     if response.status != 206 or response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
         return response, start if response.status == 206 else 0
     response.close()
     if not start:
-        raise ConnectionError("the server sent a part of the file where the whole was asked for")
+        raise ConnectionError("the server sent a part of the file instead of all of it")
     return _open(address, 0)

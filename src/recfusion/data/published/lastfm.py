@@ -1,22 +1,20 @@
 """Reader for the play counts of Last.fm listeners (HetRec 2011)."""
 
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.published.archive import Archive, changed_copy
-from recfusion.data.published.checked_tables import Schema
+from recfusion.data.published.checked_tables import Layout, Schema, has_file
 
-PLAYS: Literal["user_artists.dat"] = "user_artists.dat"
-ARTISTS = "artists.dat"
+PLAYS, ARTISTS = "user_artists.dat", "artists.dat"
 _PLAYS = {"userID": pl.Int64, "artistID": pl.Int64, "weight": pl.Float32}
 _ARTISTS = {"id": pl.Int64, "name": pl.String, "url": pl.String, "pictureURL": pl.String}
 
 
 def read_lastfm(path: Path, name: str) -> RawData:
-    """Read who played which artist how often, and the artists' names, from a folder or zip archive at `path`."""
+    """Read play counts and artist names from a folder or zip archive at `path`."""
     source = Archive(path)
     rows = _table(source.read(PLAYS), _PLAYS, f"{PLAYS} of '{path}'")
     artists = _table(source.read(ARTISTS), _ARTISTS, f"{ARTISTS} of '{path}'")
@@ -39,3 +37,6 @@ def _table(data: bytes, schema: Schema, where: str) -> pl.DataFrame:
     if found.columns != list(schema):
         raise changed_copy(f"Expected the columns {', '.join(schema)} in {where}, got {', '.join(found.columns)[:80]}")
     return found
+
+
+LASTFM = Layout(read_lastfm, has_file(PLAYS))

@@ -1,8 +1,9 @@
-"""Reader for MovieLens in its three layouts."""
+"""Readers for the three layouts of MovieLens."""
 
 import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ import polars as pl
 
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.published.archive import Archive, changed_copy, reading
-from recfusion.data.published.checked_tables import Schema, item_table, rating_table, whole_number
+from recfusion.data.published.checked_tables import Layout, Schema, has_file, item_table, rating_table, whole_number
 
 MovieLensLayout = Literal["u.data", "ratings.dat", "ratings.csv"]
 
@@ -18,35 +19,34 @@ _GENRES = (
     "unknown|Action|Adventure|Animation|Children's|Comedy|Crime|Documentary|Drama|Fantasy|Film-Noir|Horror|Musical|"
     "Mystery|Romance|Sci-Fi|Thriller|War|Western"
 )
-
-GENRES = tuple(_GENRES.split("|"))
-
-_OCCUPATIONS = (  # of ML-1M, whose file has their numbers
+_OCCUPATIONS = (  # ML-1M has their numbers
     "other|academic/educator|artist|clerical/admin|college/grad student|customer service|doctor/health care|"
     "executive/managerial|farmer|homemaker|K-12 student|lawyer|programmer|retired|sales/marketing|scientist|"
     "self-employed|technician/engineer|tradesman/craftsman|unemployed|writer"
 )
-
-OCCUPATIONS = tuple(_OCCUPATIONS.split("|"))
-
+GENRES, OCCUPATIONS = tuple(_GENRES.split("|")), tuple(_OCCUPATIONS.split("|"))
 _RATINGS: Schema = {"user": pl.Int64, "item": pl.Int64, "rating": pl.Float32, "time": pl.Int64}
-
 _MOVIES: Schema = {"item": pl.Int64, "title": pl.String, "genres": pl.String}
-
-_PEOPLE: Schema = {"user": pl.Int64, "gender": pl.String, "age": pl.Int64, "occupation": pl.String}
+_USERS: Schema = {"user": pl.Int64, "gender": pl.String, "age": pl.Int64, "occupation": pl.String}
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How MovieLens's file of ratings is written, and which file has the titles."""
+    """The format of the ratings file of a layout, and the file with the titles."""
 
-    example: str  # a line, for errors
+    example: str  # a line, for messages
     titles: str
-    parse: Callable[[str], tuple[int, str, str]]  # a line of titles
+    parse: Callable[[str], tuple[int, str, str]]  # parses a line of titles
     separator: str = ","
-    columns: tuple[str, ...] = tuple(_RATINGS)  # those whose name begins with '_' must be empty
+    columns: tuple[str, ...] = tuple(_RATINGS)  # names that begin with '_' are empty columns
     header: str = ""
     titles_header: str = ""
+
+
+def movielens(layout: MovieLensLayout) -> Layout:
+    """Return the layout with this file of ratings."""
+    users = partial(read_movielens_users, layout=layout)
+    return Layout(partial(read_movielens, layout=layout), has_file(layout), users)
 
 
 def read_movielens(path: Path, name: str, layout: MovieLensLayout) -> RawData:
@@ -65,8 +65,8 @@ def read_movielens(path: Path, name: str, layout: MovieLensLayout) -> RawData:
     return RawData(name, rows, items, ReadReport(rows.height, dict(zip(_RATINGS, names, strict=True))))
 
 
-def read_people(path: Path, layout: MovieLensLayout) -> pl.DataFrame | None:
-    """Read gender, age and occupation of the users of ML-100K and ML-1M; None where a set says nothing of its users."""
+def read_movielens_users(path: Path, layout: MovieLensLayout) -> pl.DataFrame | None:
+    """Read gender, age and occupation of the users of ML-100K and ML-1M; None if a set has no file of users."""
     known: dict[MovieLensLayout, tuple[str, Callable[[str], tuple[int, str, int, str]]]] = {
         "u.data": ("u.user", _u_user),
         "ratings.dat": ("users.dat", _users_dat),
@@ -76,7 +76,7 @@ def read_people(path: Path, layout: MovieLensLayout) -> pl.DataFrame | None:
     if not any(full.rpartition("/")[2] == file for full in source.names()):
         return None
     expected = "a user with gender, age and occupation"
-    return item_table(source.read(file), _PEOPLE, parse, expected, f"{file} of '{path}'")
+    return item_table(source.read(file), _USERS, parse, expected, f"{file} of '{path}'")
 
 
 def _first_line(data: Path | bytes) -> str:
@@ -119,7 +119,7 @@ def _users_dat(line: str) -> tuple[int, str, int, str]:
 
 _FORMS: Mapping[MovieLensLayout, _Form] = {
     "u.data": _Form(r"196\t242\t3\t881250949", "u.item", _u_item, "\t"),
-    # Split at every single ':' into columns with empty ones between: twice as fast as replacing '::' first.
+    # Splitting at each ':' into columns with empty ones between is twice as fast as replacing '::' first.
     "ratings.dat": _Form(
         *("1::1193::5::978300760", "movies.dat", _movies_dat, ":"),
         columns=("user", "_1", "item", "_2", "rating", "_3", "time"),

@@ -1,4 +1,4 @@
-"""Reader for the Netflix Prize in its four published forms."""
+"""Reader for the four published forms of the Netflix Prize."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,18 +10,14 @@ import polars as pl
 
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.published.archive import Archive, changed_copy, open_bytes, reading, tar_files
-from recfusion.data.published.checked_tables import Schema, item_table, rating_table, whole_number
+from recfusion.data.published.checked_tables import Layout, Schema, item_table, rating_table, whole_number
 from recfusion.data.reading.text_lines import LONGEST_LINE
 
 TITLES_BYTES = 1 << 26
-
-BLOCK_BYTES = 64 << 20  # text parsed at a time: large enough for speed, small beside the table that results
-
+BLOCK_BYTES = 64 << 20  # of text per block: large enough for speed, small compared with the table
 _PRIZE_RATINGS: Schema = {"user": pl.Int32, "rating": pl.Float32, "date": pl.Date}
-
 _PRIZE_MOVIES: Schema = {"item": pl.Int32, "title": pl.String, "year": pl.Int32}
-
-# The last part of a file's name.
+# The last part of a file's path.
 _MOVIE, _COMBINED, _TAR, _TITLES = (
     re.compile(rf"(^|/){name}$")
     for name in (r"mv_\d+\.txt", r"combined_data_\d+\.txt", r"training_set\.tar", r"movie_titles\.(txt|csv)")
@@ -55,7 +51,7 @@ def read_netflix(path: Path, name: str, *, block_bytes: int = BLOCK_BYTES) -> Ra
 
 
 def is_netflix_folder(folder: Path) -> bool:
-    """Tell whether a folder holds ratings in one of the forms that `read_netflix` knows."""
+    """Return whether a folder holds ratings in one of the forms that `read_netflix` supports."""
     return bool(_rating_files(Archive(folder).names()))
 
 
@@ -66,7 +62,7 @@ def _prize_movie(line: str) -> tuple[int, str, int | None]:
 
 
 def _prize_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the files of titles and ratings, also those in a tar archive within the archive or folder."""
+    """Yield the files of titles and ratings, also from a tar archive inside the archive or folder."""
 
     def movies(stream: IO[bytes], tar: Path) -> Iterator[tuple[str, IO[bytes]]]:
         yield from ((name, content) for name, content in tar_files(stream, tar) if _MOVIE.search(name))
@@ -78,7 +74,7 @@ def _prize_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     yield from movies(content, path)
                 elif _TITLES.search(name) or _MOVIE.search(name):
                     yield name, content
-            while stream.read(1 << 20):  # gzip compares its checksum only at the very end
+            while stream.read(1 << 20):  # gzip checks its checksum only at the end
                 pass
         return
     names = Archive(path).names()
@@ -88,7 +84,7 @@ def _prize_files(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _rating_files(names: list[str]) -> list[str]:
-    """Return the files of ratings in one form only, so that a folder with several does not count ratings twice."""
+    """Return the rating files of one form only, so that a folder with several forms does not count ratings twice."""
     forms = ([name for name in names if form.search(name)] for form in (_MOVIE, _TAR, _COMBINED))
     return sorted(next(filter(None, forms), []))
 
@@ -111,8 +107,8 @@ def _line_blocks(streams: Iterable[IO[bytes]], block_bytes: int, expected: str) 
 
 
 def _prize_ratings(blocks: Iterable[bytes], expected: str) -> Iterator[pl.DataFrame]:
-    """Yield the ratings in each block of text, whose only colons are those of the lines 'ITEM:'."""
-    item: int | None = None  # of the last such line, which may lie in an earlier block
+    """Yield the ratings of each block of text; colons occur only in lines 'ITEM:'."""
+    item: int | None = None  # of the last such line, possibly in an earlier block
     for text in blocks:
         bodies, items, counts = [], [], []
         *sections, last = text.split(b":")
@@ -138,3 +134,6 @@ def _prize_ratings(blocks: Iterable[bytes], expected: str) -> Iterator[pl.DataFr
             time = pl.col("date").cast(pl.Int32).cast(pl.Int64) * 86_400  # seconds of a day
             repeated = pl.Series("item", np.repeat(np.array(items, dtype=np.int32), counts))
             yield rows.select("user", repeated, "rating", time.alias("time"))
+
+
+NETFLIX = Layout(read_netflix, is_netflix_folder)

@@ -1,4 +1,4 @@
-"""Guessing what the user did not say about a table: its separator, whether it has a header, which column is which."""
+"""Guesses what the user did not say about a table: separator, header, and the role of each column."""
 
 import re
 from collections import Counter
@@ -12,8 +12,8 @@ from recfusion.data.reading.text_lines import LONGEST_LINE, TextLayout, fields_o
 SEPARATORS = (",", "\t", ";", "|", "::", " ")
 ROLES = ("user", "item", "rating", "time")
 
-# The part of a column's name that gives its role away, once "id", "no" and punctuation are gone; most telling first.
-_TELLING: dict[str, tuple[str, ...]] = {
+# Words in a column's name that show its role, without "id" and punctuation; the clearest first.
+_ROLE_WORDS: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "username", "customer", "client", "member", "visitor", "reviewer", "person", "account", "buyer"),
         *("shopper", "email", "mail", "u"),
@@ -29,9 +29,11 @@ _TELLING: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "datetime", "date", "unixreviewtime", "ts", "createdat", "t"),
 }
 
-_COUNTS = {"quantity", "qty", "count", "counts", "plays", "playcount", "listens", "views", "weight", "frequency"}
-_COUNTS |= {"units", "clicks"}
-_LONGEST_NAME = 100  # of a column whose role one would guess
+_COUNT_WORDS = {
+    *("quantity", "qty", "count", "counts", "plays", "playcount", "listens", "views", "weight", "frequency"),
+    *("units", "clicks"),
+}
+_LONGEST_NAME = 100  # roles of columns with longer names are not guessed
 
 
 def sniff_text(path: Path, separator: str | None) -> TextLayout:
@@ -49,7 +51,9 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
         separator = max(SEPARATORS, key=lambda mark: _regularity(_records(lines, mark)))
     separator = separator.replace("\\t", "\t")
     if not separator or any(mark in separator for mark in '"\r\n\0'):
-        raise InputError(f"Expected a separator such as ; or :: without quotes and line ends, got '{separator}'.")
+        raise InputError(
+            f"Expected a separator such as ; or :: without quotes and line ends, got '{separator}'.", "separator"
+        )
     fields, *others = _records(lines, separator)
     if _lists_items([fields, *others]):
         raise InputError(
@@ -67,9 +71,9 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
 def guess_columns(
     columns: Sequence[str], asked: dict[str, str | None], *, where: str, by_position: bool
 ) -> dict[str, str]:
-    """Return role -> column: as asked, else by the names, else (no header) by position user, item, rating, time.
+    """Return role -> column: as asked, else by name, else (no header) by position user, item, rating, time.
 
-    A rating or time asked for as "none" is left out.
+    A rating or time column named "none" is left out.
     """
     chosen: dict[str, str] = {}
     unwanted = [role for role in ("rating", "time") if asked.get(role) == "none" and "none" not in columns]
@@ -77,9 +81,11 @@ def guess_columns(
     for role, name in asked.items():
         if name is not None:
             if name not in columns:
-                raise InputError(f"Expected a column '{name}' (--{role}) in {where}, which has: {listed(columns)}.")
+                raise InputError(
+                    f"Expected a column '{name}' (--{role}) in {where}, which has: {list_names(columns)}.", role
+                )
             if name in chosen.values():
-                raise InputError(f"Expected a column of its own for --{role} in {where}, got '{name}' twice.")
+                raise InputError(f"Expected a separate column for --{role} in {where}, got '{name}' twice.", role)
             chosen[role] = name
     if by_position and not chosen:
         if len(columns) < 2:
@@ -98,32 +104,33 @@ def guess_columns(
 
 
 def unused_ratings(columns: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
-    """Return the columns that may hold ratings or counts, to judge by their names, and have no role."""
+    """Return the columns without a role that may hold ratings or counts, judged by their names."""
     free = [name for name in columns if name not in chosen.values() and len(name) <= _LONGEST_NAME]
-    return [name for name in free if _role_rank(name, "rating") is not None or _COUNTS & set(words_of(name))][:5]
+    return [name for name in free if _role_rank(name, "rating") is not None or _COUNT_WORDS & set(words_of(name))][:5]
 
 
 def names_counts(column: str) -> bool:
-    """Return whether a column's name says that it holds counts: quantities, plays."""
+    """Return whether a column holds counts (quantities, plays), judged by its name."""
     words = words_of(column) if len(column) <= _LONGEST_NAME else []
-    return bool(_COUNTS & {*words, "".join(words)})
+    return bool(_COUNT_WORDS & {*words, "".join(words)})
 
 
 def names_ratings(column: str) -> bool:
-    """Return whether a column's name says that it holds ratings or grades, and no counts."""
+    """Return whether a column holds ratings and not counts, judged by its name."""
     return _role_rank(column, "rating") is not None and not names_counts(column)
 
 
 def _cannot_tell(role: str, columns: Sequence[str], where: str) -> InputError:
     return InputError(
         f"Expected a column for the {role} in {where}, found {len(columns):,} column{'s' * (len(columns) != 1)}: "
-        f"{listed(columns) or 'none'}; name it with --{role} (and the separator with --separator, if columns look "
-        "wrong)."
+        f"{list_names(columns) or 'none'}; name it with --{role} (and the separator with --separator, if columns look "
+        "wrong).",
+        role,
     )
 
 
-def listed(columns: Sequence[str]) -> str:
-    """Return the names of columns for a message, no more and no longer than one can read."""
+def list_names(columns: Sequence[str]) -> str:
+    """Return the names of columns for a message, shortened."""
     names = ", ".join(name if len(name) <= 60 else f"{name[:60]}..." for name in columns[:20])
     return f"{names} and {len(columns) - 20:,} more" if len(columns) > 20 else names
 
@@ -132,27 +139,27 @@ def _role_rank(name: str, role: str) -> int | None:
     if len(name) > _LONGEST_NAME:
         return None
     words = words_of(name)
-    telling = _TELLING[role]
+    known = _ROLE_WORDS[role]
     joined = "".join(words)
-    bare = joined.removesuffix("id") if joined not in telling else joined
-    if bare in telling:
-        return telling.index(bare)
-    hits = [telling.index(word) for word in words if word in telling and len(word) > 1]
-    return len(telling) + min(hits) if hits and not {"name", "title"} & set(words) else None
+    bare = joined.removesuffix("id") if joined not in known else joined
+    if bare in known:
+        return known.index(bare)
+    hits = [known.index(word) for word in words if word in known and len(word) > 1]
+    return len(known) + min(hits) if hits and not {"name", "title"} & set(words) else None
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a column's name in small letters: `ProductName`, `product_name` and `Product name` alike."""
+    """Return the words of a column's name in lower case: the same for `ProductName`, `product_name`, `Product name`."""
     return [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
 
 
 def _is_header(first: list[str], others: list[list[str]]) -> bool:
-    """Say whether the first line names columns: it looks unlike the others, or names a role."""
+    """Return whether the first line is a header: it looks unlike the others, or names a role."""
     if any(field[:1].isdigit() or _is_number(field) for field in first):
         return False
     if not others or len(first) < 2:
         return True
-    # An id such as user_01 is no name of a column, though "user" is in it.
+    # An id such as user_01 is not a column name, though it contains "user".
     words = [field for field in first if not any(mark.isdigit() for mark in field[:_LONGEST_NAME])]
     named = any(_role_rank(word, role) is not None for word in words for role in ROLES)
     columns = zip(*(fields for fields in others if len(fields) == len(first)), strict=True)
@@ -160,7 +167,7 @@ def _is_header(first: list[str], others: list[list[str]]) -> bool:
 
 
 def _lists_items(records: list[list[str]]) -> bool:
-    """Say whether each line has a user of its own and any number of items, all of them numbers."""
+    """Return whether each line has a different user and any number of items, all of them numbers."""
     counts = Counter(map(len, records))
     return (
         len(counts) > 2
@@ -171,13 +178,13 @@ def _lists_items(records: list[list[str]]) -> bool:
 
 
 def _regularity(records: list[list[str]]) -> tuple[float, int]:
-    """Score a separator: the share of lines with as many fields as the first, then the number of fields."""
+    """Return the score of a separator: the share of lines with as many fields as the first, then that number."""
     counts = [len(fields) for fields in records]
     return (counts.count(counts[0]) / len(counts) if counts[0] > 1 else 0.0, counts[0])
 
 
 def _first_lines(text: str, whole: bool, most: int = 50) -> list[tuple[int, str]]:
-    """Return the first lines that are not blank, each with its number; the last one may be cut off."""
+    """Return the first lines that are not blank, with their numbers, without a last line that may be cut off."""
     found = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     return found[: most if whole else max(1, min(most, len(found) - 1))]
 
@@ -195,7 +202,7 @@ def _is_number(text: str) -> bool:
 
 
 def _first_bytes(path: Path, most: int = 1 << 16) -> tuple[bytes, bool]:
-    """Return the start of a file, unpacked where it is gzip, with a whole line at least, and whether that is all."""
+    """Return the start of an (unpacked) file, with at least one whole line, and whether it is the whole file."""
     with open_bytes(path) as file:
         start = file.read(most)
         whole = len(start) < most

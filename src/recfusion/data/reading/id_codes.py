@@ -1,60 +1,92 @@
-"""Columns of ids as numbers: each distinct text is kept and parsed once, however many rows have it."""
+"""Ids as codes: each distinct id is stored and parsed once, however many rows have it."""
+
+from typing import TypeAlias, cast
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from recfusion.data.reading.values import parse_texts, whole_numbers
 
+Codes: TypeAlias = NDArray[np.int32]  # positions among the sorted distinct ids
+_SLICE = 1 << 22  # rows that are converted at once
 
-class Cells:
-    """The distinct cells of a column; a row holds the number of its cell, in the order in which cells were met."""
+
+def encode_ids(ids: pl.Series) -> tuple[Codes, pl.Series]:
+    """Return the code of each id, which is its position among the sorted distinct ids, and those ids.
+
+    Sorted order does not depend on the order of the rows, so equal data gives equal matrices.
+    """
+    if not ids.dtype.is_integer():
+        texts = ids.unique().cast(pl.String).sort()
+        return ids.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int32), texts
+    low, high = cast(int, ids.min()), cast(int, ids.max())
+    if high - low >= 4 * len(ids) + 1024:
+        distinct, found = np.unique(ids.cast(pl.Int64).to_numpy(), return_inverse=True)
+        return found.astype(np.int32), pl.Series(distinct)
+    present = np.zeros(high - low + 1, bool)  # a table of the range is far cheaper than a sort
+    codes = np.empty(len(ids), np.int32)
+    parts = [slice(start, start + _SLICE) for start in range(0, len(ids), _SLICE)]
+    for part in parts:
+        present[ids[part].cast(pl.Int64).to_numpy() - low] = True
+    positions = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    for part in parts:
+        codes[part] = positions[ids[part].cast(pl.Int64).to_numpy() - low]
+    return codes, pl.Series(np.flatnonzero(present) + low)
+
+
+class IdEncoder:
+    """Encodes a column of texts batch by batch; codes number the distinct cells in the order of their appearance."""
 
     def __init__(self) -> None:
-        self.kind = pl.Categorical(pl.Categories.random())
-        self.holder = pl.Series([], dtype=self.kind)  # polars forgets the texts when no column has them
-        self.values = pl.Series("value", [], pl.String)  # the id that each cell means; null where it means none
-        self.given = pl.Series("given", [], pl.Boolean)  # whether there is anything in it
+        self.categories = pl.Categorical(pl.Categories.random())
+        self.holder = pl.Series([], dtype=self.categories)  # polars forgets categories that no column uses
+        self.ids = pl.Series("id", [], pl.String)  # the id that each cell means; null if it means none
+        self.given = pl.Series("given", [], pl.Boolean)  # whether the cell is not empty
         self.trimmed = pl.Series("trimmed", [], pl.Boolean)  # whether blanks around the id were removed
 
-    def add(self, column: pl.Series) -> pl.Series:
-        """Return the number of each row's cell, and parse the cells that were not met before."""
-        # A row without a value has an empty text, which means the same.
-        texts = column.cast(pl.String).fill_null("")
-        coded = texts.cast(self.kind)
-        self.holder, numbers = coded[:0], coded.to_physical()
-        unmet = numbers >= len(self.values)
-        if unmet.any():
-            met = pl.DataFrame({"number": numbers.filter(unmet), "text": texts.filter(unmet)})
-            new = parse_texts(met.unique("number").sort("number")["text"])
-            self.values = pl.concat([self.values, new["value"]], rechunk=True)
-            self.given = pl.concat([self.given, new["given"]], rechunk=True)
-            self.trimmed = pl.concat([self.trimmed, new["trimmed"]], rechunk=True)
-        return numbers
+    def encode(self, column: pl.Series) -> pl.Series:
+        """Return the code of each cell, and parse the cells that are new."""
+        texts = column.cast(pl.String).fill_null("")  # a missing value and an empty text mean the same
+        encoded = texts.cast(self.categories)
+        self.holder, codes = encoded[:0], encoded.to_physical()
+        is_new = codes >= len(self.ids)
+        if is_new.any():
+            cells = pl.DataFrame({"code": codes.filter(is_new), "text": texts.filter(is_new)})
+            new = parse_texts(cells.unique("code").sort("code")["text"])
+            for name in ("ids", "given", "trimmed"):
+                setattr(self, name, pl.concat([getattr(self, name), new[name]], rechunk=True))
+        return codes
 
-    def columns(self, role: str, numbers: pl.Series) -> list[pl.Series]:
-        """Return what `parse_rows` needs of the rows: the number where something is given, and where it is an id."""
+    def parsed_columns(self, role: str, codes: pl.Series) -> list[pl.Series]:
+        """Return the columns for `parse_rows`: the code if the cell is not empty, and the code if it is an id."""
         found = []
-        for name, known in (("given", self.given), ("value", self.values.is_not_null())):
-            there = numbers if known.all() else numbers.set(~known.gather(numbers), None)
-            found.append(there.alias(f"{role} {name}"))
+        for name, known in (("given", self.given), ("value", self.ids.is_not_null())):
+            column = codes if known.all() else codes.set(~known.gather(codes), None)
+            found.append(column.alias(f"{role} {name}"))
         return found
 
-    def count_trimmed(self, numbers: pl.Series) -> int:
-        """Return how many of the rows have an id with blanks around it."""
-        return int(self.trimmed.gather(numbers).sum()) if self.trimmed.any() else 0
+    def count_trimmed(self, codes: pl.Series) -> int:
+        """Return how many rows have an id with blanks around it."""
+        return int(self.trimmed.gather(codes).sum()) if self.trimmed.any() else 0
 
-    def ids(self, numbers: pl.Series) -> pl.Series:
-        """Return the id of each cell that some of these rows have, null for others: whole numbers where all are."""
-        used = np.zeros(len(self.values), bool)
-        for chunk in numbers.drop_nulls().get_chunks():
+    def decode(self, codes: pl.Series) -> pl.Series:
+        """Return the id of each row: whole numbers if all ids are, else texts."""
+        return self._used_ids(codes).gather(codes)
+
+    def sort_codes(self, codes: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Return the position of each row's id among the sorted distinct ids of these rows, and those ids."""
+        ids = self._used_ids(codes)
+        distinct = ids.drop_nulls().unique().sort()
+        if distinct.dtype == pl.String:
+            positions = ids.cast(pl.Enum(distinct)).to_physical()
+        else:
+            positions = distinct.search_sorted(ids).set(ids.is_null(), None)
+        return positions.cast(pl.Int32).gather(codes), distinct
+
+    def _used_ids(self, codes: pl.Series) -> pl.Series:
+        """Return the ids of all cells, null for cells that none of the rows has."""
+        used = np.zeros(len(self.ids), bool)
+        for chunk in codes.drop_nulls().get_chunks():
             used[chunk.to_numpy()] = True
-        values = self.values.set(pl.Series(~used), None)
-        return whole_numbers(values)
-
-
-def sorted_places(ids: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return the place of each id among the sorted distinct ones, null for none, and those ids."""
-    distinct = ids.drop_nulls().unique().sort()
-    if distinct.dtype == pl.String:
-        return ids.cast(pl.Enum(distinct)).to_physical().cast(pl.UInt32), distinct
-    return distinct.search_sorted(ids).set(ids.is_null(), None), distinct
+        return whole_numbers(self.ids.set(pl.Series(~used), None))

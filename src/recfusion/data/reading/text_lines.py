@@ -1,4 +1,4 @@
-"""Text files as physical lines: opened where they are files, unpacked within bounds, and one row for every line."""
+"""Delimited text files: one row per physical line, unpacked within bounds."""
 
 import csv
 import sys
@@ -11,9 +11,9 @@ import polars as pl
 from recfusion.core.errors import InputError
 from recfusion.data.published.archive import open_bytes
 
-EXTRA = "\x00extra"  # a column that only rows with too many fields fill, and broken lines
+EXTRA_FIELD = "\x00extra"  # a column for the first surplus field of a row, or for a whole broken line
 LONGEST_LINE = 1 << 25
-BROKEN = "\0"  # begins EXTRA where the quotes of a line do not pair
+BROKEN = "\0"  # EXTRA_FIELD starts with it if the quotes of a line do not pair
 BLOCK_BYTES = 1 << 24
 BOM = b"\xef\xbb\xbf"
 _STAND_INS = ("\x1f", "\x1e", "\x1d", "\x1c", "\x1b", "\x1a", "\x02", "\x01")  # for separators of several bytes
@@ -21,22 +21,23 @@ _STAND_INS = ("\x1f", "\x1e", "\x1d", "\x1c", "\x1b", "\x1a", "\x02", "\x01")  #
 
 @dataclass(frozen=True)
 class TextLayout:
-    """How a delimited text file is laid out."""
+    """Separator, header and columns of a delimited text file."""
 
     separator: str
     header: bool
     columns: tuple[str, ...]
-    skip_lines: int  # up to the end of the header
+    skip_lines: int  # lines up to the end of the header
 
 
 def line_blocks(
-    path: Path, skip_lines: int = 0, block_bytes: int = BLOCK_BYTES, *, span: tuple[int, ...] = ()
+    path: Path, skip_lines: int = 0, block_bytes: int | None = None, *, span: tuple[int, ...] = ()
 ) -> Iterator[bytes]:
-    """Yield the lines of a file after the first `skip_lines` in blocks of whole lines, without a byte order mark.
+    """Yield blocks of whole lines of a file after its first `skip_lines`, without a byte order mark.
 
-    A `span` of two places of `line_cuts` are all the lines between them.
+    `span` limits them to the lines between two positions of `line_cuts`.
     """
     start, stop = span or (0, sys.maxsize)
+    block_bytes = block_bytes or BLOCK_BYTES
     rest, begun = b"", start > 0
     with open_bytes(path) as file:
         if span:
@@ -58,7 +59,7 @@ def line_blocks(
 
 
 def line_cuts(path: Path, skip_lines: int, about_bytes: int) -> tuple[int, ...]:
-    """Return where a file may be cut into spans of whole lines, from the end of its header on; none if it is packed."""
+    """Return the byte positions that cut a file, after its header, into whole lines; none if it is compressed."""
     with open_bytes(path) as file:
         if not file.seekable():
             return ()
@@ -69,24 +70,24 @@ def line_cuts(path: Path, skip_lines: int, about_bytes: int) -> tuple[int, ...]:
         while cuts[-1] + about_bytes < size:
             file.seek(cuts[-1] + about_bytes - 1)
             if not file.readline(LONGEST_LINE).endswith(b"\n") or file.tell() == size:
-                break  # whoever reads a longer line says so
+                break  # reading such a long line is an error
             cuts.append(file.tell())
     return *cuts, size
 
 
 def split_lines(block: bytes, layout: TextLayout, wanted: Sequence[str]) -> pl.DataFrame:
-    """Return a row for every line of `block`: the `wanted` fields as text, and EXTRA.
+    """Return a row for every line of `block`: the `wanted` fields as text, and EXTRA_FIELD.
 
     A field that begins with a double quote must end with one, and may hold separators and doubled quotes; elsewhere
-    quotes are characters as any other. A line that breaks this rule gives a row with nothing but EXTRA: BROKEN and the
-    line.
+    quotes are ordinary characters. A line that breaks this rule has only EXTRA_FIELD: BROKEN and the line.
     """
-    block = block.removesuffix(b"\r").replace(b"\r\n", b"\n")
+    if b"\r" in block:
+        block = block.removesuffix(b"\r").replace(b"\r\n", b"\n")
     separator = layout.separator
     if len(separator.encode()) > 1:
         separator = next((mark for mark in _STAND_INS if mark.encode() not in block), "")
         if not separator:
-            raise InputError(f"Expected text that is separated by '{layout.separator}', got many control characters.")
+            raise InputError(f"Expected text separated by '{layout.separator}', got many control characters.")
         block = block.replace(layout.separator.encode(), separator.encode())
     count = block.count(b"\n") + (not block.endswith(b"\n"))
     if b'"' not in block:
@@ -95,13 +96,13 @@ def split_lines(block: bytes, layout: TextLayout, wanted: Sequence[str]) -> pl.D
         rows = _with_quotes(block, separator, layout, wanted)
         if separator != layout.separator:
             rows = rows.with_columns(pl.all().str.replace_all(separator, layout.separator, literal=True))
-    if rows.height != count:  # no file is known for which this happens
-        raise InputError(f"Expected {count:,} rows of as many lines, got {rows.height:,}: convert the text to Parquet.")
+    if rows.height != count:  # no known file causes this
+        raise InputError(f"Expected {count:,} rows, one per line, got {rows.height:,}: convert the text to Parquet.")
     return rows
 
 
 def fields_of(line: str, separator: str) -> list[str]:
-    """Return the fields of one line, by the rule of `split_lines` as far as its quotes pair."""
+    """Return the fields of one line, by the quoting rule of `split_lines`."""
     if '"' not in line:
         return line.removesuffix("\r").split(separator)
     mark = next((mark for mark in _STAND_INS if mark not in line), "\ue000")
@@ -124,7 +125,7 @@ def _with_quotes(block: bytes, separator: str, layout: TextLayout, wanted: Seque
         chosen = lines.filter(kinds == kind)
         if kind == 2:
             nothing = (pl.lit(None, pl.String).alias(name) for name in wanted)
-            parts.append(chosen.select(*nothing, (BROKEN + pl.col("line")).alias(EXTRA)))
+            parts.append(chosen.select(*nothing, (BROKEN + pl.col("line")).alias(EXTRA_FIELD)))
         else:
             text = chosen["line"].str.join("\n").item().encode() + b"\n"
             parts.append(_fields(text, separator, layout, wanted, quoted=kind == 1))
@@ -134,17 +135,17 @@ def _with_quotes(block: bytes, separator: str, layout: TextLayout, wanted: Seque
 
 
 def _fields(block: bytes, separator: str, layout: TextLayout, wanted: Sequence[str], *, quoted: bool) -> pl.DataFrame:
-    # The empty first line keeps polars from taking a block for a packed one, or its first line for all others' width.
+    # The empty first line keeps polars from guessing that a block is compressed, or a width from its first line.
     rows = pl.scan_csv(
         b"\n" + block,
         glob=False,
         separator=separator,
         has_header=False,
-        schema=dict.fromkeys((*layout.columns, EXTRA), pl.String),
+        schema=dict.fromkeys((*layout.columns, EXTRA_FIELD), pl.String),
         quote_char='"' if quoted else None,
         truncate_ragged_lines=True,
         missing_columns="insert",
         encoding="utf8-lossy",
         raise_if_empty=False,
     )
-    return rows.select(*wanted, EXTRA).slice(1).collect()
+    return rows.select(*wanted, EXTRA_FIELD).slice(1).collect()

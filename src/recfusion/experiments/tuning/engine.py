@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from recfusion.core.errors import InputError
-from recfusion.core.pool import Job, Pool, Report, TaskEvent, Work, available_cores
+from recfusion.core.pool import Job, Pool, RunTask, SendProgress, TaskEvent, available_cores
 from recfusion.data.protocol import Protocol
 from recfusion.data.split import Split
 from recfusion.experiments.candidate import Candidate, PackedJob
@@ -39,8 +39,8 @@ class TrialJob:
     parts: Split
     threads: int | None = None
 
-    def start(self) -> Work:
-        def work(request: TrialRequest, report: Report) -> Trial:
+    def start(self) -> RunTask:
+        def work(request: TrialRequest, report: SendProgress) -> Trial:
             candidate = Candidate("trial", self.entry, self.entry.make({**self.given, **request.settings}))
             judged = fit_and_judge(
                 *(candidate, None, self.protocol, self.parts),

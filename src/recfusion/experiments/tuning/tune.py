@@ -16,7 +16,7 @@ from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_read, used_signals
+from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, MAIN_METRIC, parse_metric
 from recfusion.experiments.candidate import Candidate
@@ -70,7 +70,7 @@ class SearchRequest:
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol; its metrics are the default ones and the one to maximise."""
         used = used_signals(self.signals, data)
-        check_read(used, [(self.entry.name, signals_read(self.entry.load()))])
+        check_signals_are_read(used, [(self.entry.name, signals_read(self.entry.load()))])
         check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
-from recfusion.core.compiled import COMPILING, share
+from recfusion.core.compiled import COMPILE_SECONDS, run_parallel
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.models.linear.block_inverse import invert_by_blocks
@@ -70,7 +70,7 @@ def gram(train: Csr) -> FloatArray:
     n_users, n_items = train.shape
     sparse = _SPARSE_PENALTY * float(np.square(np.diff(train.indptr).astype(np.float64)).sum())
     dense = n_users * float(n_items) ** 2
-    if _COMPILED * sparse + COMPILING / _DENSE_SECONDS < min(sparse, dense):
+    if _COMPILED * sparse + COMPILE_SECONDS / _DENSE_SECONDS < min(sparse, dense):
         return _compiled_gram(train)
     if sparse < dense:
         g = np.empty((n_items, n_items), np.float32, order="F")
@@ -90,7 +90,7 @@ def _compiled_gram(train: Csr) -> FloatArray:
     rows = train.sorted_indices()
     by_item = rows.T.tocsr()
     g = np.zeros((rows.shape[1], rows.shape[1]), np.float32, order="F")
-    share(fill_gram, np.arange(rows.shape[1]), products(rows, by_item), parts(rows), parts(by_item), g.T)
+    run_parallel(fill_gram, np.arange(rows.shape[1]), products(rows, by_item), parts(rows), parts(by_item), g.T)
     return mirror_lower(g)
 
 

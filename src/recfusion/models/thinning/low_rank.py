@@ -9,7 +9,7 @@ from scipy.linalg import qr
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
-from recfusion.core.compiled import COMPILING, share
+from recfusion.core.compiled import COMPILE_SECONDS, run_parallel
 from recfusion.models.linear.gram import parts
 from recfusion.models.thinning.compiled_loops import fill_product
 
@@ -62,9 +62,9 @@ def _orthogonal(vectors: FloatArray) -> FloatArray:
 
 
 def _product(matrix: Csr, q: FloatArray) -> FloatArray:
-    """Return the product of a sparse and a dense matrix, on all cores if that is worth a compilation."""
-    if matrix.nnz * q.shape[1] * _SECONDS < COMPILING:
+    """Return the product of a sparse and a dense matrix: by all cores where that is worth a compilation."""
+    if matrix.nnz * q.shape[1] * _SECONDS < COMPILE_SECONDS:
         return np.asarray(matrix @ q)
     out = np.zeros((matrix.shape[0], q.shape[1]), np.float32)
-    share(fill_product, np.arange(len(out)), np.diff(matrix.indptr), parts(matrix), q, out)
+    run_parallel(fill_product, np.arange(len(out)), np.diff(matrix.indptr), parts(matrix), q, out)
     return out

@@ -9,7 +9,7 @@ from scipy.linalg.lapack import sposv
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
-from recfusion.core.compiled import share
+from recfusion.core.compiled import run_parallel
 from recfusion.evaluation.topk import batch_rows, top_k
 from recfusion.models.linear.gram import blas_threads, gram, parts, products
 from recfusion.models.thinning.compiled_loops import fill_nearest, fill_triangles, solve_packed
@@ -77,7 +77,7 @@ def nearest(
     if count:
         weight = (n + ridge) ** np.float32(-_POWER)
         work = products(rows, by_item)[targets]
-        share(fill_nearest, own[targets], work, parts(rows), parts(by_item), weight, found, shared)
+        run_parallel(fill_nearest, own[targets], work, parts(rows), parts(by_item), weight, found, shared)
     return found[targets], shared[targets]
 
 
@@ -96,7 +96,7 @@ def triangles(rows: Csr, by_item: Csr, chosen: Places, targets: slice) -> FloatA
     wanted = np.flatnonzero(np.diff(cuts)).astype(np.int32)
     packed = np.empty((n_targets, count * (count + 1) // 2), np.float32)
     work = products(rows, by_item)[wanted]
-    share(fill_triangles, wanted, work, parts(rows), parts(by_item), cuts, order, chosen, packed)
+    run_parallel(fill_triangles, wanted, work, parts(rows), parts(by_item), cuts, order, chosen, packed)
     return packed
 
 
@@ -110,7 +110,7 @@ def solve_each(
     solved = np.empty(chosen.shape, np.float32)
     lengths = (chosen != np.arange(targets.start, targets.stop)[:, None]).sum(1)
     rows = np.arange(len(chosen))
-    share(solve_packed, rows, np.ones(len(rows)), packed, lengths, chosen, towards, ridge, solved)
+    run_parallel(solve_packed, rows, np.ones(len(rows)), packed, lengths, chosen, towards, ridge, solved)
     return solved
 
 

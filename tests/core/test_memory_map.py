@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from recfusion.core.memory_map import mapped_arrays
+from recfusion.core.memory_map import map_arrays
 
 
-def test_mapped_arrays_are_the_saved_ones_and_writing_stays_in_the_process(tmp_path: Path) -> None:
+def test_map_arrays_are_the_saved_ones_and_writing_stays_in_the_process(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     arrays: dict[str, NDArray[Any]] = {
         "a": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -20,7 +20,7 @@ def test_mapped_arrays_are_the_saved_ones_and_writing_stays_in_the_process(tmp_p
         "flags": np.array([True, False]),
     }
     save_file(arrays, path)
-    found = mapped_arrays(path)
+    found = map_arrays(path)
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
@@ -35,4 +35,4 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, length: int) -> None:
     save_file({"a": np.ones(100, np.float32)}, path)
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(ValueError):  # noqa: PT011
-        mapped_arrays(path)
+        map_arrays(path)
