@@ -36,7 +36,7 @@ SIZES = {
     **dict.fromkeys(("infinite-ae", "thinning-kernel"), Size(9_000, 12_000, 400_000)),
     **dict.fromkeys(("random", "popularity", "recent-popularity", "content", "category-popularity", "user-knn"), LARGE),
     **dict.fromkeys(
-        ("ials", "ials-dislikes", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE
+        ("ials", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE
     ),
     **dict.fromkeys(("mixture",), Size(6_000, 6_000, 200_000)),
     **dict.fromkeys(("recfusion-unet1d", "recfusion-map", "recfusion-unet2d"), Size(2_000, 6_000, 60_000)),

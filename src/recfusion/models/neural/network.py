@@ -3,17 +3,15 @@
 import dataclasses
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack
 from torch import Tensor, nn
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.signals import Extra, all_grades
@@ -33,7 +31,6 @@ _SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about
 # Of training: the weight, its gradient and that gradient in the making, two moments of AdamW, the best weight so far.
 _BYTES_PER_WEIGHT = 24
 _BYTES_BESIDE = 40 << 20  # scores of a batch of validation users, and what the library takes for itself
-_SURE = 1 - 1e-6  # probability beyond which a wrong one costs no more
 _LEAST_BATCHES = 10  # in an epoch, however few users there are
 
 
@@ -73,14 +70,9 @@ class NeuralRecommender(Recommender):
         """Return the rows that the loss and `scores` get: a model that reads signals puts them into their values."""
         return history
 
-    @property
-    def dislike_weight(self) -> float:
-        """What a known dislike adds to a user's loss, in units of what a zero costs; 0 for a net that reads none."""
-        return 0.0
-
-    def cost_of_zero(self, outputs: Tensor) -> Tensor:
-        """-log p(x_i = 0) for each output of `scores`: of a softmax, -log(1 - p_i). (users, items)"""
-        return -torch.log1p(-outputs.softmax(1).clamp(max=_SURE))
+    def training_rows(self, encoded: Csr, extra: Extra | None) -> Csr:
+        """Return the rows that training batches are drawn from: the encoded histories."""
+        return encoded
 
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
         """Return what an epoch consists of: one pass in which all of the net learns by the loss."""
@@ -136,12 +128,11 @@ class NeuralRecommender(Recommender):
             assert valid is not None
             return evaluate(self, valid, train, (_VALIDATED,), threads=1).mean()[_VALIDATED]
 
-        rows, phases = self._with_dislikes(known, extra, self.phases(known, trained, generator))
         self.best_epoch_ = 1
         for epoch in fit_epochs(
             state,
-            phases,
-            rows,
+            self.phases(known, trained, generator),
+            self.training_rows(known, extra),
             None if valid is None else validated,
             batch_size=self.batch_rows(train.shape[0]),
             max_epochs=self.max_epochs,
@@ -152,24 +143,6 @@ class NeuralRecommender(Recommender):
             self.best_epoch_ = epoch.best_epoch
             yield epoch
         trained.zero_grad(set_to_none=True)  # as large as the weights, and of no use any more
-
-    def _with_dislikes(self, train: Csr, extra: Extra | None, phases: Sequence[Phase]) -> tuple[Csr, Sequence[Phase]]:
-        """Return rows of likes with those of dislikes beside them, and phases whose losses count both."""
-        if extra is None or extra.disliked is None or not self.dislike_weight:
-            return train, phases
-        disliked, n_items = extra.disliked, train.shape[1]
-        ones = csr_array((np.ones(disliked.nnz, np.float32), disliked.indices, disliked.indptr), disliked.shape)
-
-        def counting(loss: Callable[[Csr], Tensor]) -> Callable[[Csr], Tensor]:
-            return lambda both: loss(both[:, :n_items]) + self.dislike_loss(both[:, :n_items], both[:, n_items:])
-
-        return hstack([train, ones], "csr"), [dataclasses.replace(one, loss=counting(one.loss)) for one in phases]
-
-    def dislike_loss(self, rows: Csr, disliked: Csr) -> Tensor:
-        """dislike_weight * sum over a user's known dislikes of -log p(x_i = 0), mean over the users of a batch."""
-        place = torch.from_numpy((row_numbers(disliked) * disliked.shape[1] + disliked.indices).astype(np.int64))
-        costs = self.cost_of_zero(self.scores(rows)).reshape(-1)
-        return self.dislike_weight * costs[place.to(costs.device)].sum() / rows.shape[0]
 
     def _groups(self, trained: nn.Module) -> list[dict[str, Any]]:
         """Return the parameters as the optimizer takes them: those with weight decay, and those without."""

@@ -1,7 +1,7 @@
 """What the mixture costs and reaches on ML-1M before and after a change, in one run.
 
     git worktree add /tmp/before e10b194
-    python benchmarks/before_after.py /tmp/before/src --out benchmarks/before_after.json
+    python studies/before_after.py /tmp/before/src --out studies/results/before_after.json
 
 Each fit has a process of its own with one thread, the old and the new code take turns on every split, and seconds are
 those of the processor, so that a busy machine changes them less. Accuracy is compared user by user. The splits are such

@@ -1,6 +1,6 @@
 """Four more ideas for the mixture's accuracy against today's network: paired differences over users of some splits.
 
-    python benchmarks/further.py --data ml-1m --splits 26 27 --keep /tmp/further --out benchmarks/further.json
+    python studies/further.py --data ml-1m --splits 26 27 --keep /tmp/further --out studies/results/further.json
 
 The closed parts and today's network are fitted once on each split. Then (a) gradient steps on the full matrix of
 `thinning-linear` by a ranking loss; (b) sharpness-aware steps for the network; (c) its product with a linear branch

@@ -1,6 +1,6 @@
 """How many nats a test user's ordered history costs: models that read order, on one scale.
 
-    python benchmarks/sequence_bound.py --data ml-100k --out results/ml-100k-sequence-bound.json
+    python studies/sequence_bound.py --data ml-100k --out studies/results/ml-100k-sequence-bound.json
 
 Fitted on the training users of a split by time (split 0), judged on the whole ordered rows of its test users
 (docs/sequential.md). A model's likelihood is that of the noise that it is trained for, by `rf.diffusion.Ordered`:
@@ -30,8 +30,8 @@ from recfusion.data.signals import whole_extra
 from recfusion.diffusion import Ordered
 from recfusion.models.history_lengths import length_shares
 from recfusion.models.registry import make_model
-from recfusion.models.sequence.likelihood import ordered_nats
 from recfusion.models.sequence.sequential import Sequential
+from sequence_likelihood import ordered_nats
 
 MODELS = ("sasrec", "recfusion-seq")
 USED: tuple[Signal, ...] = ("times",)

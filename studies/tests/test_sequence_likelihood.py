@@ -9,8 +9,8 @@ from orders import model, rows_of
 
 from recfusion.core.arrays import Csr
 from recfusion.diffusion import Ordered
-from recfusion.models.sequence.likelihood import draw_histories, ordered_nats
 from recfusion.models.sequence.sequential import Sequential
+from sequence_likelihood import draw_histories, ordered_nats
 
 ORDERS = [[0, 1, 2, 3], [1, 2, 3], [2, 3, 0], [3, 0, 1, 2], [0, 1], [1, 2, 3, 0]] * 6
 LENGTHS = np.array([0, 0, 6, 12, 18])

@@ -1,6 +1,6 @@
 """What the start of the mixture's network brings, and a second one: paired differences over users of some splits.
 
-    python benchmarks/network.py --data ml-1m --splits 23 24 25 --out benchmarks/network.json
+    python studies/network.py --data ml-1m --splits 23 24 25 --out studies/results/network.json
 
 Every part is fitted once on each split, as the mixture fits it. `before` is the network with vectors drawn at random,
 users that all count alike, and twice the epochs; `after` is today's, and `two` are two of these from other seeds. Each

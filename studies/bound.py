@@ -1,6 +1,6 @@
 """How many nats a test user costs: the bounds of all models that have a likelihood, on one scale.
 
-    python benchmarks/bound.py --data ml-100k --out results/ml-100k-bound.json
+    python studies/bound.py --data ml-100k --out studies/results/ml-100k-bound.json
 
 The nets are trained on split 0. The rows judged are whole: history and held-out items of the test users. Each bound
 belongs to its own process and prior; all are upper bounds of -log p(x_0) of the same rows of zeros and ones, and every
