@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, row_numbers
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
-from recfusion.models.neural.network import NeuralRecommender
+from recfusion.models.neural.network import NeuralRecommender, decay_setting
 from recfusion.models.neural.vae import MultVAE
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.settings import setting
@@ -71,7 +71,7 @@ class RecFusionDislikes(DislikesInLoss, RecFusion):
 
     reads: ClassVar[frozenset[Signal]] = _RATINGS
     dislike: float = setting(1.0, _COST, at_least=0, search=(0.1, 10.0), log=True)
-    weight_decay: float = setting(3.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
+    weight_decay: float = decay_setting(3.0)
 
     def cost_of_zero(self, outputs: Tensor) -> Tensor:
         """Return the process's error of x^0 where that is 0, from the reverse step that ranks, (users, items)."""

@@ -220,8 +220,8 @@ class Composite(ThinningDeep):
         nn.init.constant_(head.both.bias[self.latent :], self.log_variance)
         return vae.Autoencoder(nn.Sequential(net.encoder[0], head), net.decoder)  # type: ignore[index]
 
-    def trainee(self) -> nn.Module:
-        super().trainee()
+    def training_module(self) -> nn.Module:
+        super().training_module()
         self._old = WithOldEncoder(self.net_)
         return self._old
 

@@ -30,7 +30,7 @@ from recfusion.data.signals import whole_extra
 from recfusion.diffusion import Ordered
 from recfusion.models.history_lengths import length_shares
 from recfusion.models.registry import make_model
-from recfusion.models.sequence.sequential import Sequential
+from recfusion.models.sequence.sequential import SequentialRecommender
 from sequence_likelihood import ordered_nats
 
 MODELS = ("sasrec", "recfusion-seq")
@@ -59,7 +59,7 @@ def main() -> None:
     print(found, flush=True)
     for name in MODELS:
         model = make_model(name, {"max_epochs": "1"} if options.quick else {})
-        assert isinstance(model, Sequential)
+        assert isinstance(model, SequentialRecommender)
         model.fit(parts.train, parts.valid, rng=stream(0, f"fit {name}"), extra=parts.extra)
         rows = model.encoded(users, extra)
         own, one_by_one = (ordered_nats(model, rows, lengths, noise) for noise in (None, Ordered(1.0)))

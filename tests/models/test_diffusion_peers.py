@@ -127,7 +127,7 @@ def test_steps_are_drawn_by_the_root_of_their_mean_squared_losses() -> None:
 def test_diffrec_s_loss_is_the_weighted_error_over_the_probability() -> None:
     model = DiffRec(T=1, noise_scale=0.5, noise_min=0.2, noise_max=0.6, dropout=0, width=4)
     model.net_ = model.make_net(12)
-    trained = model.trainee()
+    trained = model.training_module()
     rng = torch.Generator().manual_seed(3)
     found = float(model.phases(TRAIN, trained, rng)[0].loss(TRAIN).detach())
     rng = torch.Generator().manual_seed(3)

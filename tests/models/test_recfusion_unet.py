@@ -49,7 +49,7 @@ def test_weight_decay_leaves_popularity_alone() -> None:
     train = random_csr(40, 12, 0.3, 0)
     model = small(weight_decay=1.0).fit(train, rng=0)
     assert isinstance(model.net_, ItemUNet)
-    assert list(model.undecayed()) == [model.net_.bias]
+    assert list(model.undecayed_parameters()) == [model.net_.bias]
 
 
 def test_the_process_thins_evenly_between_high_and_low() -> None:

@@ -33,8 +33,8 @@ def run(state: TrainState, epochs: int, validate: Validate | None = None, checkp
         return ((state.net(x * (noise < 0.8)) - x) ** 2).mean()
 
     steps = fit_epochs(
-        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3, rate=lambda _: 0.01,
-        checkpoint=checkpoint,
+        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3,
+        learning_rate=lambda _: 0.01, checkpoint=checkpoint,
     )  # fmt: skip
     return len(list(steps))
 

@@ -23,7 +23,7 @@ from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.batches import dense
-from recfusion.training.epoch import risen_and_fallen
+from recfusion.training.epoch import warmup_cosine
 
 _NEVER = -1e9  # the logit of an item that has survived: finite, for a softmax over nothing would be NaN
 _WARM_UP = 10  # epochs until the learning rate has risen to its highest
@@ -97,7 +97,7 @@ class ThinningDeep(NeuralRecommender):
         encoder = nn.Sequential(hidden, nn.Linear(self.width, self.latent))
         return Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
-    def trainee(self) -> nn.Module:
+    def training_module(self) -> nn.Module:
         """Return the net, whose logits are about those of popularity before it has learned anything.
 
         The random vectors of as many items as there are directions become the vectors of these directions: features
@@ -113,15 +113,15 @@ class ThinningDeep(NeuralRecommender):
         self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
-    def undecayed(self) -> Iterable[nn.Parameter]:
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return (self._bias(),)
 
     def _bias(self) -> nn.Parameter:
         bias: nn.Parameter = self.net_.get_parameter("decoder.bias")
         return bias
 
-    def rate(self, epoch: int) -> float:
-        return self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
+    def learning_rate(self, epoch: int) -> float:
+        return self.lr * warmup_cosine(epoch, self.max_epochs, _WARM_UP)
 
     def economical(self, shape: Shape) -> Self:
         """Return a smaller net for small data, with more passes over it: as good as a part, in less time."""

@@ -11,7 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra
 from recfusion.diffusion import ancestral, elbo
 from recfusion.evaluation.topk import top_k
-from recfusion.models.recfusion.star_ratings import RecFusionGrades
+from recfusion.models.recfusion.star_ratings import RecFusionRatings
 from recfusion.models.registry import make_model
 
 LIKES = csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0]], np.float32))
@@ -22,9 +22,9 @@ EXTRA = Extra(
 SMALL: dict[str, Any] = {"width": 16, "layers": 1, "max_epochs": 1, "weight_decay": 0.0}
 
 
-def model(**settings: Any) -> RecFusionGrades:
+def model(**settings: Any) -> RecFusionRatings:
     made = make_model("recfusion-grades", {**SMALL, **settings}, text=False)
-    assert isinstance(made, RecFusionGrades)
+    assert isinstance(made, RecFusionRatings)
     return made
 
 
@@ -61,7 +61,7 @@ def test_the_untrained_net_has_the_shares_of_the_states() -> None:
     made.prepare(states)
     assert made.shares_.tolist() == pytest.approx([6 / 12, 3 / 12, 3 / 12])
     made.net_ = made.make_net(3)
-    made.trainee()
+    made.training_module()
     torch.nn.init.zeros_(made._decoder.weight)
     found = made.denoiser(torch.zeros(1, 3), torch.ones(1)).softmax(2)[0]
     assert found[0].tolist() == pytest.approx([0.5 / 4, 1.25 / 4, 2.25 / 4])
