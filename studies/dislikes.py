@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, row_numbers
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
-from recfusion.models.neural.network import NeuralRecommender, decay_setting
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.neural.vae import MultVAE
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.settings import setting
@@ -22,8 +23,11 @@ from recfusion.models.settings import setting
 _RATINGS: frozenset[Signal] = frozenset({"grades"})
 _COST = "cost of a known dislike, beside the other zeros"
 _SURE = 1 - 1e-6  # the largest probability in the loss: its logarithm must stay finite
-# A dataclass would take the defaults of its own base class over those of the network that it is mixed into.
-_Network = NeuralRecommender if TYPE_CHECKING else object
+# As a dataclass, the mixin would replace the defaults of the network by those of its own base class.
+if TYPE_CHECKING:
+    _Network = NeuralRecommender
+else:
+    _Network = object
 
 
 class DislikesInLoss(_Network):
@@ -46,9 +50,10 @@ class DislikesInLoss(_Network):
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
         if rows.shape[1] == self._n_items:
-            return super().loss(rows, trained, rng)
+            return super().loss(rows, trained, rng)  # type: ignore[safe-super]
         likes, dislikes = rows[:, : self._n_items], rows[:, self._n_items :]
-        return super().loss(likes, trained, rng) + self.dislike_loss(likes, dislikes)
+        plain: Tensor = super().loss(likes, trained, rng)  # type: ignore[safe-super]
+        return plain + self.dislike_loss(likes, dislikes)
 
     def dislike_loss(self, rows: Csr, disliked: Csr) -> Tensor:
         """Return dislike * sum over a user's known dislikes of -log p(x_i = 0), mean over the users of a batch."""
@@ -71,7 +76,7 @@ class RecFusionDislikes(DislikesInLoss, RecFusion):
 
     reads: ClassVar[frozenset[Signal]] = _RATINGS
     dislike: float = setting(1.0, _COST, at_least=0, search=(0.1, 10.0), log=True)
-    weight_decay: float = decay_setting(3.0)
+    weight_decay: float = training.weight_decay(3.0)
 
     def cost_of_zero(self, outputs: Tensor) -> Tensor:
         """Return the process's error of x^0 where that is 0, from the reverse step that ranks, (users, items)."""

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
 from recfusion.diffusion.process import Normal
-from recfusion.models.neural.network import NeuralRecommender, patience_setting, width_setting
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.neural.vae import Annealed
 from recfusion.models.settings import setting
 from recfusion.nets.sparse import SparseLinear, SparseRows
@@ -108,9 +109,9 @@ class HVamp(NeuralRecommender):
     make an epoch shorter.
     """
 
-    patience: int = patience_setting(20)
-    width: int = width_setting(600, "width of the hidden layers", (200, 1200))
-    latent: int = width_setting(200, "length of each code", (50, 400))
+    patience: int = training.patience(20)
+    width: int = training.width(600, "width of the hidden layers", (200, 1200))
+    latent: int = training.width(200, "length of each code", (50, 400))
     components: int = setting(100, "pseudo-users of the prior", at_least=1, at_most=100_000)
     dropout: float = setting(0.5, "dropout on a history's items in training", at_least=0, search=(0.1, 0.8))
     kl_cap: float = setting(0.3, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)

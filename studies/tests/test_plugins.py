@@ -49,7 +49,8 @@ def test_an_old_folder_of_a_moved_model_needs_its_class_to_load(tmp_path: Path) 
     data = prepare(
         raw({"user": [u for u in range(30) for _ in range(5)], "item": [i % 12 for i in range(150)]}), Preparation()
     )
-    saved = train(kind(max_epochs=1, width=8, latent=4), data)
+    model = find(MOVED["multvae-dislikes"], ROOT).make({"max_epochs": 1, "width": 8, "latent": 4})
+    saved = train(model, data)
     saved.save(tmp_path / "model")
     config = tmp_path / "model" / "config.json"
     written = json.loads(config.read_text())

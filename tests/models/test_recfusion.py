@@ -76,7 +76,7 @@ def test_every_variant_runs_on_every_binary_process(name: str, process: str) -> 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("recfusion-var", "binary noise has none to predict: set variance to posterior"),
+        ("recfusion-var", "binary noise has no variance to predict: set variance to posterior"),
         ("recfusion-unet1d", "with process 'drift' set objective to simple, elbo or bce-elbo"),
         ("recfusion-map", "with process 'drift' set objective to simple, elbo or bce-elbo"),
         ("recfusion-unet2d", "with process 'drift' set objective to simple, elbo or bce-elbo"),

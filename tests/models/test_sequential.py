@@ -103,7 +103,7 @@ def test_scores_do_not_depend_on_longer_histories_beside() -> None:
 
 
 def test_settings_that_fit_no_net_are_refused() -> None:
-    with pytest.raises(InputError, match="heads divide, got 15"):
+    with pytest.raises(InputError, match="heads, got 15"):
         model(width=15)
     with pytest.raises(InputError, match=r"0 < low <= high <= 1.*got 0.9, 0.2"):
         model(low=0.9, high=0.2)

@@ -16,6 +16,7 @@ from recfusion.data.split import split
 from recfusion.diffusion import Binomial, Denoiser, Process, forward_steps, make_schedule, reverse_steps, simple
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense, seeded, torch_rng
+from recfusion.training.checkpoint import TrainState
 from recfusion.training.loop import Phase, train_epoch
 
 OnEpoch: TypeAlias = Callable[[str, int], None]  # option, epoch
@@ -126,13 +127,13 @@ def _train(
     process = option.process(torch.from_numpy(means))
     net = seeded(lambda: MLP(train.shape[1], time="input", head="linear"), rng)
     denoiser = with_evidence(process, net)
-    optimizer = torch.optim.Adam(net.parameters(), lr=_LEARNING_RATE)
+    state = TrainState(net, torch.optim.Adam(net.parameters(), lr=_LEARNING_RATE), rng)
 
     def loss(rows: Csr) -> Tensor:
         return simple(process, denoiser, dense(rows), rng).mean()
 
     for epoch in range(1, epochs + 1):
-        train_epoch(net, optimizer, [Phase(loss)], train, batch_size=_BATCH, rng=rng, epoch=epoch)
+        train_epoch(state, [Phase(loss)], train, _BATCH)
         if on_epoch is not None:
             on_epoch(option.name, epoch)
     return process, denoiser

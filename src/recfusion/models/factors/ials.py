@@ -81,9 +81,7 @@ class IALS(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_users, n_items = train.shape
         require_memory(
-            self.fit_bytes(Shape.of(train)),
-            f"iALS on {n_users:,} users and {n_items:,} items",
-            "set fewer factors.",
+            self.fit_bytes(Shape.of(train)), f"iALS on {n_users:,} users and {n_items:,} items", "set fewer factors."
         )
         generator = make_rng(rng)
         self._settle(train, valid, generator)

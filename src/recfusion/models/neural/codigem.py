@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, Normal, ScheduleName, Steps, denoise, elbo, make_schedule
-from recfusion.models.neural.network import NeuralRecommender, decay_setting, patience_setting, width_setting
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets.mlp import MLP
 from recfusion.training.batches import dense
@@ -59,14 +60,14 @@ class CODIGEM(NeuralRecommender):
     """
 
     maps: ClassVar[float] = 50.0
-    weight_decay: float = decay_setting(3.0)
-    patience: int = patience_setting(5)
+    weight_decay: float = training.weight_decay(3.0)
+    patience: int = training.patience(5)
     T: int = setting(3, "diffusion steps, each with its own network", at_least=1, at_most=1000, search=(1, 5))
     start: int = setting(1, "step t at which scoring treats a history as x^t, at most T", at_least=1)
     schedule: ScheduleName = setting("constant", "schedule of the noise rates")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.02, "largest noise rate", at_least=0, search=(1e-4, 1.0), log=True)
-    width: int = width_setting(200, "width of the hidden layers", (100, 800))
+    width: int = training.width(200, "width of the hidden layers", (100, 800))
     depth: int = setting(1, "hidden layers of a network", at_least=0, at_most=1000, search=(0, 4))
     shared: bool = setting(True, "whether all hidden layers of a network share their weights")
 

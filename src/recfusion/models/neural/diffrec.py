@@ -9,14 +9,8 @@ from torch.nn.functional import normalize
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, NoiseSchedule, Schedule, denoise, from_survival
-from recfusion.models.neural.network import (
-    NeuralRecommender,
-    batch_setting,
-    decay_setting,
-    lr_setting,
-    patience_setting,
-    width_setting,
-)
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets.mlp import dropout, time_embedding
 from recfusion.training.batches import dense
@@ -102,10 +96,10 @@ class DiffRec(NeuralRecommender):
     x^0. Both directions are deterministic, so a user's scores are always the same.
     """
 
-    lr: float = lr_setting(1.1e-3, (1e-5, 1e-2))
-    weight_decay: float = decay_setting(6.0)
-    batch_size: int = batch_setting(500)
-    patience: int = patience_setting(5)
+    lr: float = training.lr(1.1e-3, (1e-5, 1e-2))
+    weight_decay: float = training.weight_decay(6.0)
+    batch_size: int = training.batch_size(500)
+    patience: int = training.patience(5)
     T: int = setting(22, "diffusion steps", at_least=1, at_most=10_000, search=(2, 40))
     noise_scale: float = setting(6.5e-5, "factor of all noise variances", at_least=0, search=(1e-5, 1.0), log=True)
     noise_min: float = setting(0.001, "variance of the noise at step 1, before the factor", at_least=0)
@@ -113,7 +107,7 @@ class DiffRec(NeuralRecommender):
     noised_steps: int = setting(0, "forward steps applied to a history before denoising, at most T", at_least=0)
     reweighted: bool = setting(True, "whether steps are weighted as in the variational bound instead of equally")
     importance: bool = setting(True, "whether steps with larger losses are drawn more often")
-    width: int = width_setting(520, "width of the hidden layer", (200, 1000))
+    width: int = training.width(520, "width of the hidden layer", (200, 1000))
     time_width: int = setting(10, "width of the time embedding", at_least=1, at_most=100_000)
     normalised: bool = setting(False, "whether the network scales its input to length 1")
     dropout: float = setting(0.02, "dropout on the network's input in training", at_least=0, search=(0.0, 0.8))

@@ -22,12 +22,7 @@ from recfusion.models.settings import learned, setting
 
 _CELLS_PER_BLOCK = 1 << 20  # kernel values computed at once: 4 MB per temporary
 _CELLS_PER_STREAM = 1 << 24  # users x landmarks at once: every pass updates all sums, so few passes are better
-_JITTERS = (
-    1e-5,
-    1e-4,
-    1e-3,
-    1e-2,
-)  # tried additions to the landmarks' kernel, in mean diagonals
+_JITTERS = (1e-5, 1e-4, 1e-3, 1e-2)  # tried additions to the landmarks' kernel, in mean diagonals
 
 
 @dataclass

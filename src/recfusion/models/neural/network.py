@@ -19,8 +19,8 @@ from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.neural import training_settings as training
 from recfusion.models.self_tuning import LEAST_USERS, cannot_choose
-from recfusion.models.settings import setting
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint, Epoch
@@ -35,46 +35,15 @@ _OTHER_BYTES = 40 << 20  # scores of a batch of validation users, and torch itse
 _LEAST_BATCHES = 10  # per epoch, even for few users
 
 
-def lr_setting(default: float, search: tuple[float, float] = (1e-4, 1e-2)) -> Any:
-    """Declare a network's learning rate."""
-    return setting(default, "learning rate of AdamW", at_least=0, search=search, log=True)
-
-
-def decay_setting(default: float, most: float = 6.0) -> Any:
-    """Declare a network's weight decay."""
-    return setting(default, "weight decay of AdamW", at_least=0, search=(0.0, most))
-
-
-def batch_setting(default: int, search: tuple[int, int] = (50, 1000)) -> Any:
-    """Declare how many users a training batch has."""
-    doc = "users in a batch; fewer if an epoch would have less than ten batches"
-    return setting(default, doc, at_least=1, search=search, log=True)
-
-
-def epochs_setting(default: int) -> Any:
-    """Declare the largest number of epochs."""
-    return setting(default, "largest number of epochs", at_least=1, at_most=100_000)
-
-
-def patience_setting(default: int) -> Any:
-    """Declare when training stops early."""
-    return setting(default, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-
-
-def width_setting(default: int, doc: str, search: tuple[int, int]) -> Any:
-    """Declare the width of a layer or the length of a vector."""
-    return setting(default, doc, at_least=1, at_most=100_000, search=search, log=True)
-
-
 @dataclass
 class NeuralRecommender(Recommender):
     """A model whose learned parameters are the weights of a network; a subclass defines the network and the loss."""
 
-    lr: float = lr_setting(1e-3)
-    weight_decay: float = decay_setting(0.0)
-    batch_size: int = batch_setting(200)
-    max_epochs: int = epochs_setting(200)
-    patience: int = patience_setting(10)
+    lr: float = training.lr(1e-3)
+    weight_decay: float = training.weight_decay(0.0)
+    batch_size: int = training.batch_size(200)
+    max_epochs: int = training.max_epochs(200)
+    patience: int = training.patience(10)
     device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # not a setting of the model
     maps: ClassVar[float] = 2.0  # numbers that a batch holds per user and item (measured)
     best_epoch_: int = dataclasses.field(init=False, repr=False, compare=False)

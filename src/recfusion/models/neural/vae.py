@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
 from recfusion.diffusion.process import Normal
-from recfusion.models.neural.network import NeuralRecommender, epochs_setting, patience_setting, width_setting
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets import vae
 from recfusion.nets.sparse import SparseLinear, SparseRows
@@ -38,10 +39,10 @@ class MultVAE(NeuralRecommender):
     "dae" has one hidden layer with `latent` units and a deterministic code.
     """
 
-    patience: int = patience_setting(20)
+    patience: int = training.patience(20)
     form: Literal["vae", "dae"] = setting("vae", "variational (vae) or denoising (dae) autoencoder")
-    width: int = width_setting(600, "width of the hidden layers (vae only)", (200, 1200))
-    latent: int = width_setting(200, "length of a user's code", (50, 400))
+    width: int = training.width(600, "width of the hidden layers (vae only)", (200, 1200))
+    latent: int = training.width(200, "length of a user's code", (50, 400))
     dropout: float = setting(0.5, "dropout on a history's items in training", at_least=0, search=(0.1, 0.8))
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
     anneal_steps: int = setting(
@@ -104,11 +105,11 @@ class RecVAE(NeuralRecommender):
     """
 
     maps: ClassVar[float] = 8.0
-    max_epochs: int = epochs_setting(100)
-    patience: int = patience_setting(12)
-    width: int = width_setting(600, "width of the encoder's layers", (200, 1200))
+    max_epochs: int = training.max_epochs(100)
+    patience: int = training.patience(12)
+    width: int = training.width(600, "width of the encoder's layers", (200, 1200))
     layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000)
-    latent: int = width_setting(200, "length of a user's code", (50, 400))
+    latent: int = training.width(200, "length of a user's code", (50, 400))
     dropout: float = setting(0.5, "dropout on a history's items in encoder passes", at_least=0, search=(0.1, 0.8))
     gamma: float = setting(0.005, "weight of the KL term per item of a user", at_least=0, search=(0.001, 0.02))
     encoder_passes: int = setting(3, "encoder passes before each decoder pass", at_least=1, at_most=1000)

@@ -18,8 +18,9 @@ from recfusion.data.split import Fold
 from recfusion.diffusion.process import broadcast
 from recfusion.models.base import Shape
 from recfusion.models.factors.ials import IALS, alpha0_setting, l2_setting, nu_setting
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.diffrec import DiffRecNet
-from recfusion.models.neural.network import NeuralRecommender, decay_setting, lr_setting, width_setting
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.self_tuning import trials_setting
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.training.batches import dense
@@ -43,8 +44,8 @@ class LatentDiffusion(NeuralRecommender):
     call gives zhat, and the item factors give its scores. With `noise` 0 scores are those of iALS.
     """
 
-    lr: float = lr_setting(1e-3)
-    weight_decay: float = decay_setting(0.1, 3.0)
+    lr: float = training.lr(1e-3)
+    weight_decay: float = training.weight_decay(0.1, 3.0)
     factors: int = setting(128, "length of a code", at_least=1, at_most=10_000, search=(32, 512), log=True)
     iterations: int = setting(16, "passes of iALS over users and items", at_least=1, at_most=10_000)
     alpha0: float | None = alpha0_setting()
@@ -58,7 +59,7 @@ class LatentDiffusion(NeuralRecommender):
     schedule: diffusion.ScheduleName = setting("cosine", "schedule of the noise rates", search="all")
     beta_low: float = setting(1e-4, "smallest noise rate, if the schedule has one", at_least=0)
     beta_high: float = setting(0.1, "largest noise rate, if the schedule has one", at_least=0)
-    width: int = width_setting(512, "width of the hidden layer", (128, 2048))
+    width: int = training.width(512, "width of the hidden layer", (128, 2048))
     tune_trials: int = trials_setting(6)
     alpha0_: float = learned()
     l2_: float = learned()

@@ -14,7 +14,8 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
 from recfusion.models.base import Shape
-from recfusion.models.neural.network import NeuralRecommender, width_setting
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import MLP
 from recfusion.nets.unet import UNet
@@ -46,7 +47,7 @@ class RecFusion(NeuralRecommender):
     learned_schedule: bool = setting(False, "whether to train the noise rates, starting at the schedule (elbo only)")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
-    width: int = width_setting(200, "width of the mlp's hidden layers", (100, 800))
+    width: int = training.width(200, "width of the mlp's hidden layers", (100, 800))
     depth: int = setting(1, "hidden layers of the mlp", at_least=0, at_most=1000, search=(0, 4))
     shared: bool = setting(True, "whether all hidden layers share their weights")
     channels: int = setting(4, "channels of the U-Net's first level", at_least=1, at_most=1000)

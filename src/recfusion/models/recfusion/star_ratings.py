@@ -17,15 +17,8 @@ from recfusion.core.memory import require_memory
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.models.base import Shape
-from recfusion.models.neural.network import (
-    NeuralRecommender,
-    batch_setting,
-    decay_setting,
-    epochs_setting,
-    lr_setting,
-    patience_setting,
-    width_setting,
-)
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.star_ratings import RatingNet
@@ -50,11 +43,11 @@ class RecFusionRatings(NeuralRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades"})
-    lr: float = lr_setting(2e-3)
-    weight_decay: float = decay_setting(0.5, 3.0)
-    batch_size: int = batch_setting(100, (50, 500))
-    max_epochs: int = epochs_setting(60)
-    patience: int = patience_setting(6)
+    lr: float = training.lr(2e-3)
+    weight_decay: float = training.weight_decay(0.5, 3.0)
+    batch_size: int = training.batch_size(100, (50, 500))
+    max_epochs: int = training.max_epochs(60)
+    patience: int = training.patience(6)
     levels: int = setting(5, "number of ratings on the scale", at_least=1, at_most=1000)
     step: float = setting(1.0, "distance between two ratings, and the lowest rating", at_least=1e-6)
     good: float = setting(4.0, "lowest good rating; items without a rating have this one")
@@ -66,7 +59,7 @@ class RecFusionRatings(NeuralRecommender):
     T: int = setting(16, "diffusion steps", at_least=1, at_most=10_000)
     low: float = setting(0.4, "share of states without noise at the last step", at_least=0)
     high: float = setting(0.9, "share of states without noise at the first step", at_least=0)
-    width: int = width_setting(400, "width of the network's layers", (100, 800))
+    width: int = training.width(400, "width of the network's layers", (100, 800))
     layers: int = setting(2, "layers of the network", at_least=1, at_most=1000, search=(1, 4))
     shares_: FloatArray = learned()  # (K,): shares of the states among all users and items
 

@@ -16,13 +16,8 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.topk import batch_rows
 from recfusion.models.base import Shape
 from recfusion.models.baselines.user_knn import NearestUsers, input_weights
-from recfusion.models.neural.network import (
-    NeuralRecommender,
-    batch_setting,
-    decay_setting,
-    epochs_setting,
-    lr_setting,
-)
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.recfusion.item_layout import item_features, place_items
 from recfusion.models.recfusion.recfusion import Net, Objective, RecFusion
 from recfusion.models.settings import learned, setting
@@ -52,10 +47,10 @@ class RecFusionUNet(RecFusion):
     T: int = setting(16, "diffusion steps", at_least=1, at_most=10_000, search=(1, 20))
     channels: int = setting(64, "channels of the U-Net's first level", at_least=1, at_most=1000)
     levels: int = setting(2, "levels of the U-Net", at_least=1, at_most=16)
-    lr: float = lr_setting(2e-3)
-    weight_decay: float = decay_setting(2.0)
-    batch_size: int = batch_setting(50)
-    max_epochs: int = epochs_setting(30)
+    lr: float = training.lr(2e-3)
+    weight_decay: float = training.weight_decay(2.0)
+    batch_size: int = training.batch_size(50)
+    max_epochs: int = training.max_epochs(30)
     layout: Layout = setting("map", "order of the items; none: the order of the data, as published")
     pixels: int = setting(8, "side of the map in patches of items; a row has its square", at_least=1, at_most=1000)
     neighbours: int = setting(0, "nearest training users in the second input plane; 0: no such plane", at_least=0)

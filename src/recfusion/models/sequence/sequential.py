@@ -13,15 +13,8 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra, valued
 from recfusion.models.base import Shape
-from recfusion.models.neural.network import (
-    NeuralRecommender,
-    batch_setting,
-    decay_setting,
-    epochs_setting,
-    lr_setting,
-    patience_setting,
-    width_setting,
-)
+from recfusion.models.neural import training_settings as training
+from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.sequence.recency import newer
 from recfusion.models.settings import setting
 from recfusion.nets.sequence import SequenceNet
@@ -48,14 +41,14 @@ class SequentialRecommender(NeuralRecommender):
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
     maps: ClassVar[float] = 4.5
-    lr: float = lr_setting(2e-3)
-    weight_decay: float = decay_setting(0.1, 3.0)
-    batch_size: int = batch_setting(32, (16, 256))
-    max_epochs: int = epochs_setting(30)
-    patience: int = patience_setting(4)
+    lr: float = training.lr(2e-3)
+    weight_decay: float = training.weight_decay(0.1, 3.0)
+    batch_size: int = training.batch_size(32, (16, 256))
+    max_epochs: int = training.max_epochs(30)
+    patience: int = training.patience(4)
     reach: float = setting(2.0, "how far ahead the loss looks, in entries; 0: next item", at_least=0, search=(0, 20))
     length: int = setting(100, "newest items of a history that are read", at_least=1, at_most=10_000)
-    width: int = width_setting(64, "length of an item's vector", (32, 128))
+    width: int = training.width(64, "length of an item's vector", (32, 128))
     layers: int = setting(2, "attention layers", at_least=1, at_most=1000, search=(1, 3))
     heads: int = setting(2, "attention heads", at_least=1, at_most=10_000)
     places: int = setting(16, "places per history in an epoch's loss", at_least=1, at_most=10_000)
