@@ -43,7 +43,7 @@ SHORT = {"max_epochs": 1, "tune_trials": 3, "iterations": 2, "max_rounds": 2, "m
 
 
 def made(size: Size) -> Csr:
-    """Return made-up histories."""
+    """Return generated histories."""
     parts = list(chunks(size, 0))
     place = np.concatenate([part.user for part in parts]), np.concatenate([part.item for part in parts])
     return csr_array((np.ones(len(place[0]), np.float32), place), shape=(size.users, size.items))

@@ -1,12 +1,11 @@
-"""How many nats a test user's ordered history costs: models that read order, on one scale.
+"""Likelihoods and bounds of test users' ordered histories in nats, for models that read the order.
 
     python studies/sequence_bound.py --data ml-100k --out studies/results/ml-100k-sequence-bound.json
 
-Fitted on the training users of a split by time (split 0), judged on the whole ordered rows of its test users
-(docs/sequential.md). A model's likelihood is that of the noise that it is trained for, by `rf.diffusion.Ordered`:
-exactly, and by the bound that its loss goes by; then with a cut at every place, which is the likelihood of the next
-item. Popularity, which says the same after every prefix, is the mark; differences are paired by user. All have the same
-distribution of lengths. One thread; `--quick` trains for an epoch.
+Models are fitted on the training users of a split by time (split 0) and measured on the whole ordered rows of its test
+users (docs/sequential.md). The likelihood is that of the model's own noise, by `rf.diffusion.Ordered`: exact, and by the
+bound that its loss uses; then with a cut at every place, the likelihood of next-item prediction. The reference is
+popularity; differences are paired by user. All have the same distribution of lengths. One thread; `--quick` trains for an epoch.
 """
 
 import os
@@ -38,7 +37,7 @@ USED: tuple[Signal, ...] = ("times",)
 
 
 def main() -> None:
-    """Fit, judge and print."""
+    """Fit, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", default="ml-100k", help="data set of the catalog")
     parser.add_argument("--quick", action="store_true", help="one epoch: to see that it runs")

@@ -40,9 +40,7 @@ def test_a_rating_off_the_scale_is_one_sentence_with_the_value_and_the_scale(wro
     grades = EXTRA.grades
     assert grades is not None
     bad = Extra(grades=csr_array((np.array([5, wrong, 4], np.float32), grades.indices, grades.indptr), grades.shape))
-    with pytest.raises(
-        InputError, match=rf"ratings 1, 2, 3, 4, 5 in the data, got {wrong:g}: correct it, or set"
-    ):
+    with pytest.raises(InputError, match=rf"ratings 1, 2, 3, 4, 5 in the data, got {wrong:g}: correct it, or set"):
         model().fit(LIKES, extra=bad)
     with pytest.raises(InputError, match=rf"ratings 1, 2, 3, 4, 5 in the history, got {wrong:g}: correct it\.$"):
         model().encoded(LIKES, bad)  # its scale is not a caller's to set
