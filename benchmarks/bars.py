@@ -35,7 +35,7 @@ from recfusion.models.registry import make_model
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """What is fitted on data of which size, how many test users are judged, and what it may take."""
+    """A model and data size, with the number of test users and the targets."""
 
     size: Size
     models: "tuple[Named, ...]"
@@ -57,7 +57,7 @@ BARS = {
 
 @contextmanager
 def stage(name: str, found: list[dict[str, Any]]) -> Iterator[None]:
-    """Add what the block takes to `found`."""
+    """Add the time and memory of the block to `found`."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     began, cpu = time.perf_counter(), time.process_time()
     yield
@@ -67,7 +67,7 @@ def stage(name: str, found: list[dict[str, Any]]) -> Iterator[None]:
 
 
 def run(bar: Bar, path: Path) -> dict[str, Any]:
-    """Read, prepare, split, fit and judge in this process."""
+    """Read, prepare, split, fit and evaluate in this process."""
     stages: list[dict[str, Any]] = []
     with stage("read and prepare", stages):
         data = load(path)

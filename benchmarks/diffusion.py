@@ -28,7 +28,7 @@ EPOCHS = 4
 
 
 def main() -> None:
-    """Run every part and print what came out."""
+    """Run all parts and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     parser.add_argument("--memory-part", type=int, help=argparse.SUPPRESS)

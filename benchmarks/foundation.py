@@ -35,7 +35,7 @@ REPEAT = 5  # rounds
 
 
 def main() -> None:
-    """Run every part and print what came out."""
+    """Run all parts and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--peer", required=True, help="Python of the environment that has RecPack")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")

@@ -35,9 +35,7 @@ SIZES = {
     **dict.fromkeys(("thinning-pairs", "ease-pairs"), Size(8_000, 4_000, 200_000)),
     **dict.fromkeys(("infinite-ae", "thinning-kernel"), Size(9_000, 12_000, 400_000)),
     **dict.fromkeys(("random", "popularity", "recent-popularity", "content", "category-popularity", "user-knn"), LARGE),
-    **dict.fromkeys(
-        ("ials", "ials-dislikes", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE
-    ),
+    **dict.fromkeys(("ials", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE),
     **dict.fromkeys(("mixture",), Size(6_000, 6_000, 200_000)),
     **dict.fromkeys(("recfusion-unet1d", "recfusion-map", "recfusion-unet2d"), Size(2_000, 6_000, 60_000)),
 }
@@ -45,7 +43,7 @@ SHORT = {"max_epochs": 1, "tune_trials": 3, "iterations": 2, "max_rounds": 2, "m
 
 
 def made(size: Size) -> Csr:
-    """Return made-up histories."""
+    """Return generated histories."""
     parts = list(chunks(size, 0))
     place = np.concatenate([part.user for part in parts]), np.concatenate([part.item for part in parts])
     return csr_array((np.ones(len(place[0]), np.float32), place), shape=(size.users, size.items))

@@ -43,7 +43,7 @@ TURNS = 3
 
 
 def main() -> None:
-    """Time both models on both sides and print what came out."""
+    """Time both models on both sides and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--peer", required=True, help="Python of the environment that has RecPack")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
@@ -76,7 +76,7 @@ def save_split(parts: rf.Split, file: Path) -> None:
 
 
 def compare(name: str, parts: rf.Split, python: str, file: Path) -> dict[str, Any]:
-    """Return the seconds of an epoch on both sides, and of its training pass alone; they take turns."""
+    """Return the seconds of an epoch on both sides, and of its training pass alone, alternating."""
     whole, alone = Rounds("RecPack 0.3.6"), Rounds("RecPack 0.3.6")
     for _ in range(TURNS):
         training, validation = peer_epochs(name, python, file)

@@ -55,7 +55,7 @@ MOVE = """async ([knob, times]) => {
 
 
 def spread(milliseconds: list[float]) -> dict[str, float]:
-    """Return the median, and what 95 in 100 stay below."""
+    """Return the median and the 95th percentile."""
     return {"median, ms": statistics.median(milliseconds), "95 in 100, ms": float(np.quantile(milliseconds, 0.95))}
 
 

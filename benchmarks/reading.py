@@ -32,7 +32,7 @@ print(json.dumps(found))
 
 
 def read_once(path: Path, source: Path) -> dict[str, Any]:
-    """Read a table in a fresh process, with the package in the folder `source`."""
+    """Read a table in a new process, with the package in the folder `source`."""
     environment = {**os.environ, "PYTHONPATH": str(source.absolute())}
     done = subprocess.run(
         [sys.executable, "-c", _ONE, path], capture_output=True, text=True, env=environment, check=True
@@ -41,7 +41,7 @@ def read_once(path: Path, source: Path) -> dict[str, Any]:
 
 
 def measure(path: Path, versions: dict[str, Path], times: int) -> dict[str, Any]:
-    """Return what reading takes in each version; the fingerprints say whether they read the same."""
+    """Return the cost of reading in each version, with fingerprints of the result."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in versions}
     for _ in range(times):
         for name, source in versions.items():

@@ -58,7 +58,7 @@ def histories(bundle: Bundle, path: Path) -> Csr:
 
 
 def by_faiss(vectors: FloatArray, codes: FloatArray, truth: list[IntArray], cells: int) -> dict[str, Any]:
-    """Return what faiss's inverted file takes and finds; nothing where it is not installed."""
+    """Return time and recall of faiss's inverted file; nothing if it is not installed."""
     try:
         import faiss
     except ImportError:

@@ -44,7 +44,7 @@ COUNTS, MEASURED = ("users", "items", "interactions"), ("cpu_seconds", "peak_byt
 
 
 def make_split(size: Size, folder: Path, seed: int) -> Path:
-    """Write made-up data, read and split it as a user would, and keep the split as arrays."""
+    """Write generated data, read and split it, and save the split as arrays."""
     began = time.perf_counter()
     generate(size, seed, "parquet", folder / "made")
     made = time.perf_counter()
@@ -83,12 +83,12 @@ def read_split(path: Path) -> tuple[Csr, Fold, Fold]:
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has had; ru_maxrss would begin with that of its parent."""
+    """Return the peak memory of this process; ru_maxrss would include that of its parent."""
     return 1024 * int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 
 def run_one(name: str, path: Path) -> dict[str, Any]:
-    """Fit and judge one of our models in this process."""
+    """Fit and evaluate one of our models in this process."""
     train, valid, test = read_split(path)
     before = peak_bytes()
     model = make_model(name, {})
@@ -111,7 +111,7 @@ def run_one(name: str, path: Path) -> dict[str, Any]:
 
 
 def run_peer(python: str, kind: str, path: Path) -> dict[str, Any]:
-    """Fit the peer with each of its settings, and judge the one that is best on the validation users."""
+    """Fit the peer with each of its settings, and evaluate the one with the best validation result."""
     lists = path.with_name(f"{kind}.npz")
     peer = Path(__file__).with_name("implicit_peer.py")
     done = subprocess.run([python, peer, kind, path, lists], capture_output=True, text=True, check=True)

@@ -113,13 +113,13 @@ async def reloads(port: int, requests: Sequence[bytes], total: int, times: int) 
 
 
 def spread(milliseconds: Sequence[float]) -> dict[str, float]:
-    """Return the quantiles that matter."""
+    """Return the main quantiles."""
     return {f"p{q}, ms": float(np.quantile(milliseconds, q / 100)) for q in (50, 99)}
 
 
 @contextmanager
 def served(model: Path) -> Iterator[int]:
-    """Serve a model folder in a process of its own, with one thread; give its port once it answers."""
+    """Serve a model folder in its own process with one thread; yield its port when it is ready."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -28,7 +28,7 @@ PAIRS = 5000
 
 
 def main() -> None:
-    """Run every part and print what came out."""
+    """Run all parts and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args()
@@ -78,7 +78,7 @@ def fit_seconds(model: Recommender, train: Csr) -> float:
 
 
 def peak_matrices(model: Recommender, train: Csr) -> float:
-    """Return the most memory that a fit holds beyond the data, in units of one items-by-items matrix."""
+    """Return the peak memory of a fit without the data, in units of one items-by-items matrix."""
     tracemalloc.start()
     model.fit(train, rng=0)
     peak = tracemalloc.get_traced_memory()[1]

@@ -36,7 +36,7 @@ SEARCHED: Mapping[str, dict[str, Any]] = {"ease": {"tune_trials": 0}, "recfusion
 
 
 def main() -> None:
-    """Run the parts that were asked for and print what came out."""
+    """Run the parts that were asked for and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, help="JSON file for the figures; other parts in it are kept")
     parser.add_argument("--part", choices=PARTS, action="append")

@@ -26,9 +26,6 @@ NOT_YET = {
     "recfusion-grades",
     "recfusion-latent",
     "recfusion-guided",
-    "hvamp",
-    "recfusion-dislikes",
-    "multvae-dislikes",
 }
 
 

@@ -175,7 +175,7 @@ def test_states_and_chains_that_make_no_sense_are_refused() -> None:
     for wrong in (4.0, -1.0, 1.5):
         with pytest.raises(InputError, match=rf"states 0\.\.3, got {wrong:g}"):
             process.check_data(torch.tensor([[0.0, wrong]]))
-    with pytest.raises(InputError, match="add up to 1"):
+    with pytest.raises(InputError, match="probabilities with sum 1"):
         Categorical(torch.full((2, 3, 3), 0.5))
     with pytest.raises(InputError, match=r"\(T, K, K\)"):
         Categorical(torch.zeros(3, 3))
@@ -183,7 +183,7 @@ def test_states_and_chains_that_make_no_sense_are_refused() -> None:
         Categorical.uniform(SCHEDULE, 2, torch.tensor([1.0, 0.0]))
     with pytest.raises(InputError, match=r"absorbing state in 0\.\.2, got 3"):
         Categorical.absorbing(SCHEDULE, 3, 3)
-    with pytest.raises(InputError, match="share to forget"):
+    with pytest.raises(InputError, match=r"forget in \[0, 1\]"):
         Categorical.graded(SCHEDULE, 3, 1.5)
     with pytest.raises(InputError, match="two states"):
         process.as_binomial()

@@ -65,7 +65,7 @@ def test_the_bce_elbo_ends_in_the_binary_cross_entropy_of_x0() -> None:
         bce_elbo(Binomial.thinning(linear(3)), constantly(0, 0), x0, generator())
     with pytest.raises(InputError, match="got None"):
         bce_elbo(Gaussian(linear(3)), constantly(0, 0), x0, generator())
-    with pytest.raises(InputError, match="predicts x0"):
+    with pytest.raises(InputError, match="predicts='x0', got"):
         simple(process, constantly(0, 0), x0, generator())
 
 

@@ -172,7 +172,7 @@ def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
     for fits in ("train.fit_and_judge", "train.fit", "run.fit_and_judge"):
         monkeypatch.setattr(f"recfusion.experiments.{fits}", None)  # nobody calls them
     space = tuning_space(MODELS["recfusion-grades"], {})
-    words = "Expected grades 1, 2, 3, 4, 5 in the data, got 7: mend it, or set levels and step"
+    words = "Expected ratings 1, 2, 3, 4, 5 in the data, got 7: correct it, or set levels and step"
     for everybody in (False, True):
         with pytest.raises(InputError, match=words):
             train("recfusion-grades", data, signals="graded", seed=seed, all_users=everybody)

@@ -222,7 +222,7 @@ def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name
 def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone() -> None:
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     stars = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded")
-    words = r"Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it\.$"
+    words = r"Expected ratings 1, 2, 3, 4, 5 in the history, got 7: correct it\.$"
     with pytest.raises(InputError, match=words):
         recommend(stars, [{"item": 3, "rating": 7}, 4])
     good, bad = ([{"item": "3", "rating": rating}, *more] for rating, more in ((5.0, ["4"]), (7.0, [])))

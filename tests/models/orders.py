@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr
 from recfusion.data.signals import Extra
 from recfusion.models.registry import make_model
-from recfusion.models.sequence.sequential import Sequential
+from recfusion.models.sequence.sequential import SequentialRecommender
 
 SMALL: Mapping[str, Any] = {"width": 16, "layers": 1, "length": 6, "places": 4, "dropout": 0.0, "batch_size": 16}
 
@@ -24,7 +24,7 @@ def rows_of(sequences: list[list[int]], n_items: int) -> tuple[Csr, Extra]:
     return csr_array(ones), Extra(times=csr_array(times))
 
 
-def model(**settings: Any) -> Sequential:
+def model(**settings: Any) -> SequentialRecommender:
     made = make_model("recfusion-seq", {**SMALL, **settings}, text=False)
-    assert isinstance(made, Sequential)
+    assert isinstance(made, SequentialRecommender)
     return made

@@ -18,7 +18,6 @@ DEEP: dict[str, Any] = {"max_epochs": 2, "width": 16, "latent": 8, "layers": 2}
 UNET: dict[str, Any] = {"max_epochs": 1, "channels": 2, "levels": 2, "pixels": 2}
 SMALL: dict[str, dict[str, Any]] = {
     "ials": IALS,
-    "ials-dislikes": IALS,
     "recfusion-latent": {**IALS, "max_epochs": 2, "width": 16},
     "ease-pairs": {"tune_trials": 5},
     "thinning-pairs": {"tune_trials": 5},

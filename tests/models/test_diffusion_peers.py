@@ -85,7 +85,7 @@ def test_codigem_can_start_its_way_back_at_a_later_step() -> None:
     for t in (3, 2, 1):
         x = net.steps[t - 1](x, torch.full((40,), t))[:, :12]
     assert model.score(TRAIN) == pytest.approx(x.detach().numpy(), abs=1e-6)
-    with pytest.raises(InputError, match=r"one of the steps 1\.\.3, got 4"):
+    with pytest.raises(InputError, match=r"start in 1\.\.3, got 4"):
         CODIGEM(start=4)
 
 
@@ -128,7 +128,7 @@ def test_steps_are_drawn_by_the_root_of_their_mean_squared_losses() -> None:
 def test_diffrec_s_loss_is_the_weighted_error_over_the_probability() -> None:
     model = DiffRec(T=1, noise_scale=0.5, noise_min=0.2, noise_max=0.6, dropout=0, width=4)
     model.net_ = model.make_net(12)
-    trained = model.trainee()
+    trained = model.training_module()
     rng = torch.Generator().manual_seed(3)
     found = float(model.phases(TRAIN, trained, rng)[0].loss(TRAIN).detach())
     rng = torch.Generator().manual_seed(3)
@@ -183,10 +183,10 @@ def test_what_importance_sampling_remembers_is_no_part_of_the_saved_model() -> N
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"noised_steps": 6, "T": 5}, "noised_steps to be at most T = 5, got 6"),
+        ({"noised_steps": 6, "T": 5}, "noised_steps up to 5, got 6"),
         ({"dropout": 1.0}, "dropout to be below 1, got 1"),
-        ({"noise_min": 0.02, "noise_max": 0.01}, r"variances that rise within \(0, 1\)"),
-        ({"noise_scale": 100, "noise_max": 0.02}, r"variances that rise within \(0, 1\)"),
+        ({"noise_min": 0.02, "noise_max": 0.01}, r"increasing noise variances in \(0, 1\)"),
+        ({"noise_scale": 100, "noise_max": 0.02}, r"increasing noise variances in \(0, 1\)"),
     ],
 )
 def test_settings_of_diffrec_that_make_no_sense_are_refused(settings: dict[str, float], message: str) -> None:

@@ -115,7 +115,7 @@ def test_a_saved_model_keeps_its_features_and_wrong_ones_are_refused() -> None:
     again = model()
     again.load_state(made.state(), made.chosen(), 4)
     assert np.array_equal(again.score(rows), made.score(rows))
-    with pytest.raises(ValueError, match="not those of 5 items"):
+    with pytest.raises(ValueError, match="do not belong to 5 items"):
         model().load_state(made.state(), made.chosen(), 5)
     wrong = Features(csr_array((20, 3), dtype=np.float32), ("a", "b", "c"))
     with pytest.raises(InputError, match="Expected 2 features of each user, got 3"):

@@ -99,7 +99,8 @@ def test_a_trained_denoiser_is_near_the_best_linear_one_where_codes_are_normal()
     variance = np.array([3.0, 0.6, 0.3, 0.1], np.float32)
     codes = (np.random.default_rng(0).standard_normal((4000, 4)) * np.sqrt(variance)).astype(np.float32)
     latent = model(width=64, max_epochs=25, weight_decay=0.0, lr=3e-3, noise=0.3)
-    latent._learn_factors = lambda *_: None  # type: ignore[method-assign]
+    latent.noise_ = 0.3
+    latent.before_training = lambda *_: None  # type: ignore[method-assign]
     latent.encoded = lambda history, extra: csr_array(codes)  # type: ignore[method-assign]
     latent.fit(csr_array((4000, 4), dtype=np.float32), rng=0)
     process = latent.process()
@@ -139,5 +140,5 @@ def test_a_saved_model_gives_the_same_scores_and_wrong_shapes_are_refused() -> N
 
 
 def test_noise_that_leaves_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="below 1, got 1: something of the code must be left"):
+    with pytest.raises(InputError, match="below 1, got 1: lower it"):
         model(noise=1.0)

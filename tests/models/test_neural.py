@@ -33,7 +33,7 @@ def test_too_few_validation_users_choose_an_epoch_but_it_is_said_that_they_are(
     parts = split(groups, SplitPlan(valid=share))
     model = RecFusion(width=8, max_epochs=2).fit(parts.train, parts.valid, rng=0)
     (record,) = caplog.records
-    told = f"{few} too few to choose the number of epochs by (at least 20 are needed): the choice is made"
+    told = f"{few} too few to choose the number of epochs by (at least 20 are needed): they are used all the same"
     assert record.getMessage().startswith(told)
     caplog.clear()
     RecFusion(width=8, max_epochs=1).fit(parts.train, parts.valid, rng=0)

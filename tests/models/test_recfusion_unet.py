@@ -49,7 +49,7 @@ def test_weight_decay_leaves_popularity_alone() -> None:
     train = random_csr(40, 12, 0.3, 0)
     model = small(weight_decay=1.0).fit(train, rng=0)
     assert isinstance(model.net_, ItemUNet)
-    assert list(model.undecayed()) == [model.net_.bias]
+    assert list(model.undecayed_parameters()) == [model.net_.bias]
 
 
 def test_the_process_thins_evenly_between_high_and_low() -> None:
@@ -121,7 +121,7 @@ def test_a_saved_place_that_is_none_is_refused() -> None:
     model = small().fit(random_csr(9, 6, 0.4, 0), rng=0)
     for wrong in ([0, 1, 2, 3, 4, 999], [0, 0, 1, 2, 3, 4], [0, 1, 2], [-1, 0, 1, 2, 3, 4]):
         state = model.state() | {"slots_": np.array(wrong, np.int64)}
-        with pytest.raises(ValueError, match="slots_ are no 6 different places"):
+        with pytest.raises(ValueError, match="slots_ are not 6 different positions"):
             small().load_state(state, {}, 6)
 
 
@@ -131,7 +131,7 @@ def test_a_saved_place_that_is_none_is_refused() -> None:
         ({"net": "mlp"}, "A layout of items needs a U-Net"),
         ({"process": "gaussian", "objective": "simple"}, "a process other than gaussian"),
         ({"process": "gaussian"}, "objective simple or elbo. A layout of items needs"),  # both at once
-        ({"objective": "published"}, "not 'published'"),
+        ({"objective": "published"}, "other than 'published'"),
         ({"low": 0.9, "high": 0.5}, "0 < low < high < 1"),
         ({"pixels": 0}, "pixel"),
         ({"layout": "circle"}, "layout"),

@@ -8,21 +8,21 @@ from orders import SMALL, model, rows_of
 from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.models.registry import make_model
-from recfusion.models.sequence.sequential import Sequential, in_order, padded, thinned
+from recfusion.models.sequence.sequential import SequentialRecommender, draw_batch, items_in_order, pad
 
 
 def test_entries_stand_from_the_oldest_to_the_newest_and_equal_times_in_the_order_of_columns() -> None:
     rows, extra = rows_of([[3, 0, 2], [1]], 4)
     assert extra.times is not None
     encoded = model().encoded(rows, extra)
-    assert in_order(encoded).tolist() == [3, 0, 2, 1]
-    assert in_order(model().encoded(rows, None)).tolist() == [0, 2, 3, 1]
-    drawn = {tuple(in_order(model().encoded(rows, None), np.random.default_rng(seed))) for seed in range(20)}
+    assert items_in_order(encoded).tolist() == [3, 0, 2, 1]
+    assert items_in_order(model().encoded(rows, None)).tolist() == [0, 2, 3, 1]
+    drawn = {tuple(items_in_order(model().encoded(rows, None), np.random.default_rng(seed))) for seed in range(20)}
     assert len(drawn) == 6  # the orders of three entries
 
 
 def test_stretches_are_filled_up_with_the_number_beyond_the_items() -> None:
-    found = padded(np.array([4, 2, 7, 1]), np.array([0, 2, 4]), np.array([2, 1, 0]), 9)
+    found = pad(np.array([4, 2, 7, 1]), np.array([0, 2, 4]), np.array([2, 1, 0]), 9)
     assert found.tolist() == [[4, 2], [7, 9], [9, 9]]
 
 
@@ -31,7 +31,7 @@ def test_what_is_newer_than_a_place_is_asked_for_and_the_rest_is_masked() -> Non
     rows, extra = rows_of(orders, 6)
     made = model(low=0.5, high=0.5, length=3, reach=2.0)
     for seed in range(10):
-        example = thinned(made.encoded(rows, extra), made, np.random.default_rng(seed))
+        example = draw_batch(made.encoded(rows, extra), made, np.random.default_rng(seed))
         for user, order in enumerate(orders):
             for place in range(made.places):
                 which = user * made.places + place
@@ -51,7 +51,7 @@ def test_what_is_newer_than_a_place_is_asked_for_and_the_rest_is_masked() -> Non
 def test_entries_far_ahead_are_not_asked_for() -> None:
     rows, extra = rows_of([list(range(40))], 40)
     made = model(low=1.0, reach=1.0, length=1, places=1, earliest=0.0)
-    example = thinned(made.encoded(rows, extra), made, np.random.default_rng(0))
+    example = draw_batch(made.encoded(rows, extra), made, np.random.default_rng(0))
     assert 1 <= len(example.weights) <= 7  # e^-7 is below a thousandth
 
 
@@ -59,8 +59,8 @@ def test_the_next_item_alone_is_asked_for_by_its_opponent() -> None:
     order = [5, 3, 0, 2, 1]
     rows, extra = rows_of([order], 6)
     made = make_model("sasrec", {**SMALL, "places": 40}, text=False)
-    assert isinstance(made, Sequential)
-    example = thinned(made.encoded(rows, extra), made, np.random.default_rng(0))
+    assert isinstance(made, SequentialRecommender)
+    example = draw_batch(made.encoded(rows, extra), made, np.random.default_rng(0))
     place, item = example.targets
     found = {(int(example.places[0, at]), int(one)) for at, one in zip(place, item, strict=True)}
     assert found == set(enumerate(order))  # after the whole history nothing is asked
@@ -77,7 +77,7 @@ def test_a_rule_of_order_is_learned(name: str) -> None:
         sequences.append([*(4 + rng.permutation(4)[:3]), 1 - last, last, 2 + last])
     rows, extra = rows_of(sequences, 8)
     made = make_model(name, {**SMALL, "max_epochs": 12, "lr": 2e-2}, text=False)
-    assert isinstance(made, Sequential)
+    assert isinstance(made, SequentialRecommender)
     made.fit(rows, rng=0, extra=extra)
     asked, known = rows_of([[4, 5, 6, 1, 0], [4, 5, 6, 0, 1]], 8)
     found, _ = top_k(made.score(asked, extra=known), asked, 1)
@@ -103,7 +103,7 @@ def test_scores_do_not_depend_on_longer_histories_beside() -> None:
 
 
 def test_settings_that_fit_no_net_are_refused() -> None:
-    with pytest.raises(InputError, match="heads divide, got 15"):
+    with pytest.raises(InputError, match="heads, got 15"):
         model(width=15)
     with pytest.raises(InputError, match=r"0 < low <= high <= 1.*got 0.9, 0.2"):
         model(low=0.9, high=0.2)

@@ -24,6 +24,7 @@ from recfusion.nets.vae import (
     multinomial_nll,
 )
 from recfusion.training.batches import dense
+from recfusion.training.checkpoint import TrainState
 from recfusion.training.epoch import Checkpoint
 from recfusion.training.loop import train_epoch
 
@@ -106,7 +107,7 @@ def test_the_weight_of_the_kl_term_rises_in_a_straight_line_to_its_cap() -> None
     head = net.encoder.get_submodule("2").get_submodule("both")
     assert isinstance(head, nn.Linear)
     nn.init.constant_(head.bias[:1], 2.0)  # a mean of 2: the KL is 2
-    trained = model.trainee()
+    trained = model.training_module()
     (phase,) = model.phases(TRAIN, trained, rng())
     rows = csr([[0, 1]], 6)
     weights = [(phase.loss(rows).item() - 2 * math.log(6)) / 2 for _ in range(6)]
@@ -153,14 +154,14 @@ def test_the_dense_encoder_adds_all_earlier_layers() -> None:
 def test_each_phase_of_recvae_trains_its_own_part() -> None:
     model = RecVAE(width=8, latent=4)
     net = model.net_ = model.make_net(12)
-    trained = model.trainee()
+    trained = model.training_module()
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
     phases = model.phases(TRAIN, trained, rng())
     assert len(phases) == 4
     moved = []
     for phase in (phases[0], phases[-1]):
         before = copies(net.encoder), copies(net.decoder)
-        train_epoch(trained, optimizer, [phase], TRAIN, batch_size=10, rng=rng(), epoch=1)
+        train_epoch(TrainState(trained, optimizer, rng()), [phase], TRAIN, 10)
         after = copies(net.encoder), copies(net.decoder)
         moved.append(
             [any(not torch.equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(before, after, strict=True)]
@@ -171,20 +172,20 @@ def test_each_phase_of_recvae_trains_its_own_part() -> None:
 def test_the_old_encoder_is_the_encoder_before_the_decoder_s_pass() -> None:
     model = RecVAE(width=8, latent=4)
     net = model.net_ = model.make_net(12)
-    trained = model.trainee()
+    trained = model.training_module()
     start = copies(net.encoder)
     optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-2)
     phases = model.phases(TRAIN, trained, rng())
-    train_epoch(trained, optimizer, phases[:-1], TRAIN, batch_size=10, rng=rng(), epoch=1)
+    train_epoch(TrainState(trained, optimizer, rng()), phases[:-1], TRAIN, 10)
     assert all(torch.equal(a, b) for a, b in zip(copies(trained.old), start, strict=True))
-    train_epoch(trained, optimizer, phases[-1:], TRAIN, batch_size=10, rng=rng(), epoch=1)
+    train_epoch(TrainState(trained, optimizer, rng()), phases[-1:], TRAIN, 10)
     assert all(torch.equal(a, b) for a, b in zip(copies(trained.old), copies(net.encoder), strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(copies(trained.old), start, strict=True) if a.dim() == 2)
 
 
 def test_a_saved_recvae_has_the_net_alone() -> None:
     model = RecVAE(width=8, latent=4, max_epochs=1).fit(TRAIN, rng=0)
-    assert isinstance(model.trainee(), WithOldEncoder)
+    assert isinstance(model.training_module(), WithOldEncoder)
     assert sum(array.size for array in model.state().values()) == count(model.make_net(12))
 
 

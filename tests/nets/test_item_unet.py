@@ -59,5 +59,5 @@ def test_equal_rows_at_other_places_look_different() -> None:
 
 
 def test_sides_that_are_no_whole_patches_are_refused() -> None:
-    with pytest.raises(InputError, match="whole patches of 3"):
+    with pytest.raises(InputError, match="multiples of the patch 3"):
         net((8, 8), 3)

@@ -2,7 +2,8 @@
 
 import torch
 
-from recfusion.nets.sequence import SequenceNet, dropped
+from recfusion.nets.mlp import dropout
+from recfusion.nets.sequence import SequenceNet
 
 
 def net() -> SequenceNet:
@@ -37,7 +38,7 @@ def test_an_empty_sequence_has_a_state() -> None:
 
 def test_dropping_keeps_the_mean_and_follows_its_generator() -> None:
     x = torch.ones(200, 200)
-    once, again = (dropped(x, 0.25, torch.Generator().manual_seed(1)) for _ in range(2))
+    once, again = (dropout(x, 0.25, torch.Generator().manual_seed(1)) for _ in range(2))
     assert torch.equal(once, again)
     assert abs(float(once.mean()) - 1) < 0.02
-    assert torch.equal(dropped(x, 0.25, None), x)
+    assert torch.equal(dropout(x, 0.25, None), x)

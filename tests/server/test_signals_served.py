@@ -122,7 +122,7 @@ def test_a_model_of_stars_names_grades_off_its_scale_and_knows_what_was_given_ba
     with running(settings_for(made).model_copy(update={"events": tmp_path / "events.sqlite"})) as client:
         reply = client.post("/recommend", {"history": [{"item": 3, "grade": 7}]})
         assert (reply.status, reply.json["field"]) == (422, "history")
-        assert reply.json["error"] == "Expected grades 1, 2, 3, 4, 5 in the history, got 7: mend it."
+        assert reply.json["error"] == "Expected ratings 1, 2, 3, 4, 5 in the history, got 7: correct it."
         client.post("/events", {"user": ANN, "item": 6})
         client.post("/events", {"user": ANN, "item": 6, "kind": "return"})
         found = client.post("/recommend", {"user": ANN, "k": 15})

@@ -33,8 +33,8 @@ def run(state: TrainState, epochs: int, validate: Validate | None = None, checkp
         return ((state.net(x * (noise < 0.8)) - x) ** 2).mean()
 
     steps = fit_epochs(
-        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3, rate=lambda _: 0.01,
-        checkpoint=checkpoint,
+        state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3,
+        learning_rate=lambda _: 0.01, checkpoint=checkpoint,
     )  # fmt: skip
     return len(list(steps))
 
@@ -129,7 +129,7 @@ def test_a_loss_that_is_no_number_ends_training_with_the_last_good_weights(caplo
     assert run(state, 50, exploding(state, 2)) == 2
     assert not weights(state).isnan().any()
     assert "in epoch 3" in caplog.text
-    assert "The weights of epoch 2 are kept" in caplog.text
+    assert "The weights of epoch 2 are used" in caplog.text
 
 
 def test_a_loss_that_is_no_number_in_the_first_epoch_is_an_error() -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from recfusion.training.epoch import Curve, Epoch
-from recfusion.training.trial import GRACE, Status, Trial, curve_medians, is_hopeless
+from recfusion.training.trial import GRACE, Status, Trial, curve_medians, is_below_median
 
 
 def curved(number: int, status: Status, *metrics: float) -> Trial:
@@ -32,7 +32,7 @@ def test_a_trial_below_the_median_is_hopeless_after_the_grace() -> None:
     medians = (0.5,) * (GRACE + 1)
 
     def at(number: int, best: float | None) -> bool:
-        return is_hopeless(Epoch(number, 99, 1.0, best, best, 1, 0.0), medians)
+        return is_below_median(Epoch(number, 99, 1.0, best, best, 1, 0.0), medians)
 
     assert at(GRACE, 0.4)
     assert not at(GRACE, 0.5)

@@ -1,21 +1,32 @@
-"""Diffusion of rows of real numbers or of zeros and ones; it knows nothing of recommendation.
+"""Diffusion of rows of real numbers, zeros and ones, or states; independent of recommendation.
 
-A **schedule** holds the noise rates beta_1..beta_T. A **process** is the forward chain x^0, ..., x^T that they drive,
-and the form of the way back: `Gaussian`, `Binomial`, `Categorical`, or any class with the methods of `Process`. Its
-methods return distributions of independent entries (`Normal`, `Bits`, `States`). A **denoiser** is any function of x^t
-and t, both tensors, whose output `Process.p_reverse` reads; the processes here take it for a prediction of x^0. The
-**bound** `elbo` is an upper bound of -log p(x^0) in nats, and the **objectives** are other losses, all with one value
-for each row. The samplers go forward (`forward_steps`) or back: from the prior (`ancestral`), from a given x^t
-(`denoise`), at a few of the steps only (`strided`), without draws (`implicit`), or with some entries known: exactly in
-the limit (`condition`), or at the price of one sample, by replacement (`inpaint`). `guided` makes one denoiser of two,
-one of which knows more. `Ordered` is the noise of sequences instead of rows, with a bound, a likelihood and samples of
-its own. t runs 1..T everywhere, and randomness is a `torch.Generator` (None: torch's own).
+A **schedule** holds the noise rates beta_1..beta_T. A **process** defines the forward chain x^0, ..., x^T with these
+rates and the form of the reverse step. There is one file per process:
+
+    gaussian.py      Gaussian      real numbers
+    binomial.py      Binomial      zeros and ones: paper kernel, bit flips, drift, thinning
+    categorical.py   Categorical   K states
+    ordered.py       Ordered       sequences, with its own bound, likelihood and sampler
+
+To add a process, write a class with the methods of `Process` (process.py) in a new file and export it here; RecFusion
+models can use it by name after one more line in `make_process`. Methods of a process return distributions of
+independent entries (`Normal`, `Bits`, `States`). A **denoiser** is any function of x^t and t, both tensors;
+`Process.p_reverse` reads its output, which the processes here take as a prediction of x^0. The **bound** `elbo` is an
+upper bound of -log p(x^0) in nats; the **objectives** are other losses. Both have one value per row. Samplers run
+forward (`forward_steps`) or in reverse: from the prior (`ancestral`), from a given x^t (`denoise`), with fewer steps
+(`strided`), deterministically (`implicit`), or with some entries known, either exact in the limit (`condition`) or as
+cheap as one sample (`inpaint`). `guided` combines a conditional and an unconditional denoiser. t runs 1..T everywhere,
+and randomness is a `torch.Generator` (None: torch's global one).
 """
 
-from .binomial import Binomial
+from typing import Literal, TypeAlias, get_args
+
+from recfusion.core.errors import choices
+
+from .binomial import Binomial, Mean, Prediction
 from .bound import Bound, elbo, learned_elbo
 from .categorical import Categorical, States
-from .gaussian import Gaussian
+from .gaussian import Gaussian, Variance
 from .guidance import guided
 from .implicit import implicit, implicit_steps, strided
 from .objectives import bce_elbo, multinomial_removed, removed, simple
@@ -26,10 +37,44 @@ from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, 
 from .schedule import LearnedSchedule, NoiseSchedule, Schedule, ScheduleName, Steps, from_survival, make_schedule
 
 __all__ = ["LearnedSchedule", "NoiseSchedule", "Schedule", "ScheduleName", "Steps", "from_survival", "make_schedule"]
-__all__ += ["Binomial", "Categorical", "Denoiser", "Gaussian", "HasJumps", "HasSurvival", "Process"]
+__all__ += ["Binomial", "Categorical", "Denoiser", "Gaussian", "HasJumps", "HasSurvival", "Ordered", "Process"]
+__all__ += ["ProcessName", "make_process"]
 __all__ += ["Bits", "Entries", "Normal", "Rng", "States", "kl"]
 __all__ += ["Bound", "elbo", "learned_elbo"]
 __all__ += ["bce_elbo", "multinomial_removed", "removed", "simple"]
 __all__ += ["ReverseState", "forward_steps", "inpaint_steps", "reverse_steps"]
-__all__ += ["ancestral", "condition", "denoise", "implicit", "implicit_steps", "inpaint", "one_step", "strided"]
-__all__ += ["Ordered", "guided"]
+__all__ += [
+    "ancestral",
+    "condition",
+    "denoise",
+    "guided",
+    "implicit",
+    "implicit_steps",
+    "inpaint",
+    "one_step",
+    "strided",
+]
+
+ProcessName: TypeAlias = Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"]
+
+
+def make_process(
+    name: ProcessName,
+    schedule: NoiseSchedule,
+    mean: Mean = 0.5,
+    *,
+    variance: Variance = "posterior",
+    predicts: Prediction = "x0",
+) -> Process:
+    """Return a process of rows by name; `variance` is for gaussian, `mean` and `predicts` for the binary ones."""
+    if name == "gaussian":
+        return Gaussian(schedule, variance)
+    chains = {
+        "paper-kernel": Binomial.paper_kernel,
+        "bit-flips": Binomial.bit_flips,
+        "drift": Binomial.drift,
+        "thinning": Binomial.thinning,
+    }
+    if name not in chains:
+        raise choices("process", name, get_args(ProcessName))
+    return chains[name](schedule, mean, predicts=predicts)

@@ -1,7 +1,6 @@
-"""The binomial process: every entry is a two-state Markov chain, and all its distributions are closed form."""
+"""The binomial process: every entry is a two-state Markov chain with closed-form distributions."""
 # ruff: noqa: N802, N803  (T is the paper's name for the number of steps)
 
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal, Self, get_args
@@ -10,27 +9,25 @@ import torch
 from torch import Tensor
 
 from recfusion.core.errors import InputError, choices
-from recfusion.diffusion.process import Bits, Process, Rng, beside, draw_bits
-from recfusion.diffusion.schedule import NoiseSchedule, Steps, at_step, checked_steps, from_survival
+from recfusion.diffusion.process import Bits, Process, Rng, broadcast, draw_bits, safe_log
+from recfusion.diffusion.schedule import NoiseSchedule, Steps, batch_at_step, checked_steps, from_survival
 
 Prediction = Literal["x0", "previous"]
-Mean = float | Tensor  # the share of ones: one number, or one for each entry, (D,)
-
-_LEAST = sys.float_info.min  # stands for probability 0, so that its logarithm, -708, and all gradients stay finite
+Mean = float | Tensor  # the share of ones: one number, or one per entry, (D,)
 
 
 class Binomial(Process):
     """Two-state chains with rates u_t = q(x^t = 1 | x^{t-1} = 0) and d_t = q(x^t = 0 | x^{t-1} = 1).
 
-    The paper's kernel and its options (a), (b), (c) are all of this kind (see the constructors). t steps in a row are
-    again one such step, with rates U_t and D_t, so q(x^t | x^0) = B(A_t x^0 + B_t), B_t = U_t, A_t = 1 - U_t - D_t.
+    The paper's kernel and its options (a), (b), (c) are such chains (see the constructors). t steps in a row are again
+    one such step, with rates U_t and D_t, so q(x^t | x^0) = B(A_t x^0 + B_t), B_t = U_t, A_t = 1 - U_t - D_t.
 
-    u, d: (T,), or (T, D) with rates of its own for each entry. prior_probability: p(x^T = 1), by default what the
-    whole chain leaves unchanged, U_T/(U_T + D_T); it may be 0 or 1 only where x^T is so for every x^0, for L_T would
-    be infinite otherwise. predicts: what the denoiser's logits mean, see `p_reverse`.
+    u, d: (T,), or (T, D) with separate rates per entry. prior_probability: p(x^T = 1), by default the stationary value
+    of the whole chain, U_T/(U_T + D_T); it may be 0 or 1 only if x^T has that value for every x^0, because L_T would be
+    infinite otherwise. predicts: the meaning of the denoiser's logits, see `p_reverse`.
     """
 
-    reparametrised = False  # zeros and ones carry no gradient to the rates
+    reparametrised = False  # zeros and ones have no gradient with respect to the rates
 
     def __init__(
         self, u: Tensor, d: Tensor, prior_probability: Mean | None = None, *, predicts: Prediction = "x0"
@@ -38,7 +35,7 @@ class Binomial(Process):
         if predicts not in get_args(Prediction):
             raise choices("prediction", predicts, get_args(Prediction))
         self.predicts = predicts
-        self._u, self._d = _rates("u", u), _rates("d", d)  # (T + 1, *entry), row 0 is no step
+        self._u, self._d = _rates("u", u), _rates("d", d)  # (T + 1, *entry), row 0 is unused
         if self._u.shape != self._d.shape:
             raise InputError(
                 f"Expected u and d of one shape, got {tuple(u.shape)} and {tuple(d.shape)}: make them agree."
@@ -73,16 +70,16 @@ class Binomial(Process):
 
     @classmethod
     def drift(cls, schedule: NoiseSchedule, mean: Mean, *, predicts: Prediction = "x0") -> Self:
-        """Each entry is drawn anew from its mean m with probability beta: u = beta m, d = beta (1 - m)."""
+        """Each entry is redrawn from its mean m with probability beta: u = beta m, d = beta (1 - m)."""
         m = torch.as_tensor(mean, dtype=torch.float64)
-        beta = schedule.betas.reshape((-1,) + (1,) * m.ndim)  # (T, 1, ...) beside the entries
+        beta = schedule.betas.reshape((-1,) + (1,) * m.ndim)  # (T, 1, ...), to broadcast over the entries
         return cls._from_mean(beta * m, beta * (1 - m), mean, predicts)
 
     @classmethod
     def _from_mean(cls, u: Tensor, d: Tensor, mean: Mean, predicts: Prediction) -> Self:
-        # The prior of every named chain is where it takes data of this mean, A_T m + B_T. For the symmetric chains the
-        # default m = .5 gives their stationary .5, for drift it is m itself, and for thinning it is a_T m: all zeros,
-        # its stationary state, would make L_T infinite as long as a_T > 0. Smoothed training means serve best.
+        # The prior is the mean of x^T for data of mean m, A_T m + B_T: .5 for the symmetric chains with the default
+        # m = .5, m for drift, and a_T m for thinning. The stationary state of thinning, all zeros, would make L_T
+        # infinite while a_T > 0. Smoothed training means work best.
         m = torch.as_tensor(mean, dtype=torch.float64)
         if not bool(((m >= 0) & (m <= 1)).all()):
             raise InputError(
@@ -96,11 +93,8 @@ class Binomial(Process):
         return len(self._u) - 1
 
     def at_steps(self, steps: Sequence[int]) -> Self:
-        """The chain seen at some steps only, t_1 < ... < t_K = T: again such a chain, of K steps."""
-        if self.predicts != "x0":
-            raise InputError(
-                "Expected a process whose denoiser predicts x0, got predicts='previous': it knows no jumps."
-            )
+        """Return the chain at the steps t_1 < ... < t_K = T only: again such a chain, with K steps."""
+        self._require_x0("take every step")
         jumps = [
             _compose(*(torch.cat([rates[:1], rates[before + 1 : now + 1]]) for rates in (self._u, self._d)))
             for before, now in pairwise([0, *checked_steps(steps, self.T)])
@@ -120,26 +114,26 @@ class Binomial(Process):
 
     def survival(self, t: Steps) -> Tensor:
         """a_t = q(x^t = 1 | x^0 = 1), float64."""
-        return 1 - _at(self._D, t)
+        return 1 - batch_at_step(self._D, t)
 
     def q_sample(self, x0: Tensor, t: Steps, rng: Rng) -> Tensor:
         """Sample q(x^t | x^0)."""
-        one, zero = self.survival(t).detach(), _at(self._U, t).detach()
+        one, zero = self.survival(t).detach(), batch_at_step(self._U, t).detach()
         return draw_bits(_choose(x0, zero, one), rng)
 
     def q_marginal(self, x0: Tensor, t: Steps) -> Bits:
         """q(x^t | x^0) = B(A_t x^0 + B_t); for the paper's kernel B(abar_t x^0 + (1 - abar_t)/2), erratum 1."""
-        return _two_state(x0, _at(self._U, t), _at(self._D, t))
+        return _two_state(x0, batch_at_step(self._U, t), batch_at_step(self._D, t))
 
     def q_step(self, x_prev: Tensor, t: Steps) -> Bits:
         """q(x^t | x^{t-1}) = B(x^{t-1} (1 - d_t) + (1 - x^{t-1}) u_t)."""
-        return _two_state(x_prev, _at(self._u, t), _at(self._d, t))
+        return _two_state(x_prev, batch_at_step(self._u, t), batch_at_step(self._d, t))
 
     def q_posterior(self, x0: Tensor, xt: Tensor, t: Steps) -> Bits:
         """q(x^{t-1} | x^t, x^0) by Bayes' rule; where the pair is impossible, x^{t-1} = x^t.
 
-        Under thinning x^0 = 0, x^t = 1 is such a pair. It never meets a weight in the bound, but a denoiser may put
-        some probability on that x^0, and x^{t-1} = 1 is then still right.
+        Under thinning x^0 = 0, x^t = 1 is such a pair. It has no weight in the bound, but a denoiser may give that x^0
+        some probability, and x^{t-1} = 1 is then correct.
         """
         one, zero = (_by_value(xt, self._logit[value], t) for value in (1, 0))
         return Bits(torch.where(x0 > 0.5, one, zero))
@@ -163,15 +157,14 @@ class Binomial(Process):
     def implicit(self, out: Tensor, xt: Tensor, t: Steps, noise: Tensor | None, rng: Rng) -> tuple[Tensor, Tensor]:
         """x^{t-1} = 1 where noise < q(x^{t-1} = 1 | x^0 = xhat_0) = A_{t-1} xhat_0 + B_{t-1}, and that noise.
 
-        It is uniform for each entry, drawn once, at the first step and so that it agrees with x^t, and kept: the way
-        back has no other randomness. Where xhat_0 is right, x^{t-1} has the forward chain's law at every step, and
-        entries change as seldom as that allows.
+        The noise is uniform per entry, drawn once at the first step, consistently with x^t, and reused: the reverse
+        chain has no other randomness. If xhat_0 is correct, x^{t-1} has the forward chain's distribution at every step,
+        with as few changes of entries as possible.
         """
-        if self.predicts != "x0":
-            raise InputError("Expected a process whose denoiser predicts x0, got predicts='previous': draw the steps.")
+        self._require_x0("sample the steps")
         x0_hat = torch.sigmoid(out)
         now, before = (
-            beside(self.survival(step), xt) * x0_hat + beside(_at(self._U, step), xt) * (1 - x0_hat)
+            broadcast(self.survival(step), xt) * x0_hat + broadcast(batch_at_step(self._U, step), xt) * (1 - x0_hat)
             for step in (t, t - 1)
         )
         if noise is None:
@@ -184,16 +177,17 @@ class Binomial(Process):
     ) -> Bits:
         """p(x^T) = B(prior_probability) for each entry."""
         p = self.prior_probability
-        logits = _log(p) - _log(1 - p)
+        logits = safe_log(p) - safe_log(1 - p)
         return Bits(logits.to(dtype=dtype, device=device).expand(tuple(shape)))
 
     def x0_error(self, out: Tensor, x0: Tensor) -> Tensor:
         """Binary cross-entropy -log B(x^0; sigmoid(out)) for each entry."""
-        if self.predicts != "x0":
-            raise InputError(
-                "Expected a process whose denoiser predicts x0, got predicts='previous': use its bound instead."
-            )
+        self._require_x0("use its bound instead")
         return -Bits(out).log_prob(x0)
+
+    def _require_x0(self, remedy: str) -> None:
+        if self.predicts != "x0":
+            raise InputError(f"Expected a process with predicts='x0', got predicts='previous': {remedy}.", "predicts")
 
     def _checked_prior(self, probability: Mean | None) -> Tensor:
         U, D = self._U[-1], self._D[-1]  # noqa: N806
@@ -203,7 +197,7 @@ class Binomial(Process):
         legal = (p >= 0) & (p <= 1) & ((p > 0) | ((U == 0) & (D == 1))) & ((p < 1) | ((D == 0) & (U == 1)))
         if not bool(legal.all()):
             raise InputError(
-                f"Expected prior probabilities of x^T = 1 that leave possible what the chain can reach, got "
+                f"Expected prior probabilities of x^T = 1 that allow every reachable x^T, got "
                 f"{float(p.min()):g}..{float(p.max()):g}: give smoothed means strictly between 0 and 1."
             )
         return p
@@ -221,7 +215,7 @@ def _rates(name: str, rates: Tensor) -> Tensor:
 
 
 def _compose(u: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rates U_t, D_t of t steps in a row; only sums of positive terms, so small rates stay exact."""
+    """Return the rates U_t, D_t of t steps in a row, as sums of positive terms, so small rates stay exact."""
     up, down = [u[0]], [d[0]]
     for step_up, step_down in zip(u[1:], d[1:], strict=True):
         up.append(up[-1] * (1 - step_down) + (1 - up[-1]) * step_up)
@@ -231,33 +225,27 @@ def _compose(u: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
 
 def _posterior_tables(u: Tensor, d: Tensor, U: Tensor, D: Tensor) -> tuple[Tensor, Tensor]:
     """Return log q(x^{t-1} = 1 | x^t, x^0) and log q(x^{t-1} = 0 | x^t, x^0), (x^0, x^t, T + 1, *entry)."""
-    before_up, before_down = U.roll(1, 0), D.roll(1, 0)  # row t holds t - 1; row 0 is never asked for
+    before_up, before_down = U.roll(1, 0), D.roll(1, 0)  # row t holds t - 1; row 0 is unused
     one = torch.stack([before_up, 1 - before_down])[:, None] * torch.stack([d, 1 - d])[None]
     zero = torch.stack([1 - before_up, before_down])[:, None] * torch.stack([1 - u, u])[None]
     total = one + zero
     possible = total > 0
     total = torch.where(possible, total, 1)
     is_one = torch.tensor([0.0, 1.0], dtype=u.dtype, device=u.device).reshape((1, 2) + (1,) * u.ndim)  # x^t
-    return _log(torch.where(possible, one / total, is_one)), _log(torch.where(possible, zero / total, 1 - is_one))
+    return safe_log(torch.where(possible, one / total, is_one)), safe_log(
+        torch.where(possible, zero / total, 1 - is_one)
+    )
 
 
 def _two_state(x: Tensor, up: Tensor, down: Tensor) -> Bits:
-    one, zero = _log(1 - down) - _log(down), _log(up) - _log(1 - up)
+    one, zero = safe_log(1 - down) - safe_log(down), safe_log(up) - safe_log(1 - up)
     return Bits(_choose(x, zero, one))
 
 
 def _by_value(xt: Tensor, table: Tensor, t: Steps) -> Tensor:
     """Return the row for t of table[0] where x^t = 0 and of table[1] where x^t = 1."""
-    return _choose(xt, _at(table[0], t), _at(table[1], t))
+    return _choose(xt, batch_at_step(table[0], t), batch_at_step(table[1], t))
 
 
 def _choose(x: Tensor, if_zero: Tensor, if_one: Tensor) -> Tensor:
-    return torch.where(x > 0.5, beside(if_one, x), beside(if_zero, x))
-
-
-def _at(table: Tensor, t: Steps) -> Tensor:
-    return at_step(table, torch.tensor([t]) if isinstance(t, int) else t)  # (batch or 1, *entry)
-
-
-def _log(probability: Tensor) -> Tensor:
-    return probability.clamp(min=_LEAST).log()
+    return torch.where(x > 0.5, broadcast(if_one, x), broadcast(if_zero, x))

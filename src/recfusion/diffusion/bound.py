@@ -1,4 +1,4 @@
-"""The variational bound -log p(x^0) <= L_T + sum_t L_{t-1} + L_0 (eq. 4), once for every process and schedule."""
+"""The variational bound -log p(x^0) <= L_T + sum_t L_{t-1} + L_0 (eq. 4), for every process and schedule."""
 # ruff: noqa: N803, N806  (L_T and T are the paper's names)
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ WhichSteps: TypeAlias = Literal["all"] | int
 
 @dataclass(frozen=True)
 class Bound:
-    """An upper bound of -log p(x^0) in nats, one value for each example in each of its three parts, (batch,)."""
+    """An upper bound of -log p(x^0) in nats, in three parts with one value per example, (batch,)."""
 
     L_T: Tensor
-    """KL(q(x^T | x^0) || p(x^T)): what the prior costs."""
+    """KL(q(x^T | x^0) || p(x^T)): the cost of the prior."""
     L_steps: Tensor
     """sum over t = 2..T of L_{t-1} = KL(q(x^{t-1} | x^t, x^0) || p_theta(x^{t-1} | x^t))."""
     L_0: Tensor
@@ -33,12 +33,11 @@ class Bound:
 def elbo(
     process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps = "all", weights: Tensor | None = None
 ) -> Bound:
-    """Estimate the bound of -log p(x^0), unbiased in either way.
+    """Return an unbiased estimate of the bound of -log p(x^0).
 
-    t = "all": every step with one draw of x^t each, T calls of the denoiser. t = n: n steps drawn for each example
-    with probabilities proportional to `weights` (T,) (uniform by default), each term divided by its probability, n
-    calls whatever T. For a reparametrised process the gradient reaches a learned schedule too; for others see
-    `learned_elbo`.
+    t = "all": every step with one draw of x^t each, T calls of the denoiser. t = n: n steps drawn per example with
+    probabilities proportional to `weights` (T,) (default: uniform), each term divided by its probability, n calls. For
+    a reparametrised process a learned schedule gets a gradient too; for others see `learned_elbo`.
     """
     return _estimate(process, denoiser, x0, rng, t, weights, draws=1)
 
@@ -52,17 +51,17 @@ def learned_elbo(
     weights: Tensor | None = None,
     draws: int = 2,
 ) -> Bound:
-    """Estimate the bound so that its gradient is unbiased for a learned schedule as well as for the denoiser.
+    """Return an estimate of the bound with an unbiased gradient for both the denoiser and a learned schedule.
 
-    A reparametrised (Gaussian) process needs nothing more than `elbo`. The binomial one draws zeros and ones, through
-    which no gradient flows, so the missing part is estimated by the score function (REINFORCE), with the mean of the
-    other draws as baseline: for each x^0 and t, `draws` >= 2 independent x^t_k give
+    For a reparametrised (Gaussian) process this is `elbo`. The binomial process draws zeros and ones, through which no
+    gradient flows, so the missing part is estimated by the score function (REINFORCE) with the mean of the other draws
+    as baseline: for each x^0 and t, `draws` >= 2 independent x^t_k give
 
         mean_k [ f_k + (f_k - mean_{j != k} f_j) grad log q(x^t_k | x^0) ],   f_k the bound's term at x^t_k.
 
-    It is honest because a baseline that does not depend on x^t_k has expectation zero against the score, so the mean
-    is the true gradient of the bound. A straight-through or a relaxed (Gumbel) gradient would have less variance and
-    the wrong mean. The value returned is the bound's own; the score term adds to the gradient alone.
+    A baseline that does not depend on x^t_k has expectation zero against the score, so the mean is the true gradient of
+    the bound. A straight-through or relaxed (Gumbel) gradient would have less variance but the wrong mean. The returned
+    value is the bound; the score term changes only the gradient.
     """
     if process.reparametrised:
         return elbo(process, denoiser, x0, rng, t, weights)
@@ -77,7 +76,7 @@ def bound_term(process: Process, denoiser: Denoiser, x0: Tensor, xt: Tensor, t: 
 
 
 def _drawn_term(process: Process, denoiser: Denoiser, x0: Tensor, t: Tensor, rng: Rng, draws: int) -> Tensor:
-    """The bound's term at x^t ~ q(x^t | x^0), (batch,): at one draw, or the mean of several with the score function."""
+    """The bound's term at x^t ~ q(x^t | x^0), (batch,): for one draw, or a mean with the score function."""
     if draws == 1:
         return bound_term(process, denoiser, x0, process.q_sample(x0, t, rng), t)
     x0 = x0.repeat_interleave(draws, dim=0)  # (batch * draws, ...)
@@ -128,7 +127,7 @@ def _term(process: Process, out: Tensor, x0: Tensor, xt: Tensor, t: Tensor) -> T
 
 
 def _choose_steps(n: int, T: int, weights: Tensor | None, rng: Rng, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return steps (n,) and the probability with which each was drawn, (n,)."""
+    """Return steps (n,) and their probabilities (n,)."""
     if weights is None:
         return draw_steps(n, T, rng, device), torch.full((n,), 1 / T, device=device)
     if weights.shape != (T,) or not bool((weights > 0).all()):

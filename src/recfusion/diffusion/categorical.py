@@ -1,7 +1,6 @@
-"""The categorical process: every entry is a Markov chain over K states, and all its distributions are closed form."""
+"""The categorical process: every entry is a Markov chain over K states with closed-form distributions."""
 # ruff: noqa: N802, N803  (T and K are the literature's names)
 
-import sys
 from collections.abc import Sequence
 from typing import Self
 
@@ -12,14 +11,12 @@ from torch.distributions.kl import register_kl
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
-from recfusion.diffusion.process import Process, Rng
-from recfusion.diffusion.schedule import NoiseSchedule, Steps, at_step
-
-_LEAST = sys.float_info.min  # stands for probability 0, so that logarithms and gradients stay finite
+from recfusion.diffusion.process import Process, Rng, safe_log
+from recfusion.diffusion.schedule import NoiseSchedule, Steps, batch_at_step
 
 
 class States(TorchCategorical):
-    """A distribution over the states 0..K-1 for each entry, from logits (..., K); a state is a float, as all data."""
+    """A distribution over the states 0..K-1 for each entry, from logits (..., K); states are floats, like all data."""
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__(logits=logits, validate_args=False)
@@ -36,7 +33,7 @@ class States(TorchCategorical):
         return log_p.gather(-1, value.long()[..., None])[..., 0]
 
     def draw(self, rng: Rng) -> Tensor:
-        """Sample a state for each entry, of the logits' type."""
+        """Sample a state for each entry, in the dtype of the logits."""
         p = self.logits.softmax(-1)
         drawn = torch.multinomial(p.flatten(0, -2), 1, generator=rng)[:, 0]
         return drawn.reshape(p.shape[:-1]).to(p.dtype)
@@ -47,8 +44,8 @@ class Categorical(Process):
 
     t steps in a row have the matrix Qbar_t = Q_1 ... Q_t, so q(x^t | x^0) is a row of it, and the posterior is
     q(x^{t-1} = j | x^t, x^0) ~ Qbar_{t-1}[x^0, j] Q_t[j, x^t]. Two states are the binomial process (`binomial`).
-    The denoiser returns logits (batch, ..., K) of x^0. prior: p(x^T), (K,), where the chain takes data of shares
-    `shares`; a state that x^T can have and the prior does not would make L_T infinite.
+    The denoiser returns logits (batch, ..., K) of x^0. The prior p(x^T), (K,), is the distribution of x^T for data with
+    the shares `shares`.
     """
 
     reparametrised = False
@@ -58,9 +55,9 @@ class Categorical(Process):
         if transitions.ndim != 3 or transitions.shape[1] != transitions.shape[2] or not len(transitions):
             raise InputError(f"Expected transitions (T, K, K) with T >= 1, got shape {tuple(transitions.shape)}.")
         if bool((transitions < 0).any()) or not bool(((transitions.sum(2) - 1).abs() < 1e-6).all()):
-            raise InputError("Expected rows of transitions that are probabilities and add up to 1, got others.")
+            raise InputError("Expected transition rows of probabilities with sum 1, got other numbers: normalise them.")
         eye = torch.eye(transitions.shape[1], dtype=torch.float64)
-        self._step = torch.cat([eye[None], transitions])  # (T + 1, K, K), row 0 is no step
+        self._step = torch.cat([eye[None], transitions])  # (T + 1, K, K), row 0 is the identity
         total = [eye]
         for step in transitions:
             total.append(total[-1] @ step)
@@ -69,26 +66,26 @@ class Categorical(Process):
 
     @classmethod
     def uniform(cls, schedule: NoiseSchedule, K: int, shares: Tensor | None = None) -> Self:
-        """With probability beta_t a state is drawn anew from all K: Q = (1 - beta) I + beta/K."""
+        """With probability beta_t a state is redrawn uniformly: Q = (1 - beta) I + beta/K."""
         return cls.towards(schedule, torch.full((K,), 1 / K, dtype=torch.float64), shares)
 
     @classmethod
     def absorbing(cls, schedule: NoiseSchedule, K: int, state: int = 0, shares: Tensor | None = None) -> Self:
-        """With probability beta_t a state becomes `state`, which nothing leaves: thinning, if that is "unseen"."""
+        """With probability beta_t a state becomes `state` and stays there: thinning, if that is "unseen"."""
         if not 0 <= state < K:
-            raise InputError(f"Expected an absorbing state in 0..{K - 1}, got {state}.")
+            raise InputError(f"Expected an absorbing state in 0..{K - 1}, got {state}: choose one of them.")
         return cls.towards(schedule, torch.eye(K, dtype=torch.float64)[state], shares)
 
     @classmethod
     def towards(cls, schedule: NoiseSchedule, target: Tensor, shares: Tensor | None = None) -> Self:
-        """With probability beta_t a state is drawn anew from `target`, (K,); the data's shares make it drift."""
+        """With probability beta_t a state is redrawn from `target`, (K,); with the data's shares this is drift."""
         beta = schedule.betas[:, None, None]
         eye = torch.eye(len(target), dtype=torch.float64)
         return cls((1 - beta) * eye + beta * target.double()[None, None], shares)
 
     @classmethod
     def ordinal(cls, schedule: NoiseSchedule, K: int, shares: Tensor | None = None) -> Self:
-        """With probability beta_t/2 each a state moves to the one below and above; at the ends it stays instead."""
+        """With probability beta_t/2 each, a state moves one down or up; at the ends it stays instead."""
         near = torch.zeros(K, K, dtype=torch.float64)
         if K > 1:
             off = torch.arange(K - 1)
@@ -99,12 +96,12 @@ class Categorical(Process):
 
     @classmethod
     def graded(cls, schedule: NoiseSchedule, K: int, forget: float = 0.5, shares: Tensor | None = None) -> Self:
-        """Grades 1..K-1 move to neighbouring grades, and to "unseen", state 0, which nothing leaves.
+        """Ratings 1..K-1 move to neighbouring ratings, or to "unseen", state 0, and stay there.
 
-        Of beta_t, the share `forget` is the chance to become unseen, the rest that of a step on the scale.
+        The share `forget` of beta_t is the probability to become unseen; the rest is that of a move on the scale.
         """
         if not 0 <= forget <= 1 or K < 2:
-            raise InputError(f"Expected a share to forget in [0, 1] and K >= 2 states, got {forget:g} and {K}.")
+            raise InputError(f"Expected forget in [0, 1] and K >= 2 states, got {forget:g} and {K}: change them.")
         gone = cls.absorbing(schedule, K)._step[1:]
         moved = torch.eye(K, dtype=torch.float64).repeat(len(gone), 1, 1)
         moved[:, 1:, 1:] = cls.ordinal(schedule, K - 1)._step[1:]
@@ -138,29 +135,29 @@ class Categorical(Process):
 
     def q_marginal(self, x0: Tensor, t: Steps) -> States:
         """q(x^t | x^0): row x^0 of Qbar_t."""
-        return States(_log(_rows(_table(self._total, t, x0), x0)).to(x0.dtype))
+        return States(safe_log(_rows(_table(self._total, t, x0), x0)).to(x0.dtype))
 
     def q_step(self, x_prev: Tensor, t: Steps) -> States:
         """q(x^t | x^{t-1}): row x^{t-1} of Q_t."""
-        return States(_log(_rows(_table(self._step, t, x_prev), x_prev)).to(x_prev.dtype))
+        return States(safe_log(_rows(_table(self._step, t, x_prev), x_prev)).to(x_prev.dtype))
 
     def q_posterior(self, x0: Tensor, xt: Tensor, t: Steps) -> States:
         """q(x^{t-1} | x^t, x^0) by Bayes' rule; where the pair is impossible, x^{t-1} = x^t."""
         posterior = self._posteriors(xt, t)  # (batch, ..., x^0, x^{t-1})
         place = x0.long()[..., None, None].expand(*x0.shape, 1, self.K)
-        return States(_log(posterior.gather(-2, place)[..., 0, :]).to(x0.dtype))
+        return States(safe_log(posterior.gather(-2, place)[..., 0, :]).to(x0.dtype))
 
     def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> States:
         """p_theta(x^{t-1} | x^t) = sum over x^0 of p_theta(x^0 | x^t) q(x^{t-1} | x^t, x^0), softmax(out) the first."""
         predicted = out.double().softmax(-1)  # (batch, ..., x^0)
         mixed = (predicted[..., None, :] @ self._posteriors(xt, t))[..., 0, :]
-        return States(_log(mixed).to(out.dtype))
+        return States(safe_log(mixed).to(out.dtype))
 
     def prior(
         self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | None = None
     ) -> States:
         """p(x^T), the same for each entry."""
-        logits = _log(self.prior_probability).to(dtype=dtype, device=device)
+        logits = safe_log(self.prior_probability).to(dtype=dtype, device=device)
         return States(logits.expand(*tuple(shape), self.K))
 
     def x0_error(self, out: Tensor, x0: Tensor) -> Tensor:
@@ -170,7 +167,7 @@ class Categorical(Process):
     def as_binomial(self) -> Binomial:
         """The same chain as a `Binomial`, where there are two states."""
         if self.K != 2:
-            raise InputError(f"Expected two states for a binomial process, got {self.K}.")
+            raise InputError(f"Expected two states for a binomial process, got {self.K}: use Categorical.")
         return Binomial(self._step[1:, 0, 1], self._step[1:, 1, 0], self.prior_probability[1])
 
     def _posteriors(self, xt: Tensor, t: Steps) -> Tensor:
@@ -192,20 +189,16 @@ class Categorical(Process):
 
 
 def _table(tables: Tensor, t: Steps, x: Tensor) -> Tensor:
-    """Return each example's matrix, with axes of length 1 for its entries: (batch or 1, 1, ..., K, K)."""
-    found = at_step(tables, torch.tensor([t]) if isinstance(t, int) else t)
+    """Return the matrix of each example, with axes of length 1 for its entries: (batch or 1, 1, ..., K, K)."""
+    found = batch_at_step(tables, t)
     return found.reshape(len(found), *[1] * (x.ndim - 1), *found.shape[1:])
 
 
 def _rows(matrices: Tensor, x: Tensor) -> Tensor:
-    """Return row x of the matrices, entry by entry, (batch, ..., K)."""
+    """Return row x of the matrices for each entry, (batch, ..., K)."""
     states = matrices.shape[-1]
     wide = matrices.expand(*x.shape, states, states)
     return wide.gather(-2, x.long()[..., None, None].expand(*x.shape, 1, states))[..., 0, :]
-
-
-def _log(probability: Tensor) -> Tensor:
-    return probability.clamp(min=_LEAST).log()
 
 
 def _kl_states(q: States, p: States) -> Tensor:

@@ -1,4 +1,4 @@
-"""Guidance without a classifier: a denoiser that knows a condition, exaggerated beyond one that does not."""
+"""Classifier-free guidance: a combination of a conditional and an unconditional denoiser."""
 
 from torch import Tensor
 
@@ -8,9 +8,9 @@ from recfusion.diffusion.process import Denoiser
 def guided(conditional: Denoiser, unconditional: Denoiser, strength: float) -> Denoiser:
     """Return out = unconditional + strength (conditional - unconditional) (Ho and Salimans, 2022, w = strength - 1).
 
-    strength 0 knows no condition, 1 is the conditional denoiser itself, and more lets the condition count for more than
-    it should. Outputs that are means of a Gaussian x^0 combine as scores do: what is followed at each step is
-    p(x^t)^(1 - strength) p(x^t | c)^strength. Logits of binary entries combine to those of the same product.
+    strength 0 is the unconditional denoiser, 1 the conditional one, and more amplifies the condition. Predicted means
+    of a Gaussian x^0 combine as scores do: each step follows p(x^t)^(1 - strength) p(x^t | c)^strength. Logits of
+    binary entries combine to those of the same product.
     """
 
     def denoised(xt: Tensor, t: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
-"""Shorter ways back: a chain seen at a few of its steps, and reverse steps without randomness (DDIM)."""
+"""Faster sampling: a chain with fewer steps, and deterministic reverse steps (DDIM)."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -8,20 +7,20 @@ from torch import Tensor
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.process import Denoiser, HasJumps, Process, Rng, same_step
-from recfusion.diffusion.sampling import ReverseState
+from recfusion.diffusion.sampling import ReverseState, last_state
 from recfusion.diffusion.schedule import checked_steps
 
 
 def strided(process: Process, denoiser: Denoiser, steps: int | Sequence[int]) -> tuple[Process, Denoiser]:
-    """Return the process seen at some of its steps only, and the denoiser as it is asked there.
+    """Return the process at some of its steps only, and the denoiser for it.
 
-    steps: which, rising to T; or how many, spread evenly. The posterior over several steps at once is closed form, so
-    the shorter chain is exact: with the bound, with every sampler, it is a process like any other.
+    steps: the steps, increasing to T; or their number, spread evenly. The posterior over several steps is closed form,
+    so the shorter chain is exact and works with the bound and every sampler.
     """
     jumping = _jumping(process)
     if isinstance(steps, int):
         if not 1 <= steps <= process.T:
-            raise InputError(f"Expected 1 to {process.T} steps, got {steps}: choose as many as there are at the most.")
+            raise InputError(f"Expected 1 to {process.T} steps, got {steps}: choose a number in this range.")
         steps = [-(-process.T * k // steps) for k in range(1, steps + 1)]
     steps = checked_steps(steps, process.T)
     original = torch.tensor([0, *steps])
@@ -35,9 +34,9 @@ def strided(process: Process, denoiser: Denoiser, steps: int | Sequence[int]) ->
 def implicit_steps(
     process: Process, denoiser: Denoiser, start: Tensor | Sequence[int], rng: Rng
 ) -> Iterator[ReverseState]:
-    """Yield x^T, ..., x^0, each the one that x^t's own noise leads to: nothing is drawn after the first step.
+    """Yield x^T, ..., x^0 by deterministic steps; nothing is drawn after the first one.
 
-    start: x^T, or the shape of one that comes from the prior. `mean` of a state is its x.
+    start: x^T, or the shape of an x^T drawn from the prior. `mean` of a state is its x.
     """
     jumping = _jumping(process)
     x = start if isinstance(start, Tensor) else process.prior(start, device=rng.device if rng else None).draw(rng)
@@ -51,14 +50,14 @@ def implicit_steps(
 
 
 def implicit(process: Process, denoiser: Denoiser, start: Tensor | Sequence[int], rng: Rng) -> Tensor:
-    """Sample x^0 by deterministic reverse steps: the end of `implicit_steps`."""
-    return deque(implicit_steps(process, denoiser, start, rng), maxlen=1)[0].x
+    """Sample x^0 by deterministic reverse steps: the last state of `implicit_steps`."""
+    return last_state(implicit_steps(process, denoiser, start, rng))
 
 
 def _jumping(process: Process) -> HasJumps:
     if not isinstance(process, HasJumps):
         raise InputError(
-            f"Expected a process with at_steps and implicit, got {type(process).__name__} without them: write them, or "
-            "take every step."
+            f"Expected a process with at_steps and implicit, got {type(process).__name__} without them: add them, or "
+            "use every step."
         )
     return process

@@ -1,11 +1,11 @@
-"""Training objectives beside the bound itself: x^0-prediction, the paper's BCE-ELBO, and the removed-items likelihood.
+"""Training objectives other than the bound: x^0-prediction, the paper's BCE-ELBO, and the removed-items likelihood.
 
-Each takes (process, denoiser, x0, rng) and returns one value for each example, (batch,), so its cost does not grow
-with T where it draws t. The `published_` losses are those of the research code, quirks included, so that its numbers
-can be reproduced. They are no bounds. What they do: (1) the forward chain is simulated step by step, Z_0 = x^0, Z_1,
-..., Z_T, and the denoiser is called on each Z_t; (2) the reconstruction is scored from Z_1 alone; (3) the "ELBO" beside
-it compares N(sqrt(1 - beta_t) Z_{t-1}, beta_t), a forward step, with N(Zhat_{t-1}, exp(beta_t)), where Zhat_{t-1} is
-the denoiser at Z_t and beta_t stands where a log-variance belongs. Terms without parameters are left out.
+Each takes (process, denoiser, x0, rng) and returns one value per example, (batch,). The cost of objectives that draw t
+does not depend on T. The `published_` losses are those of the research code, including its errors, to reproduce its
+numbers. They are not bounds: (1) the forward chain is simulated step by step, Z_0 = x^0, Z_1, ..., Z_T, and the
+denoiser is called on each Z_t; (2) the reconstruction is scored from Z_1 only; (3) the other "ELBO" terms compare
+N(sqrt(1 - beta_t) Z_{t-1}, beta_t), a forward step, with N(Zhat_{t-1}, exp(beta_t)), where Zhat_{t-1} is the denoiser
+at Z_t and beta_t stands where a log-variance belongs. Terms without parameters are omitted.
 """
 # ruff: noqa: N803, N806  (Z is the published name of the chain, D the paper's of a row's length)
 
@@ -25,7 +25,7 @@ from recfusion.diffusion.schedule import NoiseSchedule
 def simple(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng) -> Tensor:
     """The error of the predicted x^0 at one uniform t: squared (Gaussian) or binary cross-entropy (binomial).
 
-    L_simple of Ho et al. (2020, eq. 14) for a denoiser that predicts x^0: the bound's terms, all weighted alike.
+    L_simple of Ho et al. (2020, eq. 14) for a denoiser that predicts x^0: the bound's terms with equal weights.
     """
     process.check_data(x0)
     t = draw_steps(len(x0), process.T, rng, x0.device)
@@ -33,29 +33,29 @@ def simple(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng) -> Tensor
 
 
 def bce_elbo(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, t: WhichSteps = "all") -> Bound:
-    """The paper's BCE-ELBO (eqs. 4 and 8) as its text means it.
+    """The paper's BCE-ELBO (eqs. 4 and 8) in the meaning of its text.
 
     The denoiser's sigmoid is pi_theta = p(x^{t-1} = 1 | x^t), L_{t-1} is the KL between Bernoullis, and L_0 is the
-    binary cross-entropy -[x^0 log pi + (1 - x^0) log(1 - pi)]. That is the exact bound, so this only insists on the
-    parametrisation.
+    binary cross-entropy -[x^0 log pi + (1 - x^0) log(1 - pi)]. This is the exact bound; only the
+    parametrisation is checked.
     """
     found = getattr(process, "predicts", None)
     if found != "previous":
-        raise InputError(f"Expected a process with predicts='previous' for the BCE-ELBO, got {found!r}: pass it so.")
+        raise InputError(f"Expected a process with predicts='previous' for the BCE-ELBO, got {found!r}: set it.")
     return elbo(process, denoiser, x0, rng, t)
 
 
 def removed(process: Process, denoiser: Denoiser, x0: Tensor, rng: Rng, weighted: bool = True) -> Tensor:
-    """Multinomial cross-entropy on the entries that a process such as thinning removed, at one uniform t.
+    """Multinomial cross-entropy of the entries that thinning removed, at one uniform t.
 
     `weighted` multiplies it by T rho_t, rho_t = (a_{t-1} - a_t)/(1 - a_t), so that its mean over t is the ranking part
-    of the thinning bound, sum_t rho_t CE_t. Where a_t falls in a straight line to 0, T rho_t = 1/(1 - a_t).
+    of the thinning bound, sum_t rho_t CE_t. If a_t decreases linearly to 0, T rho_t = 1/(1 - a_t).
     """
     process.check_data(x0)
     t = draw_steps(len(x0), process.T, rng, x0.device)
     xt = process.q_sample(x0, t, rng)
     if bool((xt > x0).any()):
-        raise InputError("Expected a process that only removes ones, got new ones in x^t: use thinning, or its bound.")
+        raise InputError("Expected a process that only removes ones, got new ones in x^t: use thinning, or the bound.")
     return multinomial_removed(denoiser(xt, t), x0, xt, removal_weight(process, t) if weighted else 1.0)
 
 
@@ -63,9 +63,9 @@ def multinomial_removed(logits: Tensor, x0: Tensor, xt: Tensor, weight: Tensor |
     """-sum over removed entries (x^0 = 1, x^t = 0) of log softmax(logits over entries with x^t = 0), times weight.
 
     The ranking part of thinning's continuous-time bound: with xhat_0 = s softmax(logits) over the entries with
-    x^t = 0, the step's KL tends to rho [x^0 log(x^0/xhat_0) - x^0 + xhat_0], and this is what depends on the softmax;
-    `weight` is then 1/(1 - a), (batch,) or a number. It is MultVAE's likelihood, restricted to what is missing.
-    logits, x0, xt: (batch, D) -> (batch,). An example from which nothing was removed costs 0.
+    x^t = 0, the step's KL tends to rho [x^0 log(x^0/xhat_0) - x^0 + xhat_0]. This is the part with the softmax;
+    `weight` is then 1/(1 - a), (batch,) or a number. It is MultVAE's likelihood, restricted to the removed entries.
+    logits, x0, xt: (batch, D) -> (batch,). An example without removed entries has the loss 0.
     """
     gone = x0 * (1 - xt)
     open_logits = logits.masked_fill(xt > 0.5, torch.finfo(logits.dtype).min)  # finite: 0 * -inf would be NaN
@@ -73,11 +73,11 @@ def multinomial_removed(logits: Tensor, x0: Tensor, xt: Tensor, weight: Tensor |
 
 
 def removal_weight(process: Process, t: Tensor) -> Tensor:
-    """T rho_t, rho_t = (a_{t-1} - a_t)/(1 - a_t): the share of removed ones that came off in step t; (batch,)."""
+    """T rho_t, rho_t = (a_{t-1} - a_t)/(1 - a_t): T times the share of removed ones that step t removed; (batch,)."""
     if not isinstance(process, HasSurvival):
         raise InputError(
             f"Expected a process with survival(t) = q(x^t = 1 | x^0 = 1), got {type(process).__name__} without it: "
-            "write it, or take the removed entries with weighted=False."
+            "add it, or use weighted=False."
         )
     before, now = process.survival(t - 1), process.survival(t)
     return (process.T * (before - now) / (1 - now)).float()
@@ -88,7 +88,7 @@ def published_gaussian_loss(
 ) -> Tensor:
     """-log N(x^0; xhat_0, 1) + sum_{t=2..T} KL(N(sqrt(1 - beta_t) Z_{t-1}, beta_t) || N(Zhat_{t-1}, exp(beta_t))).
 
-    Where the denoiser's output is twice as wide, its second half is the log-variance, in the place of beta_t. (batch,)
+    If the denoiser's output is twice as wide, its second half is the log-variance instead of beta_t. (batch,)
     """
     Z, outputs = _simulated(process, denoiser, x0, rng)
     D = x0.shape[-1]
@@ -103,7 +103,7 @@ def published_binomial_loss(
     """BCE with its arguments swapped, -[xhat_0 log x^0 + (1 - xhat_0) log(1 - x^0)], plus the Gaussian terms above.
 
     The logarithms of x^0 = 0 and x^0 = 1 are infinite, so as published (clamp = 0) the gradient is NaN after one step.
-    `clamp` keeps x^0 within [clamp, 1 - clamp] inside them: the loss is then linear in xhat_0, and can be run.
+    `clamp` keeps x^0 within [clamp, 1 - clamp] inside them: the loss is then linear in xhat_0 and finite.
     The denoiser returns logits; `schedule` gives the beta_t of the Gaussian terms. (batch,)
     """
     Z, outputs = _simulated(process, denoiser, x0, rng)

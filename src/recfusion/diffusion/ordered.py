@@ -1,14 +1,14 @@
-"""Diffusion of sequences of distinct things: noise takes the newest entries block by block, and they are brought back.
+"""Diffusion of sequences of distinct items: noise removes the newest entries block by block.
 
-x^0 = (i_1, ..., i_n). Each of the n - 1 places between two entries is a cut with chance rho, whatever the others are.
-The chain goes from x^0 back to the last cut, from there to the one before it, and so on until nothing is left: each
-step removes a block of entries, whose size is geometric. On the way back the length n is drawn first, cuts have the
-same chance, and all of a block is drawn after the prefix that ends at its cut c, entry by entry, nothing twice:
+x^0 = (i_1, ..., i_n). Each of the n - 1 places between two entries is a cut with probability rho, independently. The
+forward chain goes from x^0 back to the last cut, then to the cut before it, until nothing is left: each step removes a
+block of entries of geometric size. The reverse chain draws the length n first; cuts have the same probability, and a
+block is drawn given the prefix that ends at its cut c, entry by entry without repetition:
 
     p(block | prefix) = product over its entries i of  exp(z_i) / sum over j in neither prefix nor block so far exp(z_j)
 
-with the denoiser's logits z = z(prefix). With rho = 1 blocks are single entries: a model of the next one. Cuts are the
-only thing that is hidden, so the likelihood itself is a sum that dynamic programming finds.
+with the denoiser's logits z = z(prefix). With rho = 1 blocks are single entries: next-item prediction. Only cuts are
+latent, so dynamic programming computes the likelihood exactly.
 """
 
 import math
@@ -22,29 +22,29 @@ from recfusion.core.errors import InputError
 from recfusion.diffusion.process import Rng
 
 Reader = Callable[[Tensor, Tensor], Tensor]
-"""Prefixes (batch, longest), filled up with any number, and how long each is, (batch,) -> logits (batch, things)."""
+"""Padded prefixes (batch, longest) and their lengths (batch,) -> logits (batch, items)."""
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """The noise that removes the newest entries in blocks; `rho` is the chance that a place is a cut."""
+    """The process that removes the newest entries in blocks; `rho` is the probability of a cut at a place."""
 
     rho: float
 
     def __post_init__(self) -> None:
         if not 0 < self.rho <= 1:
-            raise InputError(f"Expected a chance of cuts 0 < rho <= 1, got {self.rho:g}: 1 removes entries one by one.")
+            raise InputError(f"Expected 0 < rho <= 1, got {self.rho:g}: 1 removes entries one by one.", "rho")
 
     @classmethod
     def of_reach(cls, reach: float) -> "Ordered":
-        """Return the noise by which the d-th entry after a cut is in its block with chance exp(-(d - 1) / reach)."""
+        """Return the process with probability exp(-(d - 1) / reach) that the d-th entry after a cut is in its block."""
         return cls(-math.expm1(-1 / reach) if reach > 0 else 1.0)
 
     def weights(self, n: int) -> Tensor:
-        """Chance that entry e is brought back from place c, (n places, n entries); of each entry they add up to 1.
+        """Return the probability that entry e is restored from place c, (n places, n entries); columns add up to 1.
 
-        Place c has c entries before it: it is a cut with chance rho (the first one always), and entry e >= c is in its
-        block if none of the e - c places between is one.
+        Place c has c entries before it. It is a cut with probability rho (the first one always), and entry e >= c is in
+        its block if none of the e - c places between is a cut.
         """
         ahead = torch.arange(n)[None, :] - torch.arange(n)[:, None]
         chance = torch.full((n, 1), self.rho, dtype=torch.float64)
@@ -54,8 +54,8 @@ class Ordered:
     def bound(self, logits: Tensor, entries: Tensor) -> Tensor:
         """E_q[-log p(x^0 | cuts, n)], in nats: an upper bound of -log p(x^0 | n).
 
-        Cuts have the same distribution under q and p, so they cost nothing. `logits` (n, things) are the denoiser's
-        after each prefix of `entries` (n,), the empty one first.
+        Cuts have the same distribution under q and p, so they cost nothing. `logits` (n, items) are the denoiser's
+        outputs after each prefix of `entries` (n,), the empty one first.
         """
         weights = self.weights(len(entries)).to(logits.device)
         return -torch.where(weights > 0, weights * entry_log_probs(logits, entries), 0).sum()
@@ -63,28 +63,27 @@ class Ordered:
     def log_prob(self, logits: Tensor, entries: Tensor) -> Tensor:
         """log p(x^0 | n), the sum over all sets of cuts.
 
-        With A_e the chance that the first e entries come out and end at a cut (or at the end), A_0 = 1 and
+        With A_e the probability of the first e entries ending at a cut (or at the end), A_0 = 1 and
 
             A_e = sum over c < e of  A_c (1 - rho)^(e-c-1) rho^[e < n] product over entries k = c+1..e of p_c(i_k)
         """
         n = len(entries)
         log_p = entry_log_probs(logits, entries).masked_fill(torch.ones(n, n).tril(-1).bool().to(logits.device), 0)
-        blocks = log_p.cumsum(1)  # (places, ends): of the block from place c to entry e
+        blocks = log_p.cumsum(1)  # (places, ends): log p of the block from place c to entry e
         stay = math.log1p(-self.rho) if self.rho < 1 else -math.inf
         ends = [torch.zeros((), dtype=torch.float64, device=logits.device)]
         for e in range(1, n + 1):
             between = torch.arange(e - 1, -1, -1, dtype=torch.float64, device=logits.device)
-            inside = torch.where(between > 0, between * stay, 0.0)  # 0 * -inf is not a number
+            inside = torch.where(between > 0, between * stay, 0.0)  # 0 * -inf is NaN
             cut = math.log(self.rho) if e < n else 0.0
             ends.append(torch.logsumexp(torch.stack(ends) + blocks[:e, e - 1] + inside, 0) + cut)
         return ends[n]
 
     def sample(self, reader: Reader, prefixes: Tensor, lengths: Tensor, upto: Tensor, rng: Rng) -> Tensor:
-        """Continue sequences to `upto` entries each, (batch, longest); places left over hold -1.
+        """Sample continuations of sequences to `upto` entries each, (batch, longest), padded with -1.
 
-        `prefixes` (batch, any) begin the sequences, and `lengths` (batch,) of their entries count: 0 for a sequence
-        drawn from nothing. A whole block of each is drawn in one call of the reader, by the largest of logits with
-        Gumbel noise, in their order.
+        The first `lengths` (batch,) entries of `prefixes` (batch, any) are given; 0 samples the whole sequence. Each
+        call of the reader draws one block per sequence, by the largest logits with Gumbel noise, in their order.
         """
         batch, longest = len(prefixes), int(upto.max()) if len(upto) else 0
         found = torch.full((batch, max(longest, prefixes.shape[1])), -1, dtype=torch.long)
@@ -106,7 +105,7 @@ class Ordered:
         return found
 
     def _sizes(self, count: int, rng: Rng) -> Tensor:
-        """Draw the sizes of blocks, geometric from 1 on."""
+        """Draw block sizes from the geometric distribution on 1, 2, ..."""
         if self.rho == 1:
             return torch.ones(count, dtype=torch.long)
         uniform = torch.rand(count, generator=rng, dtype=torch.float64).clamp(min=1e-300)
@@ -114,13 +113,13 @@ class Ordered:
 
 
 def entry_log_probs(logits: Tensor, entries: Tensor) -> Tensor:
-    """log p_c(i_e), (n places, n entries), in 64 bits: of entry e in the block that begins at place c; -inf for e < c.
+    """Return log p_c(i_e), float64, (n places, n entries): of entry e in the block from place c; -inf for e < c.
 
-    The prefix of place c is no candidate, nor are the entries of the block before e.
+    The prefix of place c and the earlier entries of the block are excluded from the softmax.
     """
     n = len(entries)
     past = torch.ones(n, n, device=logits.device).tril(-1).bool()  # entry e is before place c
     own = logits.double()[:, entries].masked_fill(past, -torch.inf)  # (places, entries)
-    everything = logits.double().index_fill(1, entries, -torch.inf).logsumexp(1)  # of what is nowhere in the sequence
-    later = own.flip(1).logcumsumexp(1).flip(1)  # of entry e and those after it
+    everything = logits.double().index_fill(1, entries, -torch.inf).logsumexp(1)  # of items outside the sequence
+    later = own.flip(1).logcumsumexp(1).flip(1)  # of entry e and the later ones
     return own - torch.logaddexp(everything[:, None], later)

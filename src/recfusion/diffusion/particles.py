@@ -1,4 +1,4 @@
-"""Conditional samples that are exact in the limit: particles, weighted by how well they lead to what is known."""
+"""Conditional sampling by sequential Monte Carlo, exact in the limit of many particles."""
 
 import math
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ from recfusion.diffusion.process import Denoiser, Process, Rng, per_example, sam
 
 @dataclass(frozen=True)
 class _Known:
-    """The entries that are given, for all particles of all examples."""
+    """The known entries, repeated for all particles of all examples."""
 
     values: Tensor  # (examples * particles, ...)
     mask: Tensor
 
     def log(self, entries: Tensor) -> Tensor:
-        """Return the sum of some log densities over what is known, (examples * particles,)."""
+        """Return the sum of log densities over the known entries, (examples * particles,)."""
         return per_example(torch.where(self.mask, entries, 0))
 
 
 def condition(
     process: Process, denoiser: Denoiser, known: Tensor, mask: Tensor, rng: Rng, particles: int = 64
 ) -> Tensor:
-    """Sample p_theta(x^0 | its entries where mask is true), (examples, ...): exactly, as particles grow to infinity.
+    """Sample p_theta(x^0 | its entries where mask is true), (examples, ...); exact for infinitely many particles.
 
-    Sequential Monte Carlo with twisted weights (Wu et al., 2023). Every example has so many particles. The unknown
-    entries of one move by p_theta(x^{t-1} | x^t); the known entries y by q(x^{t-1} | x^t, y), which leads to y, and the
-    weight p_theta / q makes up for it. A particle is worth psi_t(x^t) = p_theta(y | x^t), what the denoiser thinks of
-    y, so that bad ones are found early: its weight is multiplied by psi_{t-1} / psi_t. At the end psi gives way to the
-    true p_theta(y | x^1), which is why the limit is exact for any psi. Particles are drawn anew where their effective
-    number falls below half. It costs `particles` times an ancestral sample; `inpaint` is cheaper, and approximate.
+    Sequential Monte Carlo with twisted weights (Wu et al., 2023). Every example has `particles` particles. Unknown
+    entries move by p_theta(x^{t-1} | x^t); the known entries y by q(x^{t-1} | x^t, y), which leads to y, corrected by
+    the weight p_theta / q. The twist psi_t(x^t) = p_theta(y | x^t), the denoiser's probability of y, finds bad
+    particles early: weights are multiplied by psi_{t-1} / psi_t. The last step uses the true p_theta(y | x^1), so the
+    limit is exact for any psi. Particles are resampled if their effective number falls below half. The cost is
+    `particles` times that of an ancestral sample; `inpaint` is cheaper and approximate.
     """
     if known.shape != mask.shape or mask.dtype != torch.bool or particles < 1:
         raise InputError(
@@ -61,7 +61,7 @@ def condition(
 
 
 def _start(process: Process, given: _Known, rng: Rng) -> tuple[Tensor, Tensor]:
-    """Return x^T, known entries from q(x^T | y) and the others from the prior, and the weights that make up for it."""
+    """Return x^T, with known entries from q(x^T | y) and the others from the prior, and the importance weights."""
     y = given.values
     prior, towards = process.prior(y.shape, y.dtype, y.device), process.q_marginal(y, process.T)
     x = torch.where(given.mask, towards.draw(rng), prior.draw(rng))
@@ -70,15 +70,15 @@ def _start(process: Process, given: _Known, rng: Rng) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class _Chosen:
-    rows: Tensor  # the particle that stands in each place
+    rows: Tensor  # the particle chosen for each slot
     log_weight: Tensor
 
 
 def _resampled(log_weight: Tensor, particles: int, rng: Rng) -> _Chosen:
-    """Draw the particles of each example anew by their weights, where few of them carry most of it."""
+    """Resample the particles of each example by weight, if few of them have most of the weight."""
     weights = torch.softmax(log_weight.reshape(-1, particles).double(), dim=1)  # (examples, particles)
     poor = 1 / weights.square().sum(1) < particles / 2
-    # Systematic: one uniform number for each example, and evenly spaced marks.
+    # Systematic resampling: one uniform number per example, and evenly spaced marks.
     uniform = torch.rand(len(weights), 1, generator=rng, dtype=weights.dtype, device=weights.device)
     marks = (torch.arange(particles, device=weights.device) + uniform) / particles
     drawn = torch.searchsorted(weights.cumsum(1), marks).clamp(max=particles - 1)
@@ -90,7 +90,7 @@ def _resampled(log_weight: Tensor, particles: int, rng: Rng) -> _Chosen:
 
 
 def _one_each(log_weight: Tensor, particles: int, rng: Rng) -> Tensor:
-    """Draw one particle of each example by its weight; its row."""
+    """Return the row of one particle per example, drawn by weight."""
     weights = torch.softmax(log_weight.reshape(-1, particles), dim=1)
     drawn = torch.multinomial(weights, 1, generator=rng)[:, 0]
     return torch.arange(len(weights), device=weights.device) * particles + drawn

@@ -1,6 +1,7 @@
-"""What a diffusion process is to the bound, the objectives and the samplers, and the distributions that it returns."""
+"""The interface of a diffusion process, and the distributions that its methods return."""
 # ruff: noqa: N802  (T is the paper's name for the number of steps)
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
@@ -14,15 +15,14 @@ from torch.nn.functional import logsigmoid
 from recfusion.core.errors import InputError
 from recfusion.diffusion.schedule import Steps
 
-Rng: TypeAlias = torch.Generator | None  # None: torch's own generator
-Denoiser: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (x^t, t as (batch,)) -> what p_reverse reads
+Rng: TypeAlias = torch.Generator | None  # None: torch's global generator
+Denoiser: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # (x^t, t as (batch,)) -> input of p_reverse
 
 
 class Entries(Protocol):
-    """What the bound and the samplers ask of a distribution.
+    """A distribution of independent entries, as the bound and the samplers use it.
 
-    One of another kind than `Bits` and `Normal` is a torch Distribution with `draw`; `kl` finds its divergence where
-    `torch.distributions.kl.register_kl` has put it.
+    A new one is a torch Distribution with `draw`; register its divergence with `torch.distributions.kl.register_kl`.
     """
 
     @property
@@ -34,8 +34,8 @@ class Entries(Protocol):
 class Bits(Bernoulli):
     """Bernoulli(sigmoid(logits)) for each entry.
 
-    torch's own class takes logarithms of probabilities clipped at its machine epsilon, and gives an infinite KL where
-    a probability merely rounds to 0 or 1. This one works with logits throughout, so tiny rates keep their gradient.
+    torch's class clips probabilities at the machine epsilon and gives an infinite KL if a probability rounds to 0 or 1.
+    This one only uses logits, so tiny rates keep their gradient.
     """
 
     def __init__(self, logits: Tensor) -> None:
@@ -46,7 +46,7 @@ class Bits(Bernoulli):
         return value * logsigmoid(self.logits) + (1 - value) * logsigmoid(-self.logits)
 
     def draw(self, rng: Rng) -> Tensor:
-        """Sample zeros and ones of the logits' type."""
+        """Sample zeros and ones in the dtype of the logits."""
         return draw_bits(self.probs, rng)
 
 
@@ -68,10 +68,10 @@ class Normal(TorchNormal):
 
 
 class Process(Protocol):
-    """A forward Markov chain q and the reverse p_theta that a denoiser's output parametrises; t runs 1..T.
+    """A forward Markov chain q and a reverse chain p_theta, parametrised by a denoiser's output; t runs 1..T.
 
-    x has the shape (batch, ...); t is (batch,), or one number for all. Any class with these methods is a process; one
-    that subclasses this has `check_data` and `q_sample` already.
+    x has the shape (batch, ...); t is (batch,), or one number for all. Any class with these methods is a process; a
+    subclass inherits `check_data` and `q_sample`.
     """
 
     @property
@@ -85,10 +85,10 @@ class Process(Protocol):
     def prior(
         self, shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | None = None
     ) -> Entries: ...  # p(x^T)
-    def x0_error(self, out: Tensor, x0: Tensor) -> Tensor: ...  # of the x^0 that out predicts, by entry; for `simple`
+    def x0_error(self, out: Tensor, x0: Tensor) -> Tensor: ...  # error of the x^0 that out predicts, per entry
 
     def check_data(self, x0: Tensor) -> None:
-        """Raise unless x^0 can be diffused: floating-point numbers, one row for each example."""
+        """Raise unless x^0 holds floating-point numbers, one row per example."""
         if not x0.is_floating_point() or x0.ndim < 2:
             raise InputError(f"Expected floats (batch, ...), got {x0.dtype} {tuple(x0.shape)}: convert with x.float().")
 
@@ -99,26 +99,25 @@ class Process(Protocol):
 
 @runtime_checkable
 class HasSurvival(Protocol):
-    """What the weight of `removed` asks of a process besides."""
+    """A process with a survival probability, for the weights of `removed`."""
 
     def survival(self, t: Steps) -> Tensor: ...  # a_t = q(x^t = 1 | x^0 = 1), t in 0..T
 
 
 @runtime_checkable
 class HasJumps(Protocol):
-    """What shorter and deterministic ways back ask of a process besides."""
+    """A process with shorter and deterministic reverse chains."""
 
-    def at_steps(self, steps: Sequence[int]) -> Process: ...  # the chain seen at these steps alone
+    def at_steps(self, steps: Sequence[int]) -> Process: ...  # the chain at these steps only
     def implicit(
         self, out: Tensor, xt: Tensor, t: Steps, noise: Tensor | None, rng: Rng
-    ) -> tuple[Tensor, Tensor]: ...  # x^{t-1} by the noise that x^t implies (None: not known yet), and that noise
+    ) -> tuple[Tensor, Tensor]: ...  # x^{t-1} for the noise that x^t implies (None: unknown yet), and that noise
 
 
-def beside(coefficient: Tensor, x: Tensor) -> Tensor:
-    """Cast a float64 coefficient to x's type and give it the axes to multiply x.
+def broadcast(coefficient: Tensor, x: Tensor) -> Tensor:
+    """Return a float64 coefficient in the dtype of x, reshaped to multiply x.
 
-    A coefficient of one number per example, (batch,), becomes (batch, 1, ..., 1); one with values of its own for each
-    entry, (batch, D), keeps them on the last axes. A single number stays one.
+    One number per example, (batch,), becomes (batch, 1, ..., 1); values per entry, (batch, D), stay on the last axes.
     """
     coefficient = coefficient.to(x.dtype)
     if coefficient.ndim == 0:
@@ -141,6 +140,11 @@ def draw_bits(probability: Tensor, rng: Rng) -> Tensor:
     """Sample Bernoulli(probability) for each entry."""
     uniform = torch.rand(probability.shape, generator=rng, dtype=probability.dtype, device=probability.device)
     return (1 - uniform <= probability).to(probability.dtype)  # 1 - uniform is never 0, so probability 0 is never drawn
+
+
+def safe_log(probability: Tensor) -> Tensor:
+    """Return the logarithm, with -708 for probability 0, so that it and its gradient are finite."""
+    return probability.clamp(min=sys.float_info.min).log()
 
 
 def kl(q: Entries, p: Entries) -> Tensor:

@@ -1,7 +1,7 @@
-"""Samplers: the forward chain, the one reverse loop and its ends, and inpainting by replacement.
+"""Samplers: the forward chain, the reverse chain, and inpainting by replacement.
 
-Shorter and deterministic ways back are in `implicit`, exact conditional samples in `particles`. The `_steps` forms
-are generators, for pictures of the way; the plain forms return the end of it.
+Faster and deterministic samplers are in `implicit`, exact conditional samples in `particles`. The `_steps` functions
+yield every state; the plain functions return the last one.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ KnownAs = Literal["noised", "clean"]
 
 @dataclass(frozen=True)
 class ReverseState:
-    """x^t on the way to x^0, and the mean of the distribution that it was drawn from (a given x^t is its own)."""
+    """x^t in a reverse chain, and the mean of the distribution it was drawn from (a given x^t is its own mean)."""
 
     t: int
     x: Tensor
@@ -45,16 +45,15 @@ def reverse_steps(
     t: int | None = None,
     draw: bool = True,
 ) -> Iterator[ReverseState]:
-    """Yield x^t, x^{t-1}, ..., x^0, each drawn from p_theta(x^{t-1} | x^t), or its mean where `draw` is false.
+    """Yield x^t, x^{t-1}, ..., x^0, each drawn from p_theta(x^{t-1} | x^t), or its mean if `draw` is false.
 
-    start: a given x^t, with its step t (by default T), or the shape of an x^T that comes from the prior. Without
-    draws the way is deterministic.
+    start: a given x^t, with its step t (default: T), or the shape of an x^T drawn from the prior.
     """
     first = process.T if t is None else t
     if not 1 <= first <= process.T or not (first == process.T or isinstance(start, Tensor)):
         raise InputError(
-            f"Expected a step t in 1..{process.T}, and x^t itself below {process.T}, where no prior is known, got "
-            f"t = {first}: leave t out to start at {process.T}."
+            f"Expected a step t in 1..{process.T}, with a tensor x^t if t < {process.T}, got t = {first}: leave t "
+            f"out to start at {process.T}."
         )
     if isinstance(start, Tensor):
         state = ReverseState(first, start, start)
@@ -71,19 +70,19 @@ def reverse_steps(
 def denoise(
     process: Process, denoiser: Denoiser, xt: Tensor, rng: Rng, *, t: int | None = None, draw: bool = True
 ) -> Tensor:
-    """Sample p_theta(x^0 | x^t), or follow the means: the end of `reverse_steps` from a given x^t."""
-    return _last(reverse_steps(process, denoiser, xt, rng, t=t, draw=draw))
+    """Sample p_theta(x^0 | x^t), or follow the means: the last state of `reverse_steps` from a given x^t."""
+    return last_state(reverse_steps(process, denoiser, xt, rng, t=t, draw=draw))
 
 
 def ancestral(process: Process, denoiser: Denoiser, shape: Sequence[int], rng: Rng) -> Tensor:
     """Sample p_theta(x^0): x^T from the prior, then every reverse step."""
-    return _last(reverse_steps(process, denoiser, shape, rng))
+    return last_state(reverse_steps(process, denoiser, shape, rng))
 
 
 def one_step(process: Process, denoiser: Denoiser, x1: Tensor) -> Tensor:
-    """The mean of p_theta(x^0 | x^1 = x1): the paper's way to rank, the known history taken for x^1.
+    """Return the mean of p_theta(x^0 | x^1 = x1): the paper's ranking, with the known history as x^1.
 
-    With a binomial process that predicts x^0, it is xhat_0 where x^1 = 0.
+    For a binomial process that predicts x^0, it is xhat_0 where x^1 = 0.
     """
     return denoise(process, denoiser, x1, None, t=1, draw=False)
 
@@ -97,8 +96,8 @@ def inpaint(
     repeats: int = 1,
     known_as: KnownAs = "noised",
 ) -> Tensor:
-    """Sample, about, the entries of x^0 where mask is false given those where it is true; see `inpaint_steps`."""
-    return _last(inpaint_steps(process, denoiser, known, mask, rng, repeats, known_as))
+    """Sample approximately the entries of x^0 where mask is false, given the others; see `inpaint_steps`."""
+    return last_state(inpaint_steps(process, denoiser, known, mask, rng, repeats, known_as))
 
 
 def inpaint_steps(
@@ -110,17 +109,15 @@ def inpaint_steps(
     repeats: int = 1,
     known_as: KnownAs = "noised",
 ) -> Iterator[ReverseState]:
-    """Yield x^T, ..., x^0 of an ancestral sample whose known entries (mask true) are set at every step.
+    """Yield x^T, ..., x^0 of an ancestral sample in which the known entries (mask true) are replaced at every step.
 
-    This is the *replacement* approximation: the unknown entries follow p_theta(x^{t-1} | x^t), which knows nothing of
-    the values that the known ones will have at the end, so that they depend on them less than they should.
-    `condition` is the sampler whose error vanishes with the number of its particles.
+    This is the *replacement* approximation: the unknown entries follow p_theta(x^{t-1} | x^t), which ignores the final
+    values of the known ones, so they depend on them too little. `condition` is exact in the limit of many particles.
 
-    known_as = "noised": they follow the forward chain's own law, x^T ~ q(x^T | x^0) and then q(x^{t-1} | x^t, x^0), so
-    that the denoiser sees what it was trained on at every t; under thinning a known one appears once and stays.
-    "clean": they hold their values of x^0 at every step; under thinning a known one is 1 throughout.
-    repeats > 1 takes each step so many times, going forward by q(x^t | x^{t-1}) in between (RePaint, Lugmayr et al.,
-    2022): unknown entries that disagreed with the known ones get a chance to settle.
+    known_as = "noised": known entries follow the forward chain, x^T ~ q(x^T | x^0) and then q(x^{t-1} | x^t, x^0), as
+    in the denoiser's training. "clean": known entries have their values of x^0 at every step.
+    repeats > 1 repeats each step, with a forward step q(x^t | x^{t-1}) in between (RePaint, Lugmayr et al., 2022), so
+    that unknown entries can adapt to the known ones.
     """
     if known_as not in get_args(KnownAs):
         raise choices("known_as", known_as, get_args(KnownAs))
@@ -154,5 +151,6 @@ def _reverse(process: Process, denoiser: Denoiser, xt: Tensor, t: int) -> Entrie
         return process.p_reverse(denoiser(xt, steps), xt, steps)
 
 
-def _last(steps: Iterator[ReverseState]) -> Tensor:
-    return deque(steps, maxlen=1)[0].x  # what lies behind is not kept
+def last_state(steps: Iterator[ReverseState]) -> Tensor:
+    """Return the x of the last state, without storing the others."""
+    return deque(steps, maxlen=1)[0].x

@@ -1,4 +1,4 @@
-"""Noise schedules beta_1..beta_T: fixed ones by name, one given by its survival curve, and one that is learned."""
+"""Noise schedules beta_1..beta_T: fixed ones by name, from a survival curve, or learned."""
 # ruff: noqa: N802, N803  (T is the paper's name for the number of steps)
 
 import math
@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from recfusion.core.errors import InputError, choices
 
 ScheduleName = Literal["linear", "quadratic", "constant", "cosine", "harmonic"]
-Steps: TypeAlias = int | Tensor  # t: one step, or one for each example, (batch,)
+Steps: TypeAlias = int | Tensor  # t: one step, or one per example, (batch,)
 _OUTSIDE = "Expected noise rates beta in (0, 1], got {:g}..{:g}: change the schedule's range."
 
 
 class NoiseSchedule(Protocol):
-    """What a process asks of its schedule; every coefficient is float64 and has the shape of t."""
+    """The interface of a schedule; every coefficient is float64 and has the shape of t."""
 
     @property
     def T(self) -> int: ...
@@ -30,7 +30,7 @@ class NoiseSchedule(Protocol):
 
 
 def at_step(table: Tensor, t: Steps) -> Tensor:
-    """Return the rows of `table` (T + 1, ...) for t in 0..T: the one place where a step becomes an index."""
+    """Return the rows of `table` (T + 1, ...) for t in 0..T; only here a step becomes an index."""
     t = torch.as_tensor(t, device=table.device if isinstance(t, int) else None)
     last = len(table) - 1
     if bool(((t < 0) | (t > last)).any()):
@@ -38,16 +38,21 @@ def at_step(table: Tensor, t: Steps) -> Tensor:
     return table.to(t.device)[t]
 
 
+def batch_at_step(table: Tensor, t: Steps) -> Tensor:
+    """Return `at_step` with a batch axis of length 1 for a single step: (batch or 1, ...)."""
+    return at_step(table, torch.tensor([t]) if isinstance(t, int) else t)
+
+
 def checked_steps(steps: Sequence[int], T: int) -> list[int]:
-    """Return the steps at which a chain is to be seen; raise unless they rise from 1 or more to T itself."""
+    """Return the steps of a shorter chain as integers; raise unless they increase from at least 1 to T."""
     try:
         found = [operator.index(step) for step in steps]
-    except TypeError:  # 2.5 is no step, and a lone number no list of them
+    except TypeError:  # 2.5, or a number instead of a list
         raise InputError(
-            f"Expected whole numbers as rising steps in 1..{T} that end at {T}, got {str(steps)[:60]}: round them."
+            f"Expected whole numbers as increasing steps in 1..{T} that end at {T}, got {str(steps)[:60]}: round them."
         ) from None
     if not found or found != sorted(set(found)) or found[0] < 1 or found[-1] != T:
-        raise InputError(f"Expected rising steps in 1..{T} that end at {T}, got {found[:8]}: sort and complete them.")
+        raise InputError(f"Expected increasing steps in 1..{T} that end at {T}, got {found[:8]}: sort them.")
     return found
 
 
@@ -74,7 +79,7 @@ class Schedule:
         return at_step(self._beta_table, t)
 
     def alpha_bar(self, t: Steps) -> Tensor:
-        """Return alpha_bar_t, the share of the signal that is left after t steps."""
+        """Return alpha_bar_t, the share of the signal left after t steps."""
         return at_step(self._alpha_bar_table, t)
 
     @cached_property
@@ -89,7 +94,7 @@ class Schedule:
 def from_survival(a: Sequence[float] | Tensor) -> Schedule:
     """The schedule with alpha_bar_t = a_t: beta_t = 1 - a_t/a_{t-1}, a_0 = 1.
 
-    The curve a_1..a_T falls strictly until it ends or reaches 0; after 0 nothing is left to lose, and beta = 1.
+    The curve a_1..a_T must decrease strictly until it ends or reaches 0; after 0, beta = 1.
     """
     a = torch.as_tensor(a, dtype=torch.float64)
     if a.ndim != 1 or len(a) < 1:
@@ -100,9 +105,7 @@ def from_survival(a: Sequence[float] | Tensor) -> Schedule:
     inside = bool(((a >= 0) & (a <= 1)).all())
     if not inside or not bool(((a < before) | ((a == 0) & (before == 0))).all()):
         shown = ", ".join(f"{value:g}" for value in a[:8].tolist()) + (", ..." if len(a) > 8 else "")
-        raise InputError(
-            f"Expected a survival curve that falls from below 1 and stays in [0, 1], got {shown}: sort it."
-        )
+        raise InputError(f"Expected a decreasing survival curve in [0, 1), got {shown}: sort it.")
     return Schedule(torch.where(before > 0, 1 - a / torch.where(before > 0, before, 1), 1.0))
 
 
@@ -111,13 +114,13 @@ def make_schedule(
 ) -> Schedule:
     """Return a fixed schedule by name.
 
-    linear: rates evenly spaced from `low` to `high`. quadratic: their square roots are, as in the published code.
-    constant: `high` at every step. harmonic: beta_t = 1/(T - t + 1), so that alpha_bar_t = 1 - t/T falls in a straight
-    line to 0. cosine: alpha_bar_t = f(t)/f(0), f(t) = cos^2((t/T + s)/(1 + s) pi/2), s = .008 (Nichol and Dhariwal,
-    2021, eq. 17); beta_T = 1 is a legal rate here, so it is not clipped at .999 as in their code.
+    linear: rates evenly spaced from `low` to `high`. quadratic: evenly spaced square roots, as in the published code.
+    constant: `high` at every step. harmonic: beta_t = 1/(T - t + 1), so that alpha_bar_t = 1 - t/T is
+    linear. cosine: alpha_bar_t = f(t)/f(0), f(t) = cos^2((t/T + s)/(1 + s) pi/2), s = .008 (Nichol and Dhariwal,
+    2021, eq. 17); beta_T = 1 is allowed here, so it is not clipped at .999 as in their code.
 
-    `decreasing` reverses the order of the rates. Where the last rate is 1 (cosine, harmonic) the reversed chain
-    destroys x^0 in its first step.
+    `decreasing` reverses the order of the rates. If the last rate is 1 (cosine, harmonic), the reversed chain destroys
+    x^0 in its first step.
     """
     if name not in get_args(ScheduleName):
         raise choices("schedule", name, get_args(ScheduleName))
@@ -143,9 +146,9 @@ def make_schedule(
 class LearnedSchedule(nn.Module):
     """A schedule whose survival curve is trained: log alpha_bar_t = -sum_{s <= t} softplus(w_s), w unconstrained.
 
-    Every strictly falling curve is reached and none else, because softplus is positive; the rates are simply
-    beta_t = sigmoid(w_t). It starts at a fixed schedule; a rate of 1, whose w is infinite, starts at 1 - 1e-6.
-    `Gaussian` reads it anew at every call. `Binomial` keeps tables of its rates: build one per training step.
+    These are exactly the strictly decreasing curves, because softplus is positive; the rates are beta_t = sigmoid(w_t).
+    It starts at a fixed schedule; a rate of 1, with infinite w, starts at 1 - 1e-6. `Gaussian` reads the current rates
+    in every call. `Binomial` stores tables of its rates: make a new one for each training step.
     """
 
     def __init__(self, start: Schedule) -> None:
@@ -161,9 +164,9 @@ class LearnedSchedule(nn.Module):
         return torch.sigmoid(self.w.double())
 
     def beta(self, t: Steps) -> Tensor:
-        """Return beta_t, which carries the gradient of the present rates."""
+        """Return beta_t, with a gradient for the rates."""
         return Schedule(self.betas).beta(t)
 
     def alpha_bar(self, t: Steps) -> Tensor:
-        """Return alpha_bar_t, which does as well."""
+        """Return alpha_bar_t, with a gradient for the rates."""
         return Schedule(self.betas).alpha_bar(t)

@@ -63,10 +63,15 @@ class Entry:
         return "" if self.origin == OURS else source_digest(self.load())
 
 
+def _table() -> dict[str, Any]:
+    return tomllib.loads(resources.files("recfusion.models").joinpath("models.toml").read_text(encoding="utf-8"))
+
+
 def _rows() -> dict[str, Entry]:
-    table = tomllib.loads(resources.files("recfusion.models").joinpath("models.toml").read_text(encoding="utf-8"))
     found: dict[str, Entry] = {}
-    for name, row in table.items():
+    for name, row in _table().items():
+        if name == "moved":
+            continue
         like = found.get(row.get("like", ""))
         presets = {**(like.presets if like else {})}
         for preset, values in row.get("presets", {}).items():
@@ -78,6 +83,7 @@ def _rows() -> dict[str, Entry]:
 
 
 MODELS: Mapping[str, Entry] = _rows()
+MOVED: Mapping[str, str] = _table()["moved"]  # models that left the package, with their new place
 
 
 def known_models() -> dict[str, Entry]:
@@ -88,6 +94,8 @@ def known_models() -> dict[str, Entry]:
 def entry(name: str) -> Entry:
     """Return the model of that name."""
     known = known_models()
+    if name not in known and name in MOVED:
+        raise InputError(f"{name} moved to {MOVED[name].partition(':')[0]}: use {MOVED[name]}.")
     if name not in known:
         raise choices("model", name, [*known, "or a class of yours as file.py:Class or package.module:Class"], "model")
     return known[name]
@@ -128,6 +136,8 @@ def trusted(name: str, place: str, trust: Iterable[type[Recommender]]) -> Entry:
     for kind in trust:
         if kind.__qualname__ == wanted:
             return find(kind)
+    if name in MOVED:
+        raise InputError(f"{name} moved to {MOVED[name].partition(':')[0]}: add --trust {MOVED[name]} to load it.")
     raise InputError(
         f"The model's class '{place or name}' is not from recfusion or an installed package: if you trust it, pass "
         f"trust=[{wanted}] in Python or --trust {place or 'file.py:Class'} in a command."

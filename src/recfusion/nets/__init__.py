@@ -1,1 +1,1 @@
-"""Neural networks: a three-layer MLP, time embeddings, and one U-Net for vectors and matrices."""
+"""Neural networks: MLP, U-Nets, attention, autoencoders, and layers on sparse rows."""

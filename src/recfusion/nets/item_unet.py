@@ -1,4 +1,4 @@
-"""A U-Net over items that have places: each pixel gathers the items that lie there, and each item reads its pixel."""
+"""A U-Net over a map of items: each pixel gathers the items of its patch, and each item is read from its pixel."""
 
 import torch
 from torch import Tensor, nn
@@ -8,12 +8,11 @@ from recfusion.nets.unet import UNet
 
 
 class ItemUNet(nn.Module):
-    """Logits (batch, items) of rows (batch, planes, items), over a map of slots on which each item has its own.
+    """Logits (batch, items) of rows (batch, planes, items), over a map with one slot per item.
 
-    A patch of slots is one pixel, so that a 3 x 3 convolution already sees hundreds of items and the lowest level all
-    of them. A convolution does not know at which item it looks. So every item has a vector with which it enters its
-    pixel, one with which it is read from there, and a bias; every pixel has a learned vector of its own too. Which step
-    of the process a row comes from is not told: how many ones are left says as much.
+    A patch of slots is one pixel, so a 3 x 3 convolution already covers hundreds of items and the lowest level all of
+    them. A convolution cannot tell items apart. So every item has an input vector, an output vector and a bias, and
+    every pixel has a learned vector. The step t is not an input: the number of ones shows it.
     """
 
     def __init__(
@@ -21,7 +20,7 @@ class ItemUNet(nn.Module):
     ) -> None:
         super().__init__()
         if any(side % patch for side in sides):
-            raise InputError(f"Expected sides that are whole patches of {patch}, got {sides}: round them up.")
+            raise InputError(f"Expected sides that are multiples of the patch {patch}, got {sides}: round them up.")
         self.grid = torch.Size(side // patch for side in sides)
         self.cells = patch ** len(sides)
         pixels, seen = self.grid.numel(), planes * self.cells
@@ -45,7 +44,7 @@ class ItemUNet(nn.Module):
 
 
 def in_patches(slots: Tensor, sides: tuple[int, ...], patch: int) -> Tensor:
-    """Return the slots, counted row by row over the whole map, as places counted patch by patch."""
+    """Return slots that are numbered row by row over the map, renumbered patch by patch."""
     order = torch.arange(torch.Size(sides).numel()).reshape([n for side in sides for n in (side // patch, patch)])
     n = len(sides)
     by_patch = order.permute(*(2 * axis for axis in range(n)), *(2 * axis + 1 for axis in range(n))).flatten()

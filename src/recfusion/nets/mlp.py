@@ -1,4 +1,4 @@
-"""The three-layer network of the paper, with every choice that its variants make, and the embedding of time."""
+"""The three-layer network of the paper and its variants, the time embedding, and dropout with an explicit rng."""
 
 import math
 from typing import Literal
@@ -13,10 +13,9 @@ Head = Literal["tanh", "linear"]
 class MLP(nn.Module):
     """f: R^D -> R^(n_heads * D): D -> width, PReLU, depth times (width -> width, PReLU), width -> D.
 
-    In the paper every hidden layer is one shared module, whatever the depth (`shared`). Time enters as f(x + Z_t)
-    ("input") or f(x) + Z_t ("output"). The first D outputs go through tanh or stay as they are (logits); a second
-    head, for log-variances, always stays as it is. A condition enters the first hidden layer by a linear map without
-    bias, so that a condition of 0 is none.
+    In the paper all hidden layers share one module, whatever the depth (`shared`). Time enters as f(x + Z_t) ("input")
+    or f(x) + Z_t ("output"). The first D outputs go through tanh or are logits; a second head, for log-variances, is
+    linear. A condition enters the first hidden layer through a linear map without bias, so 0 means no condition.
     """
 
     def __init__(
@@ -71,3 +70,11 @@ def time_embedding(t: Tensor, width: int) -> Tensor:
     frequency = torch.exp(-math.log(10_000.0) * torch.arange(half, device=t.device) / max(1, half))
     angle = t.to(torch.float32)[:, None] * frequency  # (batch, half)
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)[:, :width]
+
+
+def dropout(x: Tensor, share: float, rng: torch.Generator | None) -> Tensor:
+    """Return x with a share of its numbers set to 0 and the others divided by 1 - share; x itself without an rng."""
+    if rng is None or not share:
+        return x
+    kept = torch.rand(x.shape, generator=rng).to(x.device) >= share
+    return x * kept / (1 - share)

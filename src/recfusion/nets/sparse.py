@@ -1,4 +1,4 @@
-"""Sparse rows, and a first layer on them that touches the weights of the items that are there and no others."""
+"""Sparse rows, and a first layer that only uses the weights of the stored items."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,15 +17,15 @@ from recfusion.core.errors import InputError
 
 @dataclass(frozen=True)
 class SparseRows:
-    """A batch of sparse rows, (rows, columns), as the first layer takes it; the entries go row by row.
+    """A batch of sparse rows, (rows, columns), with the entries in order of rows.
 
-    Entries are picked with `index_select`, which takes half the time of an index in brackets.
+    `index_select` takes half the time of indexing with brackets.
     """
 
     columns: Tensor  # (entries,)
-    starts: Tensor  # (rows,): where each row begins among the entries
+    starts: Tensor  # (rows,): the first entry of each row
     values: Tensor  # (entries,)
-    known_row_of: Tensor | None = None  # `row_of`, where it is at hand
+    known_row_of: Tensor | None = None  # `row_of`, if it is known
 
     @staticmethod
     def of(rows: Csr, device: torch.device | str = "cpu") -> "SparseRows":
@@ -45,7 +45,7 @@ class SparseRows:
         return torch.repeat_interleave(torch.arange(len(self.starts), device=self.starts.device), lengths)
 
     def weighted(self, values: Tensor) -> "SparseRows":
-        """Return the same entries with other values, (entries,)."""
+        """Return the same entries with new values (entries,)."""
         return SparseRows(self.columns, self.starts, values, self.row_of)
 
     def normalised(self) -> "SparseRows":
@@ -54,23 +54,23 @@ class SparseRows:
         return self.weighted(self.values / lengths.clamp(min=1e-12).index_select(0, self.row_of))
 
     def only(self, chosen: Tensor) -> "SparseRows":
-        """Return the rows with the entries where `chosen`, (entries,), is true."""
+        """Return the rows with only the entries where `chosen` (entries,) is true."""
         places = chosen.nonzero()[:, 0]
         columns, values, row_of = (entry.index_select(0, places) for entry in (self.columns, self.values, self.row_of))
         starts = torch.searchsorted(row_of, torch.arange(len(self.starts), device=row_of.device))
         return SparseRows(columns, starts, values, row_of)
 
     def dropout(self, p: float, rng: torch.Generator) -> "SparseRows":
-        """Return the rows with each entry removed with probability `p`, and the others divided by 1 - p."""
+        """Return the rows with each entry removed with probability `p` and the others divided by 1 - p."""
         if not 0 <= p < 1:
-            raise InputError(f"Expected a dropout of at least 0 and below 1, got {p}: choose one such as 0.5.")
+            raise InputError(f"Expected a dropout of at least 0 and below 1, got {p}: choose 0.5, for example.")
         left = self.only(torch.rand(len(self.values), generator=rng).to(self.values.device) >= p)
         return left.weighted(left.values / (1 - p))
 
     def transposed(self, n_columns: int) -> "SparseRows":
-        """Return the columns, `n_columns` of them, as rows."""
+        """Return the transposed matrix of `n_columns` columns."""
         starts = np.append(self.starts.cpu().numpy(), len(self.columns))
-        entries = csr_array(  # sorted by counting: a general sort takes ten times as long
+        entries = csr_array(  # a counting sort: a general sort takes ten times as long
             (np.arange(len(self.columns)), self.columns.cpu().numpy(), starts), shape=(len(self.starts), n_columns)
         ).tocsc()
         order, new_starts = (
@@ -90,7 +90,7 @@ class SparseRows:
 
 
 class SparseLinear(nn.Module):
-    """y = x W + b for sparse rows x; the weights are drawn as those of `nn.Linear` unless told otherwise."""
+    """y = x W + b for sparse rows x; initial weights as in `nn.Linear`."""
 
     def __init__(self, n_columns: int, width: int) -> None:
         super().__init__()
@@ -104,13 +104,13 @@ class SparseLinear(nn.Module):
 
 
 def sparse_product(x: SparseRows, weight: Tensor) -> Tensor:
-    """Return x W (rows, width), with a gradient for the dense W (columns, width) alone."""
+    """Return x W (rows, width), with a gradient only for the dense W (columns, width)."""
     product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
     return product
 
 
 class _SparseProduct(torch.autograd.Function):
-    """x W, and the gradient X'G of W. Both are bags of rows; torch's own backward pass scatters, in twice the time."""
+    """x W, and the gradient X'G of W, both as embedding bags; torch's own backward pass takes twice the time."""
 
     @staticmethod
     def forward(ctx: Any, x: SparseRows, weight: Tensor) -> Tensor:

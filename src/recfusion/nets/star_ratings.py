@@ -1,4 +1,4 @@
-"""A network from rows of states, "unseen" or a grade for each item, to logits of each item's state."""
+"""A network from rows of states, "unseen" or a rating per item, to logits of each item's state."""
 
 import torch
 from scipy.sparse import csr_array
@@ -8,19 +8,19 @@ from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import DenseEncoder
 
 
-class GradeNet(nn.Module):
-    """Logits (rows, items, K) of rows of states 0..K-1; every item and grade above 0 has an input of its own."""
+class RatingNet(nn.Module):
+    """Logits (rows, items, K) of rows of states 0..K-1; every pair of item and rating has its own input."""
 
     def __init__(self, n_items: int, states: int, *, width: int, layers: int) -> None:
         super().__init__()
         self.n_items, self.states = n_items, states
         self.encoder = DenseEncoder(n_items * (states - 1), width, layers)
-        nn.init.xavier_normal_(self.encoder.first.weight)  # smaller features would drown in the layer norm's eps
+        nn.init.xavier_normal_(self.encoder.first.weight)  # the eps of the layer norm would hide smaller features
         nn.init.zeros_(self.encoder.first.bias)
         self.decoder = nn.Linear(width, n_items * states)
 
     def forward(self, rows: SparseRows) -> Tensor:
-        """Return the logits of rows whose values are states: (rows, items, K)."""
+        """Return the logits (rows, items, K) of rows with states as values."""
         inputs = SparseRows(
             rows.columns * (self.states - 1) + rows.values.long() - 1,
             rows.starts,
@@ -31,6 +31,6 @@ class GradeNet(nn.Module):
         return out.reshape(-1, self.n_items, self.states)
 
     def denoise(self, xt: Tensor) -> Tensor:
-        """Return the same of dense rows (rows, items); the states that are left say how far the noise is."""
+        """Return the logits of dense rows (rows, items); the number of seen items shows the step t."""
         out: Tensor = self(SparseRows.of(csr_array(xt.detach().cpu().numpy()), xt.device))
         return out

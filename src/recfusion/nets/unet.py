@@ -15,9 +15,9 @@ _TIME_WIDTH = 64
 class UNet(nn.Module):
     """f(x, t) for x (batch, length) with dims = 1, or (batch, height, width) with dims = 2; same shape out.
 
-    `maps` takes and returns several planes instead, (batch, planes_in or planes_out, ...). Each level halves every axis
-    and doubles the channels; the lowest has self-attention. Sizes that cannot be halved that often are padded inside
-    with zeros, and the padding is cut off again.
+    `maps` is the same for several planes, (batch, planes_in or planes_out, ...). Each level halves every axis and
+    doubles the channels; the lowest level has self-attention. Inputs are padded with zeros to sizes that can be halved
+    that often, and the padding is cut off at the end.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class UNet(nn.Module):
         self.leave = nn.Sequential(nn.GroupNorm(1, channels), nn.SiLU(), conv(channels, planes_out, 3, padding=1))
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return f(x, t) of x's shape."""
+        """Return f(x, t) in the shape of x."""
         if x.dim() != self.dims + 1:
             raise InputError(f"Expected a batch of {self.dims}-D examples for this U-Net, got shape {tuple(x.shape)}.")
         return self.maps(x[:, None], t)[:, 0]
@@ -68,7 +68,7 @@ class UNet(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions with group norm, the time added between them, and a short cut."""
+    """Two convolutions with group norm, with the time added between them, and a residual connection."""
 
     def __init__(self, conv: type[nn.Conv1d] | type[nn.Conv2d], n_in: int, n_out: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x (batch, channels, ...) with what each position learns from the others added."""
+        """Return x (batch, channels, ...) plus self-attention."""
         h = self.norm(x).flatten(2).transpose(1, 2)  # (batch, positions, channels)
         q, k, v = self.query_key_value(h).chunk(3, dim=2)
         h = self.out(scaled_dot_product_attention(q, k, v))

@@ -1,4 +1,4 @@
-"""Autoencoders of sparse rows: their encoders, and the likelihood and the prior in their losses."""
+"""Autoencoders of sparse rows: encoders, the multinomial likelihood and priors."""
 
 import math
 from typing import Any
@@ -13,14 +13,14 @@ from recfusion.nets.sparse import SparseLinear, SparseRows
 
 _WIDE_LOG_VARIANCE = 10.0
 _LOG_ROOT_2PI = math.log(2 * math.pi) / 2
-_NORM_EPS = 0.1  # swish keeps features small at first: a tiny eps would blow up their noise
+_NORM_EPS = 0.1  # swish makes the first features small: a tiny eps would amplify their noise
 
 
 class DenseEncoder(nn.Module):
     """Hidden features (rows, width) of sparse rows, by densely connected layers (Shenbin et al., 2020).
 
-    h_k = LayerNorm(swish(W_k h_{k-1} + b_k + h_1 + ... + h_{k-1})); the first layer takes the sparse rows as they are
-    given. What is made of the features is up to the head that follows.
+    h_k = LayerNorm(swish(W_k h_{k-1} + b_k + h_1 + ... + h_{k-1})); the first layer takes the sparse rows.
+    A head follows.
     """
 
     def __init__(self, n_items: int, width: int, layers: int = 5) -> None:
@@ -40,7 +40,7 @@ class DenseEncoder(nn.Module):
 
 
 class NormalHead(nn.Module):
-    """N(mean, exp(log-variance)) for each latent entry; one layer gives both from hidden features."""
+    """N(mean, exp(log-variance)) for each latent entry; one linear layer gives both."""
 
     def __init__(self, width: int, latent: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class NormalHead(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    """Sparse rows -> code -> logits (rows, items); the encoder gives a code or the normal distribution of one."""
+    """Sparse rows -> code -> logits (rows, items); the encoder returns a code or its normal distribution."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__()
@@ -67,16 +67,16 @@ class Autoencoder(nn.Module):
 
 
 def multinomial_nll(logits: Tensor, rows: SparseRows) -> Tensor:
-    """-sum_i x_i log softmax(logits)_i for each row x, without what does not depend on the logits; (rows,).
+    """-sum_i x_i log softmax(logits)_i for each row x, without terms that do not depend on the logits; (rows,).
 
-    The sum goes over the stored entries alone: x is never made dense. An empty row costs 0.
+    Only stored entries are summed; x is never made dense. An empty row has the loss 0.
     """
     nll: Tensor = _MultinomialNll.apply(logits, rows)  # type: ignore[no-untyped-call]
     return nll
 
 
 class _MultinomialNll(torch.autograd.Function):
-    """The likelihood with the gradient |x| softmax(logits) - x, made in one array as wide as the items."""
+    """The likelihood with the gradient |x| softmax(logits) - x, computed in one (rows, items) array."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rows: SparseRows) -> Tensor:
@@ -104,7 +104,7 @@ def kl_to_standard(code: Normal) -> Tensor:
 def draw_with_log_prob(code: Normal, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """z ~ code, and the log density of code at each entry of z; (rows, latent) both.
 
-    With z = mean + std * noise the density is that of the noise divided by std: it needs no way back from z.
+    With z = mean + std * noise the density is that of the noise divided by std.
     """
     noise = torch.randn(code.mean.shape, generator=rng).to(code.mean.device)
     return code.mean + code.stddev * noise, noise.square().div_(-2).sub_(_LOG_ROOT_2PI) - code.stddev.log()
@@ -113,8 +113,7 @@ def draw_with_log_prob(code: Normal, rng: torch.Generator) -> tuple[Tensor, Tens
 def composite_log_prob(z: Tensor, old: Normal, weights: tuple[float, float, float]) -> Tensor:
     """log of w_1 N(0, 1) + w_2 old posterior + w_3 N(0, e^10) at each entry of z; (rows, latent).
 
-    RecVAE's prior. It mixes entry by entry, as the published model does: mixed over whole vectors, one component would
-    take all.
+    RecVAE's prior. It mixes per entry, as in the published model: over whole vectors, one component would dominate.
     """
     first, second, third = (math.log(weight) - _LOG_ROOT_2PI for weight in weights)
     exponent = z.square() / -2

@@ -19,6 +19,7 @@ from recfusion.nets.mlp import MLP
 from recfusion.paper.display import Advance, Progress, silent
 from recfusion.report.figures import FAINT, IMAGE, INK, QUIET, blank
 from recfusion.training.batches import dense, seeded, torch_rng
+from recfusion.training.checkpoint import TrainState
 from recfusion.training.loop import Phase, train_epoch
 
 STEPS = 6
@@ -131,13 +132,13 @@ def _train(option: Option, train: Csr, epochs: int, rng: torch.Generator, advanc
     process = option.process(torch.from_numpy(means))
     net = seeded(lambda: MLP(train.shape[1], time="input", head="linear"), rng)
     denoiser = with_evidence(process, net)
-    optimizer = torch.optim.Adam(net.parameters(), lr=_LEARNING_RATE)
+    state = TrainState(net, torch.optim.Adam(net.parameters(), lr=_LEARNING_RATE), rng)
 
     def loss(rows: Csr) -> Tensor:
         return simple(process, denoiser, dense(rows), rng).mean()
 
     for epoch in range(1, epochs + 1):
-        train_epoch(net, optimizer, [Phase(loss)], train, batch_size=_BATCH, rng=rng, epoch=epoch)
+        train_epoch(state, [Phase(loss)], train, _BATCH)
         advance(f"option ({option.name})" if epoch == epochs else "", 1)
     return process, denoiser
 

@@ -1,1 +1,1 @@
-"""Training networks: batches, a generator of epochs, early stopping and checkpoints."""
+"""Training of networks: batches, epochs, early stopping, checkpoints, and the search of settings."""

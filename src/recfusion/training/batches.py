@@ -1,4 +1,4 @@
-"""Sparse rows made dense one batch at a time, and seeded torch generators."""
+"""Training batches of sparse rows, dense tensors, and seeded torch generators."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -18,9 +18,9 @@ def dense(rows: Csr, device: torch.device | str = "cpu") -> Tensor:
 
 
 def shuffled_batches(matrix: Csr, size: int, rng: torch.Generator) -> Iterator[Csr]:
-    """Yield all rows of `matrix` in a random order, at most `size` at a time and as evenly as that allows.
+    """Yield all rows of `matrix` in random order, in batches of about equal size, at most `size`.
 
-    A last batch of a few rows would take a full step by a gradient of mere noise.
+    A small last batch would take a full step along a noisy gradient.
     """
     order = torch.randperm(matrix.shape[0], generator=rng).numpy()
     for rows in np.array_split(order, -(-len(order) // size)) if len(order) else ():
@@ -33,7 +33,7 @@ def torch_rng(rng: np.random.Generator) -> torch.Generator:
 
 
 def seeded(build: Callable[[], Module], rng: torch.Generator) -> Module:
-    """Return build() with its initial weights drawn from `rng`; torch's global generator is left as it was."""
+    """Return build() with initial weights drawn from `rng`; torch's global generator does not change."""
     seed = int(torch.randint(2**62, (1,), generator=rng))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

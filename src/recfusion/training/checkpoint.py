@@ -1,4 +1,4 @@
-"""Everything an interrupted training needs to go on as if nothing had happened, in one file without pickle."""
+"""Checkpoints: the state of a training in one safetensors file, to resume it with the same result."""
 
 import json
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _NUMBERS = ("epoch", "best_epoch", "best_metric")
 
 @dataclass
 class TrainState:
-    """A network in training: what the loop changes and what early stopping remembers."""
+    """A network in training, with its optimizer, random state and best weights."""
 
     net: nn.Module
     optimizer: torch.optim.Optimizer
@@ -32,13 +32,13 @@ class TrainState:
         self.keep_best(self.best_metric)
 
     def keep_best(self, metric: float) -> None:
-        """Remember the present weights as the best."""
+        """Store the current weights as the best ones."""
         self.best_epoch, self.best_metric = self.epoch, metric
         self.best = {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
 
 
 def save_checkpoint(path: Path, state: TrainState, run: str) -> None:
-    """Write the state; `run` names what is being trained, and another run refuses to go on from it."""
+    """Write the state; `run` identifies the training, and a different run refuses to resume from it."""
     tensors = {f"net.{name}": tensor.contiguous() for name, tensor in state.net.state_dict().items()}
     tensors |= {f"best.{name}": tensor.contiguous() for name, tensor in state.best.items()}
     for index, slots in state.optimizer.state_dict()["state"].items():
@@ -50,7 +50,7 @@ def save_checkpoint(path: Path, state: TrainState, run: str) -> None:
 
 
 def load_checkpoint(path: Path, state: TrainState, run: str) -> None:
-    """Put a saved state into `state`, which must be a fresh one of the same run."""
+    """Load a saved state into `state`, a new one of the same run."""
     try:
         with safe_open(path, "pt") as file:
             about: dict[str, str] = file.metadata() or {}
@@ -58,7 +58,7 @@ def load_checkpoint(path: Path, state: TrainState, run: str) -> None:
         if about.get("format") != _FORMAT or about.get("run") != run:
             raise InputError(
                 f"The checkpoint '{path}' belongs to another run (other data, model, settings or seed): "
-                "give the same ones again, or remove it to start anew."
+                "use the same ones, or remove the file to start again."
             )
         state.net.load_state_dict(_below(tensors, "net."))
         state.best = _below(tensors, "best.")
@@ -70,7 +70,7 @@ def load_checkpoint(path: Path, state: TrainState, run: str) -> None:
         raise
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"The checkpoint '{path}' is damaged ({type(error).__name__}): remove it to start anew."
+            f"The checkpoint '{path}' is damaged ({type(error).__name__}): remove it to start again."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""What drivers of a training see of it; light enough for models that do not train."""
+"""Records of a training: epochs, learning curves, and the place of a checkpoint. Importing them needs no torch."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,10 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch came to."""
+    """The results of one epoch."""
 
     number: int
-    of: int  # epochs at the most
+    of: int  # largest number of epochs
     loss: float
     metric: float | None  # on the validation users
     best_metric: float | None
@@ -21,7 +21,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run keeps its state, and what it calls itself."""
+    """The file of a checkpoint, and the identity of the run that owns it."""
 
     path: Path
     run: str
@@ -30,23 +30,23 @@ class Checkpoint:
 OnEpoch = Callable[[Epoch], None]
 
 
-def risen_and_fallen(epoch: int, epochs: int, rising: int) -> float:
-    """Return the share of the highest learning rate in an epoch: it rises evenly, and falls like a cosine to 0."""
+def warmup_cosine(epoch: int, epochs: int, rising: int) -> float:
+    """Return the learning rate's factor in an epoch: linear warm-up over `rising` epochs, and cosine decay to 0."""
     return min(1.0, epoch / min(rising, epochs)) * 0.5 * (1 + math.cos(math.pi * (epoch - 1) / epochs))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A training, epoch by epoch; empty for a closed form."""
+    """The learning curve of a training; empty for a closed form."""
 
     epoch: tuple[int, ...] = ()
-    loss: tuple[float | None, ...] = ()  # None where it was no finite number
+    loss: tuple[float | None, ...] = ()  # None if not finite
     metric: tuple[float | None, ...] = ()  # on the validation users
     seconds: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, epochs: Sequence[Epoch]) -> "Curve":
-        """Return the curve of the epochs that a training yielded."""
+        """Return the curve of some epochs."""
         return cls(
             epoch=tuple(epoch.number for epoch in epochs),
             loss=tuple(epoch.loss if math.isfinite(epoch.loss) else None for epoch in epochs),

@@ -1,4 +1,4 @@
-"""The training loop: a generator of epochs with validation, early stopping, best weights and checkpoints."""
+"""The training loop: a generator of epochs with validation, early stopping and checkpoints."""
 
 import logging
 import math
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
@@ -22,15 +21,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Phase:
-    """A pass over the training users with a loss of its own, in which one part of the net learns."""
+    """A pass over the training users with its own loss, in which one part of the network is trained."""
 
     loss: Callable[[Csr], Tensor]  # a batch of users -> mean loss
-    part: nn.Module | None = None  # None: all of it
-    before: Callable[[], None] | None = None  # done once, as the phase begins
+    part: nn.Module | None = None  # None: the whole network
+    before: Callable[[], None] | None = None  # called once, at the start of the phase
 
 
 class DivergedError(InputError):
-    """The loss is not a number any more; the weights of the last good epoch are kept."""
+    """The loss is NaN or infinite."""
 
 
 def fit_epochs(
@@ -42,14 +41,14 @@ def fit_epochs(
     batch_size: int,
     max_epochs: int,
     patience: int,
-    rate: Callable[[int], float],
+    learning_rate: Callable[[int], float],
     checkpoint: Checkpoint | None = None,
 ) -> Iterator[Epoch]:
-    """Yield each epoch until `patience` epochs have brought nothing better; the best weights end up in the net.
+    """Train epoch by epoch, yield each epoch, and leave the best weights in the network.
 
-    Without validation all `max_epochs` are run and the last weights are kept. A checkpoint that is already there is
-    gone on from, to the same result as without the interruption; it is removed at the end. `rate` gives an epoch's
-    learning rate.
+    Training stops after `patience` epochs without a better validation metric. Without validation all `max_epochs` are
+    run and the last weights are kept. If the checkpoint file exists, training resumes from it, with the same result as
+    without the interruption; the file is removed at the end. `learning_rate` maps an epoch to its learning rate.
     """
     if checkpoint is not None:
         check_writable_file(checkpoint.path)
@@ -58,13 +57,11 @@ def fit_epochs(
     diverged: DivergedError | None = None
     while state.epoch < max_epochs and state.epoch - state.best_epoch < patience:
         start, epoch = time.perf_counter(), state.epoch + 1
-        now = rate(epoch)
+        rate = learning_rate(epoch)
         for group in state.optimizer.param_groups:
-            group["lr"] = now
+            group["lr"] = rate
         try:
-            loss = train_epoch(
-                state.net, state.optimizer, phases, train, batch_size=batch_size, rng=state.rng, epoch=epoch
-            )
+            loss = train_epoch(state, phases, train, batch_size)
         except DivergedError as error:
             diverged = error
             break
@@ -82,46 +79,38 @@ def fit_epochs(
     if diverged is not None:
         if state.best_epoch == 0:
             raise diverged
-        log.warning("%s The weights of epoch %d are kept.", diverged, state.best_epoch)
+        log.warning("%s The weights of epoch %d are used.", diverged, state.best_epoch)
     if checkpoint is not None:
         checkpoint.path.unlink(missing_ok=True)
 
 
-def train_epoch(
-    net: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    phases: Sequence[Phase],
-    train: Csr,
-    *,
-    batch_size: int,
-    rng: torch.Generator,
-    epoch: int,
-) -> float:
-    """Let every phase pass once over the rows of `train` in a random order; return the first one's mean loss."""
+def train_epoch(state: TrainState, phases: Sequence[Phase], train: Csr, batch_size: int) -> float:
+    """Run every phase once over the rows of `train` in random order; return the mean loss of the first phase."""
+    net, optimizer = state.net, state.optimizer
     means = []
     for phase in phases:
         net.train()
         if phase.before is not None:
             phase.before()
         learning = {id(parameter) for parameter in (phase.part or net).parameters()}
-        resting = [p for p in net.parameters() if p.requires_grad and id(p) not in learning]
-        for parameter in resting:  # an optimizer passes over parameters without a gradient
+        frozen = [p for p in net.parameters() if p.requires_grad and id(p) not in learning]
+        for parameter in frozen:  # an optimizer skips parameters without a gradient
             parameter.requires_grad_(False)
         losses = []
         try:
-            for rows in shuffled_batches(train, batch_size, rng):
+            for rows in shuffled_batches(train, batch_size, state.rng):
                 optimizer.zero_grad(set_to_none=True)
                 loss = phase.loss(rows)
                 losses.append(float(loss.detach()))
                 if not math.isfinite(losses[-1]):
                     raise DivergedError(
-                        f"The loss became NaN or infinite in epoch {epoch} and training stopped: lower the learning "
-                        "rate (lr)."
+                        f"The loss became NaN or infinite in epoch {state.epoch + 1} and training stopped: lower the "
+                        "learning rate (lr)."
                     )
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         finally:
-            for parameter in resting:
+            for parameter in frozen:
                 parameter.requires_grad_(True)
         means.append(sum(losses) / max(1, len(losses)))
     return means[0]

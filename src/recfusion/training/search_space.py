@@ -1,6 +1,6 @@
-"""What a search may choose from, and asking for the next settings to try: Hyperopt's TPE.
+"""Search spaces of settings, and the next settings to try by Hyperopt's TPE.
 
-Asking is stateless, so that a search goes on from any list of trials.
+The search has no state besides the list of trials, so it can resume from any list.
 """
 
 import math
@@ -12,12 +12,12 @@ import numpy as np
 
 from recfusion.training.trial import Trial
 
-STARTUP = 8  # trials at random before TPE has something to go by
+STARTUP = 8  # random trials before TPE starts
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The numbers from `low` to `high`, spread evenly or, with `log`, evenly over their logarithms."""
+    """The numbers from `low` to `high`, on a linear or, with `log`, logarithmic scale."""
 
     low: float
     high: float
@@ -26,7 +26,7 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Where to draw between, on the scale of the draw: the first and last integer have their whole share."""
+        """The bounds on the scale of the draw; integers get half a unit more, so that all are equally likely."""
         margin = 0.5 if self.integer else 0.0
         low, high = self.low - margin, self.high + margin
         return (math.log(low), math.log(high)) if self.log else (low, high)
@@ -37,18 +37,18 @@ class Interval:
         return self.within(math.exp(value) if self.log else value)
 
     def within(self, value: float) -> float | int:
-        """Return the nearest number of the interval."""
+        """Return the nearest number in the interval."""
         inside = min(max(float(value), self.low), self.high)
         return round(inside) if self.integer else inside
 
     def holds(self, value: Any) -> bool:
-        """Return whether a number lies in the interval."""
+        """Return whether a number is in the interval."""
         return value is not None and self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several values without an order."""
+    """A choice between unordered values."""
 
     options: tuple[Any, ...]
 
@@ -65,7 +65,7 @@ Space: TypeAlias = Mapping[str, Interval | Choice]
 
 
 def space_document(space: Space) -> dict[str, Any]:
-    """Return a space as JSON data, in the words of a TOML file."""
+    """Return a space as JSON data, with the keys of a space file."""
     return {
         name: {"choices": list(each.options)}
         if isinstance(each, Choice)
@@ -75,15 +75,15 @@ def space_document(space: Space) -> dict[str, Any]:
 
 
 def holds(space: Space, settings: Mapping[str, Any]) -> bool:
-    """Return whether settings lie in a space, so that a search over it can learn from them."""
+    """Return whether settings are in a space, so that a search can learn from them."""
     return all(name in settings and each.holds(settings[name]) for name, each in space.items())
 
 
 def ask(space: Space, trials: Sequence[Trial], *, seed: int) -> dict[str, Any]:
-    """Return the settings to try next: at random for the first few trials, then by TPE.
+    """Return the next settings to try: random for the first trials, then by TPE.
 
-    They depend on the arguments alone. Trials may come from elsewhere; settings that the space does not have are
-    ignored, and a trial that lacks one of the space's is not learned from.
+    They depend only on the arguments. Settings of a trial outside the space are ignored; trials that lack a setting of
+    the space are skipped.
     """
     complete = [trial for trial in trials if trial.score is not None and all(name in trial.settings for name in space)]
     if len(complete) < STARTUP:
@@ -101,7 +101,7 @@ def search(
     first: Sequence[Mapping[str, Any]] = (),
     done: Sequence[Trial] = (),
 ) -> list[Trial]:
-    """Return so many trials of an objective, those of `first` before all others; those `done` before count."""
+    """Return `trials` trials of an objective, including those in `done`; the settings of `first` are tried first."""
     done = list(done)
     while len(done) < trials:
         settings = dict(first[len(done)]) if len(done) < len(first) else ask(space, done, seed=seed)
@@ -110,7 +110,7 @@ def search(
 
 
 def _suggest(space: Space, trials: Sequence[Trial], *, seed: int) -> dict[str, Any]:
-    # Hyperopt takes a second to import: only searches pay for it.
+    # Importing Hyperopt takes a second.
     import hyperopt
     from hyperopt.base import JOB_STATE_DONE, Domain
 

@@ -85,7 +85,7 @@ def test_items_of_the_same_users_begin_alike_and_others_do_not() -> None:
     model = made(train)
     drawn = {name: model.net_.get_parameter(name).detach().clone() for name in VECTORS}
     known = torch.from_numpy(model._features)
-    model.trainee()
+    model.training_module()
     for name, gain in VECTORS.items():
         vectors = model.net_.get_parameter(name).detach()
         of_first, of_second = vectors[:3], vectors[3:6]
@@ -125,7 +125,7 @@ def test_features_are_the_leading_eigenvectors_without_popularity() -> None:
 def test_without_directions_vectors_stay_as_they_were_drawn() -> None:
     model = made(TRAIN, directions=0)
     drawn = {name: model.net_.get_parameter(name).detach().clone() for name in VECTORS}
-    model.trainee()
+    model.training_module()
     assert all((model.net_.get_parameter(name) == before).all() for name, before in drawn.items())
 
 
@@ -174,7 +174,7 @@ def test_training_without_noise_or_without_items_goes_on() -> None:
 
 def test_the_learning_rate_rises_for_ten_epochs_and_falls_to_almost_nothing() -> None:
     model = ThinningDeep(lr=1.0, max_epochs=36)
-    rates = [model.rate(epoch) for epoch in range(1, 37)]
+    rates = [model.learning_rate(epoch) for epoch in range(1, 37)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[4] == pytest.approx(0.5 * 0.5 * (1 + np.cos(np.pi * 4 / 36)))
     assert np.argmax(rates) == 9
@@ -187,7 +187,7 @@ def test_the_learning_rate_rises_for_ten_epochs_and_falls_to_almost_nothing() ->
 @pytest.mark.parametrize("max_epochs", [1, 2, 7, 10, 300])
 def test_the_learning_rate_stays_within_its_bounds_whatever_the_number_of_epochs(max_epochs: int) -> None:
     model = ThinningDeep(lr=1.0, max_epochs=max_epochs)
-    rates = np.array([model.rate(epoch) for epoch in range(1, max_epochs + 1)])
+    rates = np.array([model.learning_rate(epoch) for epoch in range(1, max_epochs + 1)])
     assert (rates > 0).all()
     assert (rates <= 1).all()
     assert rates[-1] < 0.6 or max_epochs == 1
@@ -213,13 +213,13 @@ def test_an_interrupted_training_ends_in_the_same_weights_at_the_same_rates(
     groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    rate = ThinningDeep.rate
+    rate = ThinningDeep.learning_rate
 
     def watched(self: ThinningDeep, epoch: int) -> float:
         asked.append(epoch)
         return rate(self, epoch)
 
-    monkeypatch.setattr(ThinningDeep, "rate", watched)
+    monkeypatch.setattr(ThinningDeep, "learning_rate", watched)
     parts = split(groups)
     settings = {**SMALL, "max_epochs": 5, "patience": 5}
     whole = make_model("thinning-deep", settings).fit(parts.train, parts.valid, rng=3)
@@ -262,11 +262,11 @@ def test_learning_lowers_the_loss(groups: Interactions) -> None:
 def test_before_it_learns_it_ranks_by_popularity_and_decay_does_not_take_that_away() -> None:
     train = csr([[0, 1], [0, 1], [0], [0]], 3)  # four users, two, none: 2, 1 and next to 0 in units of the mean
     model = made(train)
-    model.trainee()
+    model.training_module()
     bias = model.net_.get_parameter("decoder.bias")
     assert bias.tolist() == pytest.approx([np.log(2), 0, np.log(1e-3)], abs=1e-6)
     fair = made(train, prior=0)
-    fair.trainee()
+    fair.training_module()
     assert fair.net_.get_parameter("decoder.bias").tolist() == [0, 0, 0]
     still = ThinningDeep(**SMALL, max_epochs=5, lr=1e-6, weight_decay=3e5).fit(train, rng=0)  # it only decays
     assert still.net_.get_parameter("decoder.bias").tolist() == pytest.approx(bias.tolist(), abs=1e-4)

@@ -14,7 +14,7 @@ from recfusion.experiments.candidate import Candidate, PackedJob
 from recfusion.experiments.fit import fit_and_judge
 from recfusion.models.class_loading import is_importable
 from recfusion.models.registry import Entry
-from recfusion.training.trial import Trial, is_hopeless
+from recfusion.training.trial import Trial, is_below_median
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class TrialJob:
                 *(candidate, None, self.protocol, self.parts),
                 threads=self.threads,
                 on_epoch=report,
-                stop=lambda epoch: is_hopeless(epoch, request.medians),
+                stop=lambda epoch: is_below_median(epoch, request.medians),
             )
             result, score = judged.result, judged.result.validation[self.metric]
             if not math.isfinite(score):

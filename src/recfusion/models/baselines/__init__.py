@@ -1,1 +1,1 @@
-"""Simple recommenders that every comparison needs."""
+"""Baselines: popularity, random items, nearest users, item features and graph filters."""

@@ -1,4 +1,4 @@
-"""BSPM: a fixed process that blurs a user's row over the item graph and sharpens it again (Choi et al., 2023)."""
+"""BSPM: blurring and sharpening of a user's row over the item graph, without training (Choi et al., 2023)."""
 
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -15,7 +15,7 @@ from recfusion.models.linear.gram import blas_threads, gram, gram_bytes, require
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 
-_MATRICES = 5.0  # of items by items, held at once at the most
+_MATRICES = 5.0  # items x items matrices held at the peak
 
 
 @dataclass
@@ -26,16 +26,16 @@ class BSPM(Recommender):
         blurring      dx/dt = x P - x, the heat equation on the item graph, for `blur_time`;
         low pass      low_pass * r D_i^-1/2 V V' D_i^1/2 is added, before sharpening ("early") or after it ("late");
         sharpening    dx/dt = -x P, for `sharpen_time`.
-    Every step is linear in r. The whole process is therefore one items-by-items matrix, made once by `fit`.
+    Every step is linear in r, so `fit` computes the whole process as one items-by-items matrix.
     """
 
     factors: int = setting(192, "eigenvectors in the ideal low-pass filter", at_least=1, search=(16, 1024), log=True)
     low_pass: float = setting(0.1, "weight of the ideal low-pass filter", at_least=0, search=(0.0, 2.0))
-    blur_time: float = setting(1.0, "time for which the row is blurred", at_least=0, search=(0.0, 2.0))
+    blur_time: float = setting(1.0, "duration of the blurring", at_least=0, search=(0.0, 2.0))
     blur_steps: int = setting(1, "Euler steps of the blurring", at_least=1, at_most=1000)
-    sharpen_time: float = setting(1.0, "time for which the row is sharpened", at_least=0, search=(0.0, 4.0))
+    sharpen_time: float = setting(1.0, "duration of the sharpening", at_least=0, search=(0.0, 4.0))
     sharpen_steps: int = setting(1, "Euler steps of the sharpening", at_least=1, at_most=1000)
-    merge: Literal["early", "late"] = setting("late", "whether the low pass joins before or after sharpening")
+    merge: Literal["early", "late"] = setting("late", "whether the low pass is added before or after sharpening")
     weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:

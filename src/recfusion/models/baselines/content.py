@@ -1,4 +1,4 @@
-"""What features of items alone can do, and a published closed form with them: the opponents where items are new."""
+"""Baselines with item features, which can also recommend new items."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import gram, gram_bytes, item_weights, require_gram_memory
 from recfusion.models.settings import learned, self_tuned
 
-_MATRICES = 4.1  # of items by items, held at once at the most
+_MATRICES = 4.1  # items x items matrices held at the peak
 _FEATURES: frozenset[Signal] = frozenset({"item_features"})
 
 
 @dataclass
 class ContentNeighbours(Recommender):
-    """Scores sum_i x_i cos(f_i, f_j): how alike an item's features and those of the history are."""
+    """Scores sum_i x_i cos(f_i, f_j): the similarity of an item's features to those of the history."""
 
     reads: ClassVar[frozenset[Signal]] = _FEATURES
     features_: Csr = learned()  # (items, features), rows of norm 1
@@ -35,7 +35,7 @@ class ContentNeighbours(Recommender):
         return self
 
     def fit_bytes(self, shape: Shape) -> int:
-        return counting_bytes(shape)  # features are few beside the interactions
+        return counting_bytes(shape)  # features take little compared with interactions
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         taste = (history @ self.features_).toarray()  # (users, features)
@@ -44,14 +44,14 @@ class ContentNeighbours(Recommender):
 
 @dataclass
 class CategoryPopularity(Recommender):
-    """Scores popularity times the mean share that the item's features have of the history's.
+    """Scores popularity times the mean share of the item's features in the history.
 
-    An item that nobody has counts as popular as the items with its features are on average. Without a history every
-    feature has the same share.
+    An item without users has the mean popularity of the items with its features. For an empty history all features
+    have equal shares.
     """
 
     reads: ClassVar[frozenset[Signal]] = _FEATURES
-    features_: Csr = learned()  # (items, features): an item's features share it evenly
+    features_: Csr = learned()  # (items, features): rows with sum 1
     popularity_: FloatArray = learned()  # (items,)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
@@ -67,7 +67,7 @@ class CategoryPopularity(Recommender):
         return self
 
     def fit_bytes(self, shape: Shape) -> int:
-        return counting_bytes(shape)  # features are few beside the interactions
+        return counting_bytes(shape)  # features take little compared with interactions
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         taste = (history @ self.features_).toarray()
@@ -80,14 +80,14 @@ class CategoryPopularity(Recommender):
 
 @dataclass
 class CollectiveEASE(Recommender):
-    """EASE on users and features together: each feature is a user who has the items with it (Jeunen et al., 2020).
+    """EASE on users and features together: each feature acts as a user with its items (Jeunen et al., 2020).
 
-    G = X'X + weight F F'. An item that nobody has is tied to the others by its features alone.
+    G = X'X + weight F F'. Features connect an item without users to the others.
     """
 
     reads: ClassVar[frozenset[Signal]] = _FEATURES
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
-    weight: float | None = self_tuned(100.0, "what a feature counts in users", at_least=0, search=(1, 1e4), log=True)
+    weight: float | None = self_tuned(100.0, "weight of a feature, in users", at_least=0, search=(1, 1e4), log=True)
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     weight_: float = learned()

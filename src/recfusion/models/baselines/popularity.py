@@ -1,4 +1,4 @@
-"""The floors of every comparison: random items, and the most popular ones for everybody."""
+"""The simplest baselines: random items, and the most popular items."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -15,10 +15,9 @@ from recfusion.models.settings import learned
 
 @dataclass
 class Random(Recommender):
-    """Scores drawn uniformly over the items seen in training; the others are never recommended.
+    """Uniformly random scores of the items seen in training; other items are never recommended.
 
-    A user's numbers come from a hash of the seed, the history and the item, not from a stream: they are the same
-    in whatever batch or order users are asked for.
+    Scores are a hash of seed, history and item, so they do not depend on the batch or the order of the users.
     """
 
     key_: NDArray[np.int64] = learned()  # (1,)
@@ -62,7 +61,7 @@ class Popularity(Recommender):
 
 
 def counting_bytes(shape: Shape) -> int:
-    """Return the bytes of counting the users of each item, for which numpy turns the items into long integers."""
+    """Return the bytes for counting the users of each item; numpy converts the items to 64 bits."""
     return 8 * shape.interactions + 32 * shape.items
 
 

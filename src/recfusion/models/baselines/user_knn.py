@@ -1,4 +1,4 @@
-"""The nearest training users: their average row is a recommender of its own, and what a U-Net may look at besides."""
+"""Nearest training users: the model user-knn, and an input of recfusion-unet2d."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,7 +16,7 @@ from recfusion.models.settings import learned, setting
 
 
 class NearestUsers:
-    """Training users by the cosine of their weighted rows with somebody's."""
+    """Finds training users by the cosine between weighted rows."""
 
     def __init__(self, rows: Csr, item_weights: FloatArray) -> None:
         self.rows, self._weights = rows, item_weights
@@ -26,10 +26,10 @@ class NearestUsers:
             self._by_row.setdefault(_key(rows, user), []).append(user)
 
     def average(self, history: Csr, k: int, without: Csr | None = None) -> FloatArray:
-        """Return the average of each history's k nearest rows, weighted by similarity, (histories, items).
+        """Return the average of the k nearest rows of each history, weighted by similarity, (histories, items).
 
-        without: rows (histories, items), those equal to which are nobody's neighbours: a user's own among them. Who has
-        nothing in common with anybody has an average of zeros; of equally near users the first are taken.
+        without: rows (histories, items); training rows equal to a history's row of it are excluded, such as the user's
+        own. The average is 0 for a history with nothing in common with any user; the first users win a tie.
         """
         n_users = self.rows.shape[0]
         found = np.zeros(history.shape, np.float32)
@@ -53,10 +53,10 @@ class NearestUsers:
 
 @dataclass
 class UserKNN(Recommender):
-    """What the nearest training users have, weighted by how near they are."""
+    """The items of the nearest training users, weighted by similarity."""
 
     neighbours: int = setting(100, "nearest training users", at_least=1, search=(10, 400), log=True)
-    input_power: float = setting(0.25, "items count with their number of users to minus this power", search=(0.0, 0.5))
+    input_power: float = setting(0.25, "items have the weight count^-input_power", search=(0.0, 0.5))
     rows_: Csr = learned()  # (training users, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -65,12 +65,12 @@ class UserKNN(Recommender):
 
     def score(self, history: Csr) -> FloatArray:
         known: NearestUsers | None = getattr(self, "_nearest", None)
-        if known is None or known.rows is not self.rows_:  # not yet, or fitted anew since
+        if known is None or known.rows is not self.rows_:  # not built since the last fit
             known = self._nearest = NearestUsers(self.rows_, input_weights(self.rows_, self.input_power))
         return known.average(history, self.neighbours)
 
     def fit_bytes(self, shape: Shape) -> int:
-        """Return 0: it is the data."""
+        """Return 0: the fitted model is the data."""
         return 0
 
     @property
@@ -79,7 +79,7 @@ class UserKNN(Recommender):
 
 
 def input_weights(train: Csr, power: float) -> FloatArray:
-    """Return (n / mean n)^-power, the weights with which items enter, (items,)."""
+    """Return the input weights of items, (n / mean n)^-power, (items,)."""
     return relative(column_counts(train).astype(np.float32)) ** np.float32(-power)
 
 

@@ -22,46 +22,54 @@ from recfusion.models.self_tuning import Judged, Jury, jury, searches, settle, t
 from recfusion.models.settings import learned, self_tuned, setting
 
 log = logging.getLogger(__name__)
-_ALPHA0, _STRENGTH = 0.2, 5.0  # as one of several models
-_USUAL = 4.0  # a mean user's penalty, l2 (n_u + alpha0 * items)
-_TRIED_FACTORS, _TRIED_PASSES = 64, 6  # of a trial
-_SHORT = 4  # a row is short with at most 1 / 4 as many ones as factors
-_CELLS = 1 << 20  # rows x ones x factors at once
-_PRODUCTS_PER_SECOND = 1.2e10  # multiply-adds in small matrices on one core, about (measured)
+_ALPHA0, _STRENGTH = 0.2, 5.0  # as part of a mixture
+_USUAL = 4.0  # penalty of a mean user at the start of a search, l2 (n_u + alpha0 * items)
+_TRIED_FACTORS, _TRIED_PASSES = 64, 6  # in a trial
+_SHORT = 4  # a row is short if it has at most factors / 4 ones
+_CELLS = 1 << 20  # rows x ones x factors solved at once
+_PRODUCTS_PER_SECOND = 1.2e10  # multiply-adds in small matrices on one core (measured, roughly)
 
 
 class Singular(InputError):  # noqa: N818
-    """The penalty is too small for the equations that it should make solvable."""
+    """The penalty is too small to make the equations solvable."""
+
+
+def alpha0_setting() -> Any:
+    """Declare the weight that every entry has in the loss of iALS."""
+    doc = "iALS weight of every entry, whatever its value"
+    return self_tuned(0.1, doc, at_least=1e-6, search=(0.01, 1.0), log=True)
+
+
+def l2_setting() -> Any:
+    """Declare the penalty of iALS."""
+    doc, rule = "iALS weight of the squared penalty", "4 / (mean items of a user + alpha0 * items)"
+    return self_tuned(0.01, doc, at_least=1e-9, search=(1e-7, 0.1), log=True, rule=rule)
+
+
+def nu_setting() -> Any:
+    """Declare the exponent of the penalty of iALS."""
+    doc = "iALS exponent: how the penalty grows with the count of a user or item"
+    return self_tuned(1.0, doc, at_least=0, search=(0.0, 1.0))
 
 
 @dataclass
 class IALS(Recommender):
-    """Factors W of users and V of items that minimise, by turns,
+    """Factors W of users and V of items that minimise, in alternation,
 
         sum over ones of (1 - w_u.v_i)^2 + alpha0 * sum over all entries of (w_u.v_i)^2
         + sum_u l2_u |w_u|^2 + sum_i l2_i |v_i|^2,
 
-    with l2_u = c * l2 * (n_u + alpha0 * items)^nu and l2_i = c * l2 * (n_i + alpha0 * users)^nu. The constant c gives
-    these weights the sum that they have at nu = 1, so that one l2 serves all nu. Only V is kept: any user, seen or
-    unseen, is folded in by solving for the row w_u.
+    with l2_u = c * l2 * (n_u + alpha0 * items)^nu and l2_i = c * l2 * (n_i + alpha0 * users)^nu. The constant c
+    keeps the sum of these weights as at nu = 1, so that one l2 fits all nu. Only V is stored: scoring solves for the
+    row w_u of any user, seen or unseen.
     """
 
     factors: int = setting(128, "length of a factor", at_least=1, at_most=10_000, search=(32, 512), log=True)
     iterations: int = setting(16, "passes over users and items", at_least=1, at_most=10_000)
-    alpha0: float | None = self_tuned(
-        0.1, "weight of an entry whatever its value", at_least=1e-6, search=(0.01, 1.0), log=True
-    )
-    l2: float | None = self_tuned(
-        *(0.01, "weight of the squared penalty"),
-        at_least=1e-9,
-        search=(1e-7, 0.1),
-        log=True,
-        rule="4 / (mean items of a user + alpha0 * items)",
-    )
-    nu: float | None = self_tuned(
-        1.0, "how the penalty grows with how often a user or item occurs", at_least=0, search=(0.0, 1.0)
-    )
-    init: float = setting(0.1, "standard deviation of the first factors, times sqrt(factors)", at_least=0)
+    alpha0: float | None = alpha0_setting()
+    l2: float | None = l2_setting()
+    nu: float | None = nu_setting()
+    init: float = setting(0.1, "standard deviation of the initial factors, times sqrt(factors)", at_least=0)
     tune_trials: int = trials_setting(6)
     alpha0_: float = learned()
     l2_: float = learned()
@@ -73,9 +81,7 @@ class IALS(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_users, n_items = train.shape
         require_memory(
-            self.fit_bytes(Shape.of(train)),
-            f"iALS on {n_users:,} users and {n_items:,} items",
-            "set fewer factors.",
+            self.fit_bytes(Shape.of(train)), f"iALS on {n_users:,} users and {n_items:,} items", "set fewer factors."
         )
         generator = make_rng(rng)
         self._settle(train, valid, generator)
@@ -90,10 +96,10 @@ class IALS(Recommender):
         return self
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
-        """Choose what is open on the validation users, by fits of shorter factors and fewer passes.
+        """Choose the open settings on the validation users, with shorter factors and fewer passes.
 
-        The penalty begins where a mean user's is `_USUAL`, as on ML-1M with l2 = 0.01. A fixed l2 would grow with the
-        number of items: on 200,000 items the factors would be 0 and the lists those of popularity.
+        The search starts where a mean user's penalty is `_USUAL`, as on ML-1M with l2 = 0.01. A fixed l2 would penalise
+        more with more items: with 200,000 items all factors would be 0 and the lists those of popularity.
         """
 
         def objective(values: Mapping[str, Any], jury: Jury) -> list[Judged]:
@@ -116,16 +122,16 @@ class IALS(Recommender):
         settle(*(self, objective, judging, rng), searched=searched, trials=self.tune_trials, starts=starts)
 
     def economical(self, shape: Shape) -> Self:
-        """Return short factors and few passes, which a mixture needs, with a penalty that depends on the data's size.
+        """Return a copy with short factors and few passes for a mixture, and a penalty for this data size.
 
-        A mean user's l2 (n_u + alpha0 * items) is `_STRENGTH` then, which is good on data sets of every size that
-        was tried; the defaults, chosen on ML-1M, leave small data with too little of it.
+        A mean user's penalty l2 (n_u + alpha0 * items) is `_STRENGTH`, which was good on all data sizes tried; the
+        defaults, chosen on ML-1M, penalise small data too little.
         """
         per_user = shape.interactions / max(1, shape.users) + _ALPHA0 * shape.items
         return replace(self, factors=64, iterations=6, alpha0=_ALPHA0, l2=_STRENGTH / per_user, nu=1.0)
 
     def fit_bytes(self, shape: Shape) -> int:
-        rows = shape.users + 2 * shape.items + 2 * max(shape.users, shape.items)  # factors, old and new, and turned
+        rows = shape.users + 2 * shape.items + 2 * max(shape.users, shape.items)  # factors, old and new, and rotated
         return 4 * rows * self.factors + 12 * shape.interactions + 16 * _CELLS
 
     def seconds(self, shape: Shape) -> float:
@@ -136,7 +142,7 @@ class IALS(Recommender):
         return np.asarray(self.fold_in(history) @ self.items_.T)
 
     def fold_in(self, history: Csr) -> FloatArray:
-        """Return the factors (users, factors) that are best for these histories, given the items' factors."""
+        """Return the optimal user factors (users, factors) of these histories for the fitted item factors."""
         if self._fixed is None or self._fixed.factors is not self.items_:
             self._fixed = Fixed(self.items_, self.alpha0_)
         return half_step(history, self._fixed, self._penalties(history))
@@ -146,40 +152,40 @@ class IALS(Recommender):
 
 
 def frequencies(rows: Csr, alpha0: float) -> NDArray[np.float64]:
-    """Return n + alpha0 * columns for each row: the weight of the row's entries in the loss."""
+    """Return n + alpha0 * columns for each row: the total weight of its entries in the loss."""
     return np.diff(rows.indptr) + alpha0 * rows.shape[1]
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """The factors that stand still while the others are solved for, and what does not depend on whose turn it is."""
+    """The fixed side of an alternating step, with the products that all rows share."""
 
     factors: FloatArray  # V, (columns, d)
     alpha0: float
 
     @cached_property
     def base(self) -> FloatArray:
-        """alpha0 V'V, (d, d), of which the lower triangle is all that is read."""
+        """alpha0 V'V, (d, d); only its lower triangle is used."""
         with blas_threads(self.factors.shape[1]):
             return np.asarray(ssyrk(np.float32(self.alpha0), self.factors.T, lower=True))
 
     @cached_property
-    def turned(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The eigenvalues s of base = Q diag(s) Q', Q, and V Q."""
+    def rotated(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The eigenvalues s of base = Q diag(s) Q', Q, and the rotated factors V Q."""
         s, q = np.linalg.eigh(self.base.astype(np.float64), UPLO="L")
         axes = q.astype(np.float32)
         return np.maximum(s, 0).astype(np.float32), axes, self.factors @ axes
 
 
 def half_step(rows: Csr, fixed: Fixed, l2: FloatArray) -> FloatArray:
-    """Return the factors (rows, d) that minimise the loss while the columns' factors (columns, d) are fixed.
+    """Return the factors (rows, d) that minimise the loss for fixed factors (columns, d) of the columns.
 
     Row r solves (alpha0 V'V + sum over its ones of v v' + l2_r I) w = sum over its ones of v. Rows with few ones are
-    solved together in the space of their ones; for the others a plain loop serves: their products and their Cholesky
-    solution cost more than the calls around them.
+    solved together in the space of their ones. The others are solved in a loop: their products and Cholesky solutions
+    take longer than the Python calls.
     """
     d = fixed.factors.shape[1]
-    solved = np.zeros((rows.shape[0], d), np.float32)  # the best factor of a row without ones is zero
+    solved = np.zeros((rows.shape[0], d), np.float32)  # the optimal factor of an empty row
     lengths = np.diff(rows.indptr)
     with blas_threads(d):
         if ((lengths > 0) & (lengths <= d // _SHORT)).any():
@@ -191,17 +197,17 @@ def half_step(rows: Csr, fixed: Fixed, l2: FloatArray) -> FloatArray:
             a[diagonal] += l2[row]
             _, solved[row], failed = sposv(a, own.sum(axis=0), lower=True, overwrite_a=True, overwrite_b=True)
             if failed:
-                raise Singular("A user's or item's normal equations have no unique solution: raise l2.")
+                raise Singular("The normal equations of a user or item have no unique solution: raise l2.", "l2")
     return solved
 
 
 def _solve_short(rows: Csr, fixed: Fixed, l2: FloatArray, solved: FloatArray) -> None:
-    """Fill the rows of `solved` that have at most d / 4 ones, rows of one length at a time.
+    """Fill the rows of `solved` with at most d / 4 ones, in groups of equal length.
 
     In the axes of alpha0 V'V = Q diag(s) Q', with t = s + l2_r, Z the row's ones and K = Z diag(1 / t) Z', the solution
-    is diag(1 / t) Z' (I + K)^-1 1: a system of as many equations as the row has ones.
+    is diag(1 / t) Z' (I + K)^-1 1: one equation per item of the row.
     """
-    s, axes, turned = fixed.turned
+    s, axes, rotated = fixed.rotated
     d = len(s)
     lengths = np.diff(rows.indptr)
     for n in range(1, d // _SHORT + 1):
@@ -209,7 +215,7 @@ def _solve_short(rows: Csr, fixed: Fixed, l2: FloatArray, solved: FloatArray) ->
         step = max(1, _CELLS // (n * d))
         for start in range(0, len(places), step):
             some = places[start : start + step]
-            z = turned[rows.indices[rows.indptr[some][:, None] + np.arange(n)]]  # (rows, n, d)
+            z = rotated[rows.indices[rows.indptr[some][:, None] + np.arange(n)]]  # (rows, n, d)
             inverse = 1 / (s + l2[some][:, None])  # (rows, d)
             system = (z * inverse[:, None]) @ z.swapaxes(1, 2)  # (rows, n, n)
             system[:, np.arange(n), np.arange(n)] += 1

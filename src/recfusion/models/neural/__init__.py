@@ -1,1 +1,1 @@
-"""Networks: the shared training code, autoencoders and Gaussian diffusion."""
+"""Neural models: the shared base class, autoencoders, and Gaussian diffusion."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, Normal, ScheduleName, Steps, denoise, elbo, make_schedule
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets.mlp import MLP
@@ -18,12 +19,12 @@ from recfusion.training.batches import dense
 
 @dataclass(frozen=True)
 class DirectGaussian(Gaussian):
-    """Gaussian diffusion whose nets give the reverse step itself, and not an x^0 from which it follows."""
+    """Gaussian diffusion with networks that predict the reverse step itself instead of x^0."""
 
     def p_reverse(self, out: Tensor, xt: Tensor, t: Steps) -> Normal:
         """p_theta(x^{t-1} | x^t) = N(mean, exp(log-variance)), the two halves of out (batch, 2 D).
 
-        The net of t = 1 has the mean alone, out (batch, D), and variance 1: L_0 is then half the squared error.
+        The network of t = 1 predicts only the mean, out (batch, D), with variance 1: L_0 is half the squared error.
         """
         if out.shape == xt.shape:
             return Normal(out, torch.ones_like(out))
@@ -32,7 +33,7 @@ class DirectGaussian(Gaussian):
 
 
 class ReverseSteps(nn.Module):
-    """T networks that share nothing: the first reconstructs x^0 from x^1, the t-th gives p(x^{t-1} | x^t)."""
+    """T separate networks: the first reconstructs x^0 from x^1, the t-th gives p(x^{t-1} | x^t)."""
 
     def __init__(self, n_items: int, n_steps: int, *, width: int, depth: int, shared: bool) -> None:
         super().__init__()
@@ -40,42 +41,40 @@ class ReverseSteps(nn.Module):
         self.steps = nn.ModuleList([net(), *(net(head="linear", n_heads=2) for _ in range(n_steps - 1))])
 
     def forward(self, xt: Tensor, t: Tensor) -> Tensor:
-        """Return the output of step t's net, (batch, D) for t = 1 and (batch, 2 D) after; t is the same for all."""
+        """Return the output of step t's network, (batch, D) for t = 1, else (batch, 2 D); t is equal for all rows."""
         step = int(t[0])
         if bool((t != step).any()):
-            raise InputError("Expected one step t for the whole batch, got several: every step has a net of its own.")
+            raise InputError("Expected one step t for the whole batch, got several: every step has its own network.")
         out: Tensor = self.steps[step - 1](xt, t)
         return out
 
 
 @dataclass
 class CODIGEM(NeuralRecommender):
-    """Diffusion in T small steps, each with a reverse network of its own, trained by the exact variational bound.
+    """Diffusion in T small steps, each with its own reverse network, trained on the exact variational bound.
 
-    A history is taken for x^`start`, without noise, so that scores are deterministic; the means of the reverse steps
-    lead from there to x^0. With `start` 1, the default, the net of t = 1 ranks alone: as no weights are shared, the
-    terms of the other steps do not touch the ranking at all. Longer ways were far worse on ML-1M's validation users
-    (ndcg@100 after 20 epochs: 42.1 from x^1, 29.5 from x^2, 27.9 from x^3).
+    Scoring treats a history as x^`start`, without noise, and follows the means of the reverse steps to x^0, so scores
+    are deterministic. With `start` 1, the default, only the network of t = 1 ranks; the other networks share no weights
+    with it. More steps were far worse on ML-1M's validation users (ndcg@100 after 20 epochs: 42.1 from x^1, 29.5 from
+    x^2, 27.9 from x^3).
     """
 
     maps: ClassVar[float] = 50.0
-    weight_decay: float = setting(3.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    patience: int = setting(5, "epochs without a better validation ndcg@100 before training stops", at_least=1)
+    weight_decay: float = training.weight_decay(3.0)
+    patience: int = training.patience(5)
     T: int = setting(3, "diffusion steps, each with its own network", at_least=1, at_most=1000, search=(1, 5))
-    start: int = setting(1, "the step whose x^t a history is taken for, at most T", at_least=1)
-    schedule: ScheduleName = setting("constant", "course of the noise rates")
+    start: int = setting(1, "step t at which scoring treats a history as x^t, at most T", at_least=1)
+    schedule: ScheduleName = setting("constant", "schedule of the noise rates")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.02, "largest noise rate", at_least=0, search=(1e-4, 1.0), log=True)
-    width: int = setting(200, "width of the hidden layers", at_least=1, at_most=100_000, search=(100, 800), log=True)
+    width: int = training.width(200, "width of the hidden layers", (100, 800))
     depth: int = setting(1, "hidden layers of a network", at_least=0, at_most=1000, search=(0, 4))
-    shared: bool = setting(True, "whether all hidden layers of a network are one")
+    shared: bool = setting(True, "whether all hidden layers of a network share their weights")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.start > self.T:
-            raise InputError(
-                f"Expected start to be one of the steps 1..{self.T}, got {self.start}: lower it or raise T."
-            )
+            raise InputError(f"Expected start in 1..{self.T}, got {self.start}: lower it or raise T.", "start")
 
     def make_net(self, n_items: int) -> nn.Module:
         return ReverseSteps(n_items, self.T, width=self.width, depth=self.depth, shared=self.shared)

@@ -1,4 +1,4 @@
-"""DiffRec (Wang et al., 2023): Gaussian diffusion of a user's row with little noise and a network that predicts x^0."""
+"""DiffRec (Wang et al., 2023): Gaussian diffusion of a user's row with little noise; the network predicts x^0."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,14 @@ from torch.nn.functional import normalize
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Gaussian, NoiseSchedule, Schedule, denoise, from_survival
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import setting
-from recfusion.nets.mlp import time_embedding
+from recfusion.nets.mlp import dropout, time_embedding
 from recfusion.training.batches import dense
 
-_KEPT = 10  # losses of each step that importance sampling remembers
-_UNIFORM = 0.001  # share of the steps that are drawn uniformly, so that none dies out
+_KEPT = 10  # recent losses per step, for importance sampling
+_UNIFORM = 0.001  # share of steps drawn uniformly, so that every step stays possible
 
 
 class DiffRecNet(nn.Module):
@@ -29,21 +30,19 @@ class DiffRecNet(nn.Module):
         self.outer = nn.Linear(width, n_items)
 
     def forward(self, x: Tensor, t: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        """Return xhat^0; with an `rng`, as in training, entries of the input are dropped."""
+        """Return xhat^0; with an `rng`, as in training, with dropout on the input."""
         if self.normalised:
             x = normalize(x)
-        if rng is not None and self.dropout > 0:
-            kept = torch.rand(x.shape, generator=rng).to(x.device) >= self.dropout
-            x = x * kept / (1 - self.dropout)
+        x = dropout(x, self.dropout, rng)
         z = self.time(time_embedding(t, self.time_width))
         out: Tensor = self.outer(torch.tanh(self.inner(torch.cat([x, z], dim=1))))
         return out
 
 
 class StepSampler(nn.Module):
-    """Importance sampling of t by the last losses of each step (Nichol and Dhariwal, 2021, eq. 18).
+    """Importance sampling of t by the recent losses of each step (Nichol and Dhariwal, 2021, eq. 18).
 
-    Its memory is in buffers, so that a training that goes on from a checkpoint draws as if never interrupted.
+    The losses are buffers, so checkpoints contain them and a resumed training draws the same steps.
     """
 
     losses: Tensor
@@ -51,11 +50,11 @@ class StepSampler(nn.Module):
 
     def __init__(self, n_steps: int) -> None:
         super().__init__()
-        self.register_buffer("losses", torch.zeros(n_steps, _KEPT))  # the latest is last
-        self.register_buffer("seen", torch.zeros(n_steps, dtype=torch.int64))  # at most _KEPT
+        self.register_buffer("losses", torch.zeros(n_steps, _KEPT))  # newest last
+        self.register_buffer("seen", torch.zeros(n_steps, dtype=torch.int64))  # losses kept, at most _KEPT
 
     def probabilities(self) -> Tensor:
-        """p_t in proportion to sqrt(mean of squared losses), mixed with a little uniform; (T,)."""
+        """p_t in proportion to sqrt(mean of squared losses), mixed with the uniform distribution; (T,)."""
         n_steps = len(self.seen)
         root = self.losses.square().mean(1).sqrt()
         if bool((self.seen < _KEPT).any()) or not float(root.sum()) > 0:
@@ -63,14 +62,14 @@ class StepSampler(nn.Module):
         return (1 - _UNIFORM) * root / root.sum() + _UNIFORM / n_steps
 
     def draw(self, n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return n steps t and T p_t, by which a loss is divided to keep its mean over uniform t; (n,) each."""
+        """Return n steps t and T p_t, (n,) each; losses divided by T p_t have the mean of uniform t."""
         p = self.probabilities().cpu()
         index = torch.multinomial(p, n, replacement=True, generator=rng)
         device = self.losses.device
         return (index + 1).to(device), (len(p) * p[index]).to(device)
 
     def remember(self, t: Tensor, losses: Tensor) -> None:
-        """Keep the last losses (n,) of the steps t (n,)."""
+        """Store the losses (n,) of the steps t (n,)."""
         for row in range(len(self.seen)):
             new = losses.detach()[t == row + 1][-_KEPT:]
             self.losses[row] = torch.cat([self.losses[row], new])[-_KEPT:]
@@ -91,52 +90,50 @@ def step_weights(schedule: NoiseSchedule, t: Tensor) -> Tensor:
 
 @dataclass
 class DiffRec(NeuralRecommender):
-    """Diffusion that hides little of a row, so that what is personal in it survives; x^0 is predicted at every step.
+    """Gaussian diffusion with little noise, so that a row keeps its personal entries; x^0 is predicted at every step.
 
-    A history is led `noised_steps` steps forward, and from there the means of all T reverse steps lead to x^0. Both
-    ways are deterministic: forward too the mean is taken, so that a user's scores are always the same.
+    Scoring takes the mean of x^t after `noised_steps` forward steps and follows the means of all T reverse steps to
+    x^0. Both directions are deterministic, so a user's scores are always the same.
     """
 
-    lr: float = setting(1.1e-3, "learning rate of AdamW", at_least=0, search=(1e-5, 1e-2), log=True)
-    weight_decay: float = setting(6.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(
-        500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 1000), log=True
-    )
-    patience: int = setting(5, "epochs without a better validation ndcg@100 before training stops", at_least=1)
+    lr: float = training.lr(1.1e-3, (1e-5, 1e-2))
+    weight_decay: float = training.weight_decay(6.0)
+    batch_size: int = training.batch_size(500)
+    patience: int = training.patience(5)
     T: int = setting(22, "diffusion steps", at_least=1, at_most=10_000, search=(2, 40))
     noise_scale: float = setting(6.5e-5, "factor of all noise variances", at_least=0, search=(1e-5, 1.0), log=True)
     noise_min: float = setting(0.001, "variance of the noise at step 1, before the factor", at_least=0)
     noise_max: float = setting(0.02, "variance of the noise at step T, before the factor", at_least=0)
-    noised_steps: int = setting(0, "steps that a history is led forward before it is denoised, at most T", at_least=0)
-    reweighted: bool = setting(True, "whether steps count as in the variational bound, and not all alike")
-    importance: bool = setting(True, "whether steps of larger losses are drawn more often")
-    width: int = setting(520, "width of the hidden layer", at_least=1, at_most=100_000, search=(200, 1000), log=True)
+    noised_steps: int = setting(0, "forward steps applied to a history before denoising, at most T", at_least=0)
+    reweighted: bool = setting(True, "whether steps are weighted as in the variational bound instead of equally")
+    importance: bool = setting(True, "whether steps with larger losses are drawn more often")
+    width: int = training.width(520, "width of the hidden layer", (200, 1000))
     time_width: int = setting(10, "width of the time embedding", at_least=1, at_most=100_000)
     normalised: bool = setting(False, "whether the network scales its input to length 1")
-    dropout: float = setting(
-        0.02, "share of the network's input that is dropped in training", at_least=0, search=(0.0, 0.8)
-    )
+    dropout: float = setting(0.02, "dropout on the network's input in training", at_least=0, search=(0.0, 0.8))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.noised_steps > self.T:
-            raise InputError(f"Expected noised_steps to be at most T = {self.T}, got {self.noised_steps}: lower it.")
+            raise InputError(
+                f"Expected noised_steps up to {self.T}, got {self.noised_steps}: lower it.", "noised_steps"
+            )
         if self.dropout >= 1:
-            raise InputError(f"Expected dropout to be below 1, got {self.dropout:g}: something must be left to see.")
+            raise InputError(f"Expected dropout to be below 1, got {self.dropout:g}: lower it.", "dropout")
         if not 0 < self.noise_scale * self.noise_min < self.noise_scale * self.noise_max < 1:
             raise InputError(
-                f"Expected noise variances that rise within (0, 1), got {self.noise_scale * self.noise_min:g} to "
+                f"Expected increasing noise variances in (0, 1), got {self.noise_scale * self.noise_min:g} to "
                 f"{self.noise_scale * self.noise_max:g}: change noise_scale, noise_min or noise_max."
             )
 
     def make_net(self, n_items: int) -> nn.Module:
         return DiffRecNet(n_items, self.width, self.time_width, self.normalised, self.dropout)
 
-    def trainee(self) -> nn.Module:
+    def training_module(self) -> nn.Module:
         return nn.ModuleDict({"net": self.net_, "sampler": StepSampler(self.T).to(self.device)})
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
-        """Return the batch's estimate of the mean over t of the weighted squared errors."""
+        """Return an estimate of the mean over t of the weighted squared errors."""
         sampler, process, x0 = trained.sampler, self._process(), dense(rows, self.device)
         assert isinstance(sampler, StepSampler)
         t, relative = sampler.draw(len(x0), rng)

@@ -1,6 +1,6 @@
 """The autoencoder of infinite width: ridge regression with its neural tangent kernel (Sachdeva et al., 2022).
 
-It is exact while all training users fit into one matrix, and a Nystroem approximation beyond that.
+Exact for up to `max_users` training users, a Nystroem approximation for more.
 """
 
 from dataclasses import dataclass
@@ -20,32 +20,30 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.linear.gram import blas_threads, gram, invert_in_place, mirror_lower
 from recfusion.models.settings import learned, setting
 
-_CELLS_PER_BLOCK = 1 << 20  # kernel values computed at once: 4 MB for each temporary
-_CELLS_PER_STREAM = 1 << 24  # users x landmarks at once: each pass adds to all sums, so passes should be few
-_JITTERS = (1e-5, 1e-4, 1e-3, 1e-2)  # added to the landmarks' kernel until it can be factored, in mean diagonals
+_CELLS_PER_BLOCK = 1 << 20  # kernel values computed at once: 4 MB per temporary
+_CELLS_PER_STREAM = 1 << 24  # users x landmarks at once: every pass updates all sums, so few passes are better
+_JITTERS = (1e-5, 1e-4, 1e-3, 1e-2)  # tried additions to the landmarks' kernel, in mean diagonals
 
 
 @dataclass
 class InfiniteAE(Recommender):
     """Scores k(history, X) (K + ridge tr(K)/N I)^-1 X, where K is the kernel of training users with each other.
 
-    It is what gradient descent on one hidden ReLU layer of infinite width comes to. Deviations: items enter with the
-    weight count^-input_power, so that sharing a rare item says more than sharing a popular one, and rows are divided
-    by norm^norm_power, so that long histories count less. 0 turns either off.
+    This is the limit of gradient descent on one hidden ReLU layer of infinite width. Deviations from the paper: items
+    have the input weight count^-input_power, so that a shared rare item counts more than a popular one, and rows are
+    divided by norm^norm_power, so that long histories count less. 0 turns either off.
     """
 
     ridge: float = setting(3.0, "ridge, in mean diagonals of the kernel", at_least=1e-4, search=(0.01, 100.0), log=True)
-    input_power: float = setting(
-        0.25, "items enter with their count to minus this power", at_least=0, search=(0.0, 0.5)
-    )
+    input_power: float = setting(0.25, "items have the input weight count^-input_power", at_least=0, search=(0.0, 0.5))
     norm_power: float = setting(
         0.5, "rows are divided by their norm to this power: 1 makes them unit vectors", at_least=0, search=(0.0, 1.0)
     )
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
-    max_users: int = setting(10_000, "users of the exact solution; beyond, landmarks that stand for all", at_least=1)
+    max_users: int = setting(10_000, "most users for an exact solution; landmarks for more", at_least=1)
     weights_: FloatArray = learned()  # (items,)
     inputs_: Csr = learned()  # (users, items)
-    solution_: FloatArray = learned()  # (users, users), or (users, items) where that is less
+    solution_: FloatArray = learned()  # (users, users), or (users, items) if smaller
     targets_: Csr | FloatArray = learned()  # (users, items), or none
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -78,9 +76,9 @@ class InfiniteAE(Recommender):
 class KernelRidge(NamedTuple):
     """A fitted regression: a history's scores are k(history, inputs) @ solution @ targets.
 
-    Exact: the inputs are all training users, the solution is (K + diag(ridge))^-1 and the targets are their rows.
-    Nystroem: the inputs are the landmarks, and the targets are what all users' rows come to in the landmarks' features.
-    Folded: the solution is their product, where that is the smaller, and there are no targets.
+    Exact: inputs are all training users, the solution is (K + diag(ridge))^-1, targets are the users' rows.
+    Nystroem: inputs are the landmarks, targets are all users' rows projected on the landmarks' features.
+    Folded: the solution is the product of both, if that is smaller, and targets are empty.
     """
 
     inputs: Csr  # (basis, items), weighted
@@ -89,9 +87,9 @@ class KernelRidge(NamedTuple):
 
 
 def input_weights(train: Csr, power: float) -> FloatArray:
-    """Return what an item counts as input: (n_i / mean n)^-power, scaled so that users have mean squared norm 1.
+    """Return the input weights of items, (n_i / mean n)^-power, scaled to users of mean squared norm 1.
 
-    An item that nobody has gets 0: it says nothing.
+    Items without users have the weight 0.
     """
     counts = column_counts(train).astype(np.float64)
     weights = np.zeros(len(counts))
@@ -102,10 +100,7 @@ def input_weights(train: Csr, power: float) -> FloatArray:
 
 
 def weighted(rows: Csr, weights: FloatArray, norm_power: float = 0.0) -> Csr:
-    """Return the network's inputs: each column times its weight, then each row a as a / |a|^norm_power.
-
-    A norm_power of 0 leaves the rows as they are, 1 gives all of them the norm 1.
-    """
+    """Return the network's inputs: columns times their weights, then each row a divided by |a|^norm_power."""
     values = rows.data * weights[rows.indices]
     lengths = np.diff(rows.indptr)
     if norm_power:
@@ -118,26 +113,26 @@ def weighted(rows: Csr, weights: FloatArray, norm_power: float = 0.0) -> Csr:
 def ntk(a: Csr, b: Csr, bias: float) -> FloatArray:
     """Return the kernel (rows of a, rows of b) of weighted rows; see `dots_to_ntk`."""
     dots = np.empty((a.shape[0], b.shape[0]), np.float32)
-    step = max(1, _CELLS_PER_STREAM // max(1, a.shape[1]))  # rows made dense at once, however many items there are
+    step = max(1, _CELLS_PER_STREAM // max(1, a.shape[1]))  # rows made dense at once
     for start in range(0, a.shape[0], step):
-        block = a[start : start + step].T.toarray()  # sparse times dense: fast whatever the density of b
+        block = a[start : start + step].T.toarray()  # sparse times dense is fast for any density of b
         dots[start : start + step] = (b @ block).T
     return dots_to_ntk(dots, _variances(a, bias), _variances(b, bias), bias)
 
 
 def symmetric_ntk(a: Csr, bias: float) -> FloatArray:
-    """Return the kernel (rows, rows) of weighted rows with themselves, in Fortran order as LAPACK wants it."""
+    """Return the kernel (rows, rows) of weighted rows with themselves, in Fortran order for LAPACK."""
     variances = _variances(a, bias)
     k = dots_to_ntk(gram(a.T.tocsr()).T, variances, variances, bias).T
-    np.fill_diagonal(k, variances)  # exactly: the arccosine near 1 keeps only half of the digits
+    np.fill_diagonal(k, variances)  # exact: the arccosine near 1 loses half of the digits
     return k
 
 
 def dots_to_ntk(dots: FloatArray, q_a: FloatArray, q_b: FloatArray, bias: float) -> FloatArray:
     """Turn inner products a.b into the neural tangent kernel of one hidden ReLU layer, in place.
 
-    With S = a.b + bias, q = S(a, a), and theta the angle whose cosine is S / sqrt(q_a q_b), units that have standard
-    normal weights give (Cho and Saul, 2009)
+    With S = a.b + bias, q = S(a, a), and theta = arccos(S / sqrt(q_a q_b)), units with standard normal
+    weights give (Cho and Saul, 2009)
         K1 = E[relu relu] = sqrt(q_a q_b) (sin theta + (pi - theta) cos theta) / (2 pi),
         K0 = E[relu' relu'] = (pi - theta) / (2 pi),
     and NTK = K1 + S K0. On the diagonal it is q.
@@ -172,8 +167,8 @@ def fit_kernel_ridge(
 ) -> KernelRidge:
     """Return the ridge regression from the rows of `train`, weighted, to the rows themselves.
 
-    User u's ridge is ridge * tr(K) / N * (|u| / mean |u|)^ridge_power: a larger one trusts the user's row less.
-    More than `max_users` users are approximated with that many of them, drawn at random, as landmarks.
+    User u's ridge is ridge * tr(K) / N * (|u| / mean |u|)^ridge_power.
+    For more than `max_users` users, `max_users` of them, drawn at random, are the landmarks of an approximation.
     """
     n_users, n_items = train.shape
     inputs = weighted(train, weights, norm_power)
@@ -194,7 +189,7 @@ def fit_exact(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float) -> Ker
     k = symmetric_ntk(inputs, bias)
     k[np.diag_indices(len(k))] += ridges
     try:
-        return KernelRidge(inputs, invert_in_place(k).T, targets)  # symmetric: the transpose is the order for scoring
+        return KernelRidge(inputs, invert_in_place(k).T, targets)  # transposed: the memory order for scoring
     except InputError:
         raise InputError("The kernel matrix is not positive definite in single precision: raise ridge.") from None
 
@@ -203,7 +198,7 @@ def fit_nystroem(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float, lan
     """Return the regression in the features F = K_nm L^-T of the landmarks, where L L' = K_mm.
 
     A history's features times (F' R^-1 F + I)^-1 F' R^-1 X are its scores, with R = diag(ridges). With all users as
-    landmarks F F' is K, and this is the exact solution. Users are streamed: no users-by-landmarks matrix is held.
+    landmarks F F' is K, and this is the exact solution. No users x landmarks matrix is held.
     """
     basis = inputs[landmarks]
     m = len(landmarks)
@@ -227,9 +222,9 @@ def fit_nystroem(inputs: Csr, targets: Csr, ridges: FloatArray, bias: float, lan
 
 
 def folded(regression: KernelRidge) -> KernelRidge:
-    """Return the regression as it is used: where the basis is larger than the items, its product with the targets.
+    """Return the regression with solution and targets multiplied, if the basis is larger than the items.
 
-    A history's scores are then one product with (basis, items) numbers instead of (basis, basis) of them.
+    Scoring is then one product with a (basis, items) matrix instead of (basis, basis).
     """
     basis, n_items = regression.targets.shape
     if basis <= n_items and isinstance(regression.targets, csr_array):
@@ -247,8 +242,8 @@ def folded(regression: KernelRidge) -> KernelRidge:
 def predict(regression: KernelRidge, inputs: Csr, bias: float, without: IntArray | None = None) -> FloatArray:
     """Return the scores (users, items) of a batch of histories, given as `weighted` inputs.
 
-    With `without`, row r is asked of the regression without its training user of that number: with M = (K + R)^-1 and
-    m = k(z, X) M, that is m X - (m_u / M_uu) (M X)_u. It is exact where the inputs are all training users.
+    With `without`, row r is predicted without training user u = without[r]: with M = (K + R)^-1 and m = k(z, X) M, that
+    is m X - (m_u / M_uu) (M X)_u. It is exact if the inputs are all training users.
     """
     mixture = ntk(inputs, regression.inputs, bias) @ regression.solution  # (users, basis), or (users, items) if folded
     if not regression.targets.shape[0]:
@@ -267,7 +262,7 @@ def _variances(rows: Csr, bias: float) -> FloatArray:
 
 
 def _cholesky(k: FloatArray) -> FloatArray:
-    """Return L with L L' = k, plus as small a multiple of the identity as makes that possible (users may be equal)."""
+    """Return L with L L' = k, plus the smallest tried multiple of the identity that works (users may be equal)."""
     mean = float(np.diag(k).mean())
     with blas_threads(len(k)):
         for jitter in _JITTERS:
@@ -280,11 +275,11 @@ def _cholesky(k: FloatArray) -> FloatArray:
 
 
 def kernel_bytes(shape: Shape, max_users: int) -> int:
-    """Return about how many bytes a kernel regression holds at its peak, beside the data."""
-    data = 16 * shape.interactions + 24 * _CELLS_PER_BLOCK  # and what is computed of a block of kernel values
+    """Return the approximate peak bytes of a kernel regression, without the data."""
+    data = 16 * shape.interactions + 24 * _CELLS_PER_BLOCK  # with the temporaries of a block of kernel values
     if shape.users <= max_users:
         return int(4 * 1.3 * shape.users**2) + data
-    dense = max(shape.items, _CELLS_PER_STREAM)  # rows of users that are made dense at once
+    dense = max(shape.items, _CELLS_PER_STREAM)  # dense rows of users at once
     streamed = 4 * min(shape.users * max_users, _CELLS_PER_STREAM) + 2 * dense
     return int(4 * (3.2 * max_users**2 + 2 * max_users * shape.items + streamed)) + data
 

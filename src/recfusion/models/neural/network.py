@@ -1,19 +1,18 @@
-"""What every network model shares: training in epochs with early stopping, resuming, saving and loading."""
+"""The base class of network models: training with early stopping, checkpoints, saving and loading."""
 
 import dataclasses
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack
 from torch import Tensor, nn
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.signals import Extra, all_grades
@@ -22,8 +21,8 @@ from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.models.abilities import check_rating_values
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.neural import training_settings as training
 from recfusion.models.self_tuning import LEAST_USERS, cannot_choose
-from recfusion.models.settings import setting
 from recfusion.models.thinning.parts import part_message
 from recfusion.training.batches import seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
@@ -31,76 +30,74 @@ from recfusion.training.epoch import Checkpoint, Epoch
 from recfusion.training.loop import Phase, fit_epochs
 
 log = logging.getLogger(__name__)
-_SECONDS_PER_CELL = 1.8e-5  # of a whole training, for each user and item, about: it depends on the net
-# Of training: the weight, its gradient and that gradient in the making, two moments of AdamW, the best weight so far.
+_SECONDS_PER_CELL = 1.8e-5  # of a whole training per user and item, roughly: it depends on the network
+# In training: the weight, its gradient twice while it is computed, two moments of AdamW, the best weight so far.
 _BYTES_PER_WEIGHT = 24
-_BYTES_BESIDE = 40 << 20  # scores of a batch of validation users, and what the library takes for itself
-_SURE = 1 - 1e-6  # probability beyond which a wrong one costs no more
-_LEAST_BATCHES = 10  # in an epoch, however few users there are
+_OTHER_BYTES = 40 << 20  # scores of a batch of validation users, and torch itself
+_LEAST_BATCHES = 10  # per epoch, even for few users
 
 
 @dataclass
 class NeuralRecommender(Recommender):
-    """A model whose learned numbers are the weights of a network; a subclass says which net and which loss."""
+    """A model whose learned parameters are the weights of a network; a subclass defines the network and the loss."""
 
-    lr: float = setting(1e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
-    weight_decay: float = setting(0.0, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(
-        200, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 1000), log=True
-    )
-    max_epochs: int = setting(200, "epochs at the most", at_least=1, at_most=100_000)
-    patience: int = setting(10, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # where to compute: no part of a model
-    maps: ClassVar[float] = 2.0  # numbers that a batch holds at once for each of its users and items (measured)
+    lr: float = training.lr(1e-3)
+    weight_decay: float = training.weight_decay(0.0)
+    batch_size: int = training.batch_size(200)
+    max_epochs: int = training.max_epochs(200)
+    patience: int = training.patience(10)
+    device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # not a setting of the model
+    maps: ClassVar[float] = 2.0  # numbers that a batch holds per user and item (measured)
     best_epoch_: int = dataclasses.field(init=False, repr=False, compare=False)
     net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
 
     @abstractmethod
     def make_net(self, n_items: int) -> nn.Module:
-        """Return the network that scores, with fresh weights."""
+        """Return the scoring network with initial weights."""
 
     @abstractmethod
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
-        """Return the mean loss of a batch of users; `trained` is what `trainee` returned."""
+        """Return the mean loss of a batch of users; `trained` is the result of `training_module`."""
 
     @abstractmethod
     def scores(self, history: Csr) -> Tensor:
-        """Return what `score` does, as a tensor on whatever device."""
+        """Return scores (users, items) of encoded histories as a tensor."""
 
     @torch.no_grad()
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         return self.scores(self.encoded(history, extra)).cpu().numpy()
 
     def encoded(self, history: Csr, extra: Extra | None) -> Csr:
-        """Return the rows that the loss and `scores` get: a model that reads signals puts them into their values."""
+        """Return the rows for the loss and `scores`; a model that reads signals stores them in the values."""
         return history
 
-    @property
-    def dislike_weight(self) -> float:
-        """What a known dislike adds to a user's loss, in units of what a zero costs; 0 for a net that reads none."""
-        return 0.0
-
-    def cost_of_zero(self, outputs: Tensor) -> Tensor:
-        """-log p(x_i = 0) for each output of `scores`: of a softmax, -log(1 - p_i). (users, items)"""
-        return -torch.log1p(-outputs.softmax(1).clamp(max=_SURE))
+    def training_rows(self, encoded: Csr, extra: Extra | None) -> Csr:
+        """Return the rows that training batches are drawn from: the encoded histories."""
+        return encoded
 
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
-        """Return what an epoch consists of: one pass in which all of the net learns by the loss."""
+        """Return the passes of an epoch: one, in which the whole network is trained."""
         return [Phase(lambda rows: self.loss(rows, trained, rng))]
 
     def prepare(self, train: Csr) -> None:
-        """Learn what is no weight of the network, before that is made."""
+        """Learn what is not a weight of the network, before the network is made."""
 
-    def trainee(self) -> nn.Module:
-        """Return what is trained: the net itself, or a module that holds it beside what only training needs.
+    def training_module(self) -> nn.Module:
+        """Return the module to train: the network, or a module that adds what only training needs.
 
-        All of it goes into checkpoints, the net alone into the saved model.
+        Checkpoints contain the whole module; the saved model contains the network alone.
         """
         return self.net_
 
-    def undecayed(self) -> Iterable[nn.Parameter]:
-        """Return the parameters that weight decay leaves alone: those for which 0 is no natural value."""
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
+        """Return the parameters without weight decay: those for which 0 is no natural value."""
         return ()
+
+    def before_training(self, train: Csr, valid: Fold | None, extra: Extra | None, rng: np.random.Generator) -> None:
+        """Learn what `encoded` needs."""
+
+    def after_training(self, train: Csr, valid: Fold | None) -> None:
+        """Choose settings that need the trained network, on the validation users."""
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         for _ in self.epochs(train, valid, rng=rng, extra=extra):
@@ -117,72 +114,60 @@ class NeuralRecommender(Recommender):
         extra: Extra | None = None,
     ) -> Iterator[Epoch]:
         if valid is not None and len(valid.users) < LEAST_USERS and self.max_epochs > 1:
-            # They choose all the same: a dozen users find an epoch that is about right, and the last is far too late.
+            # They are still used: a dozen users find roughly the right epoch, and the last epoch is far too late.
             told = cannot_choose(len(valid.users), "the number of epochs", "validation")
-            log.warning(part_message(self, f"{told}: the choice is made all the same, and owes much to chance."))
-        generator = torch_rng(make_rng(rng))
+            log.warning(part_message(self, f"{told}: they are used all the same, and the chosen epoch will be noisy."))
         if extra is not None:
             check_rating_values(self, all_grades(extra.grades, extra.disliked), "the data")
-        known = self.encoded(train, extra)
-        self.prepare(known)
+        numpy_rng = make_rng(rng)
+        self.before_training(train, valid, extra, numpy_rng)
+        generator = torch_rng(numpy_rng)
+        encoded = self.encoded(train, extra)
+        self.prepare(encoded)
         self._require_memory(Shape.of(train))
         self.net_ = seeded(lambda: self.make_net(train.shape[1]), generator).to(self.device)
-        trained = self.trainee()
-        state = TrainState(
-            net=trained,
-            optimizer=torch.optim.AdamW(self._groups(trained), lr=self.lr, weight_decay=self.weight_decay, fused=True),
-            rng=generator,
+        trained = self.training_module()
+        optimizer = torch.optim.AdamW(
+            self._parameter_groups(trained), lr=self.lr, weight_decay=self.weight_decay, fused=True
         )
-
-        def validated() -> float:
-            assert valid is not None
-            return evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC]
-
-        rows, phases = self._with_dislikes(known, extra, self.phases(known, trained, generator))
         self.best_epoch_ = 1
         for epoch in fit_epochs(
-            state,
-            phases,
-            rows,
-            None if valid is None else validated,
+            TrainState(trained, optimizer, generator),
+            self.phases(encoded, trained, generator),
+            self.training_rows(encoded, extra),
+            None if valid is None else lambda: self._validation_ndcg(train, valid),
             batch_size=self.batch_rows(train.shape[0]),
             max_epochs=self.max_epochs,
             patience=self.patience,
             checkpoint=checkpoint,
-            rate=self.rate,
+            learning_rate=self.learning_rate,
         ):
             self.best_epoch_ = epoch.best_epoch
             yield epoch
-        trained.zero_grad(set_to_none=True)  # as large as the weights, and of no use any more
+        trained.zero_grad(set_to_none=True)  # gradients are as large as the weights
+        self.after_training(train, valid)
 
-    def _with_dislikes(self, train: Csr, extra: Extra | None, phases: Sequence[Phase]) -> tuple[Csr, Sequence[Phase]]:
-        """Return rows of likes with those of dislikes beside them, and phases whose losses count both."""
-        if extra is None or extra.disliked is None or not self.dislike_weight:
-            return train, phases
-        disliked, n_items = extra.disliked, train.shape[1]
-        ones = csr_array((np.ones(disliked.nnz, np.float32), disliked.indices, disliked.indptr), disliked.shape)
+    def _validation_ndcg(self, train: Csr, valid: Fold) -> float:
+        return evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC]
 
-        def counting(loss: Callable[[Csr], Tensor]) -> Callable[[Csr], Tensor]:
-            return lambda both: loss(both[:, :n_items]) + self.dislike_loss(both[:, :n_items], both[:, n_items:])
+    def choose(self, name: str, values: Sequence[float], train: Csr, valid: Fold) -> None:
+        """Set a learned field to the value with the best validation NDCG@100; the first one wins a tie."""
+        ndcg = []
+        for value in values:
+            setattr(self, name, value)
+            ndcg.append(self._validation_ndcg(train, valid))
+        setattr(self, name, values[int(np.argmax(ndcg))])
 
-        return hstack([train, ones], "csr"), [dataclasses.replace(one, loss=counting(one.loss)) for one in phases]
-
-    def dislike_loss(self, rows: Csr, disliked: Csr) -> Tensor:
-        """dislike_weight * sum over a user's known dislikes of -log p(x_i = 0), mean over the users of a batch."""
-        place = torch.from_numpy((row_numbers(disliked) * disliked.shape[1] + disliked.indices).astype(np.int64))
-        costs = self.cost_of_zero(self.scores(rows)).reshape(-1)
-        return self.dislike_weight * costs[place.to(costs.device)].sum() / rows.shape[0]
-
-    def _groups(self, trained: nn.Module) -> list[dict[str, Any]]:
-        """Return the parameters as the optimizer takes them: those with weight decay, and those without."""
-        free = list(self.undecayed())
+    def _parameter_groups(self, trained: nn.Module) -> list[dict[str, Any]]:
+        """Return the parameters with weight decay, and those without."""
+        free = list(self.undecayed_parameters())
         known = {id(parameter) for parameter in free}
         decayed = [parameter for parameter in trained.parameters() if id(parameter) not in known]
         return [{"params": decayed}, *([{"params": free, "weight_decay": 0.0}] if free else [])]
 
     def settled(self) -> Self:
-        """Return a fresh model that is trained for as many epochs as were best for this one."""
-        return dataclasses.replace(self, max_epochs=max(1, self.best_epoch_))
+        """Return an unfitted model with the chosen settings and the best number of epochs."""
+        return dataclasses.replace(self, **self.chosen(), max_epochs=max(1, self.best_epoch_))
 
     def needs_validation(self, shape: Shape) -> bool:
         """Return True: the number of epochs is chosen on validation users."""
@@ -195,19 +180,19 @@ class NeuralRecommender(Recommender):
         return shape.users * shape.items * _SECONDS_PER_CELL
 
     def fit_bytes(self, shape: Shape) -> int:
-        return _BYTES_PER_WEIGHT * self._numbers(shape.items) + self.batch_bytes(shape) + _BYTES_BESIDE
+        return _BYTES_PER_WEIGHT * self._numbers(shape.items) + self.batch_bytes(shape) + _OTHER_BYTES
 
     def batch_bytes(self, shape: Shape) -> int:
-        """Return about how many bytes a batch's numbers take on their way through the network and back."""
+        """Return the approximate bytes of a batch in the forward and backward pass."""
         return int(4 * self.maps * self.batch_rows(shape.users) * shape.items)
 
-    def rate(self, epoch: int) -> float:
+    def learning_rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 1."""
         return self.lr
 
     def batch_rows(self, n_users: int) -> int:
-        """Return how many users a batch has: fewer than asked for where an epoch would be but a few steps."""
-        largest = (n_users - 1) // (_LEAST_BATCHES - 1)  # of which users / largest, rounded up, are still that many
+        """Return the users of a batch: fewer than `batch_size` if an epoch would have too few batches."""
+        largest = (n_users - 1) // (_LEAST_BATCHES - 1)  # ceil(users / largest) is still that many batches
         return max(1, min(self.batch_size, largest))
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -224,19 +209,19 @@ class NeuralRecommender(Recommender):
         self.net_.eval()
 
     def _sizes(self, n_items: int) -> dict[str, Tensor] | None:
-        """Return the network's weights without memory for them; None where torch cannot tell their sizes."""
+        """Return the network's weights without allocating them; None if torch cannot know their sizes."""
         try:
             with torch.device("meta"):
                 return self.make_net(n_items).state_dict()
-        except (RuntimeError, AttributeError):  # a net that looks at its own numbers, or at what `prepare` learns
+        except (RuntimeError, AttributeError):  # the network reads its own weights, or what `prepare` learns
             return None
 
     def _numbers(self, n_items: int) -> int:
-        """Return how many weights the network has, as far as that can be told before it is made."""
+        """Return the number of weights, 0 if it is not known before the network is made."""
         return sum(weights.numel() for weights in (self._sizes(n_items) or {}).values())
 
     def _require_memory(self, shape: Shape) -> None:
-        """Raise before a network is made that cannot be trained here."""
+        """Raise if memory does not suffice to train the network."""
         what = f"A network of {self._numbers(shape.items):,} weights on {shape.items:,} items"
         advice = (
             "lower batch_size, make the network smaller with --set, raise --min-users-per-item so that fewer items "
@@ -245,11 +230,11 @@ class NeuralRecommender(Recommender):
         require_memory(self.fit_bytes(shape), what, advice)
 
     def _fits(self, weights: Mapping[str, NDArray[Any]], n_items: int) -> bool:
-        """Compare the sizes of a network with its weights before memory is taken for it, where torch can tell them."""
-        wanted = self._sizes(n_items)
-        return wanted is None or (
-            wanted.keys() == weights.keys() and all(of.shape == weights[name].shape for name, of in wanted.items())
-        )
+        """Return whether saved weights have the network's shapes, before it is allocated; True if they are unknown."""
+        sizes = self._sizes(n_items)
+        return sizes is None or {n: tuple(w.shape) for n, w in sizes.items()} == {
+            n: w.shape for n, w in weights.items()
+        }
 
     @property
     def n_parameters(self) -> int:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
 from recfusion.diffusion.process import Normal
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import setting
 from recfusion.nets import vae
@@ -20,7 +21,7 @@ _WEIGHTS = (0.15, 0.75, 0.10)  # of the standard normal, the old posterior and t
 
 
 class Annealed(nn.Module):
-    """A network in training, and how many batches it has seen."""
+    """A network in training, with a count of its batches for the annealing of the KL term."""
 
     steps: Tensor
 
@@ -32,24 +33,20 @@ class Annealed(nn.Module):
 
 @dataclass
 class MultVAE(NeuralRecommender):
-    """Multinomial autoencoder of users' rows: history scaled to length 1, entries dropped at random in training.
+    """Multinomial autoencoder of users' rows, scaled to length 1, with dropout on the input.
 
-    The loss of a user is -log p(x | z) + w KL(q(z | x) || N(0, I)), w rising in a straight line over the first
-    batches. The form "dae" has one hidden layer, of `latent` units, and no distribution over them.
+    The loss of a user is -log p(x | z) + w KL(q(z | x) || N(0, I)); w grows linearly over the first batches. The form
+    "dae" has one hidden layer with `latent` units and a deterministic code.
     """
 
-    patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    form: Literal["vae", "dae"] = setting("vae", "variational or plain denoising autoencoder")
-    width: int = setting(
-        600, "width of the hidden layers of the form vae", at_least=1, at_most=100_000, search=(200, 1200), log=True
-    )
-    latent: int = setting(200, "length of a user's code", at_least=1, at_most=100_000, search=(50, 400), log=True)
-    dropout: float = setting(
-        0.5, "probability that an entry of a history is dropped in training", at_least=0, search=(0.1, 0.8)
-    )
+    patience: int = training.patience(20)
+    form: Literal["vae", "dae"] = setting("vae", "variational (vae) or denoising (dae) autoencoder")
+    width: int = training.width(600, "width of the hidden layers (vae only)", (200, 1200))
+    latent: int = training.width(200, "length of a user's code", (50, 400))
+    dropout: float = setting(0.5, "dropout on a history's items in training", at_least=0, search=(0.1, 0.8))
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
     anneal_steps: int = setting(
-        1000, "batches over which the weight of the KL term rises from 0", at_least=1, at_most=1_000_000_000
+        1000, "batches over which the weight of the KL term grows from 0", at_least=1, at_most=1_000_000_000
     )
 
     @property
@@ -64,7 +61,7 @@ class MultVAE(NeuralRecommender):
         encoder = nn.Sequential(SparseLinear(n_items, width), nn.Tanh(), vae.NormalHead(width, latent))
         return vae.Autoencoder(encoder, nn.Sequential(nn.Linear(latent, width), nn.Tanh(), nn.Linear(width, n_items)))
 
-    def trainee(self) -> nn.Module:
+    def training_module(self) -> nn.Module:
         return Annealed(self.net_)
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
@@ -86,7 +83,7 @@ class MultVAE(NeuralRecommender):
 
 
 class WithOldEncoder(nn.Module):
-    """A network in training, and its encoder as it was one epoch ago, which is part of the prior."""
+    """A network in training, with its encoder of the previous epoch, which is part of the prior."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -95,39 +92,34 @@ class WithOldEncoder(nn.Module):
         self.old = copy.deepcopy(net.encoder).requires_grad_(False)
 
     def renew(self) -> None:
-        """Make the present encoder the old one."""
+        """Replace the old encoder by the current one."""
         self.old.load_state_dict(self.net.encoder.state_dict())
 
 
 @dataclass
 class RecVAE(NeuralRecommender):
-    """Multinomial variational autoencoder whose prior remembers the last epoch's posterior.
+    """Multinomial variational autoencoder with a composite prior that contains the previous epoch's posterior.
 
-    The loss of a user is -log p(x | z) + gamma |x| KL(q(z | x) || composite prior), at one sampled z. An epoch passes
-    over the users `encoder_passes` times for the encoder, with entries dropped at random, and then once for the
-    decoder, without dropping any.
+    The loss of a user is -log p(x | z) + gamma |x| KL(q(z | x) || composite prior), at one sampled z. An epoch trains
+    the encoder for `encoder_passes` passes with dropout on the input, then the decoder for one pass without dropout.
     """
 
     maps: ClassVar[float] = 8.0
-    max_epochs: int = setting(100, "epochs at the most", at_least=1, at_most=100_000)
-    patience: int = setting(12, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    width: int = setting(
-        600, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
-    )
+    max_epochs: int = training.max_epochs(100)
+    patience: int = training.patience(12)
+    width: int = training.width(600, "width of the encoder's layers", (200, 1200))
     layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000)
-    latent: int = setting(200, "length of a user's code", at_least=1, at_most=100_000, search=(50, 400), log=True)
-    dropout: float = setting(
-        0.5, "probability that an entry of a history is dropped in encoder passes", at_least=0, search=(0.1, 0.8)
-    )
-    gamma: float = setting(0.005, "weight of the KL term for each item of a user", at_least=0, search=(0.001, 0.02))
-    encoder_passes: int = setting(3, "passes for the encoder before one for the decoder", at_least=1, at_most=1000)
+    latent: int = training.width(200, "length of a user's code", (50, 400))
+    dropout: float = setting(0.5, "dropout on a history's items in encoder passes", at_least=0, search=(0.1, 0.8))
+    gamma: float = setting(0.005, "weight of the KL term per item of a user", at_least=0, search=(0.001, 0.02))
+    encoder_passes: int = setting(3, "encoder passes before each decoder pass", at_least=1, at_most=1000)
 
     def make_net(self, n_items: int) -> vae.Autoencoder:
         hidden = vae.DenseEncoder(n_items, self.width, self.layers)
         encoder = nn.Sequential(hidden, vae.NormalHead(self.width, self.latent))
         return vae.Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
-    def trainee(self) -> WithOldEncoder:
+    def training_module(self) -> WithOldEncoder:
         return WithOldEncoder(self.net_)
 
     def phases(self, train: Csr, trained: nn.Module, rng: torch.Generator) -> Sequence[Phase]:
@@ -137,7 +129,7 @@ class RecVAE(NeuralRecommender):
         return [*[encode] * self.encoder_passes, decode]
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
-        """Return the encoder's loss."""
+        """Return the loss of an encoder pass."""
         assert isinstance(trained, WithOldEncoder)
         x = SparseRows.of(rows, self.device)
         whole = x.normalised()

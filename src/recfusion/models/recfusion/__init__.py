@@ -1,1 +1,1 @@
-"""The paper's models and their extensions."""
+"""The RecFusion models of the paper and their extensions."""

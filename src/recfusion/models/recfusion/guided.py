@@ -1,9 +1,8 @@
-"""RecFusion that knows columns of users and of their items, with guidance."""
+"""RecFusion conditioned on user and item features, with classifier-free guidance."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,71 +13,56 @@ from torch import Tensor
 import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.core.errors import InputError
-from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
-from recfusion.evaluation.evaluate import evaluate
-from recfusion.evaluation.metrics import MAIN_METRIC
-from recfusion.models.recfusion.recfusion import Process, RecFusion
+from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.training.batches import dense
-from recfusion.training.epoch import Checkpoint, Epoch
 
-_TRIED = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # strengths that validation users choose from
+_TRIED = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # candidate strengths
 
 
 @dataclass
 class GuidedRecFusion(RecFusion):
-    """RecFusion whose net also gets a condition c: a user's features, and the mean of those of the items of x^t.
+    """RecFusion with a condition c as another input: the user's features, and the mean features of the items of x^t.
 
-    In training each part is 0 with the chance `drop`, so that one net is the conditional denoiser and, with c = 0, the
-    unconditional one. Scores and samples come from out(0) + guidance (out(c) - out(0)). What is not known of a user
-    is 0 as well, so that users without columns are what the net has seen in training. Without any features this is
-    RecFusion.
+    In training each part of c is set to 0 with probability `drop`, so one network is both the conditional and, with
+    c = 0, the unconditional denoiser. Scores and samples use out(0) + guidance (out(c) - out(0)). Unknown features are
+    0 too, as in training. Without any features this is RecFusion.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
-    process: Process = setting("thinning", "forward process")
-    drop: float = setting(0.2, "chance with which training hides a part of the condition", at_least=0)
+    process: diffusion.ProcessName = setting("thinning", "forward process")
+    drop: float = setting(0.2, "probability that training hides a part of the condition", at_least=0)
     guidance: float | None = self_tuned(
-        1.0, "strength of the condition: 0 ignores it, above 1 exaggerates it", at_least=0, search=(0.0, 4.0)
+        1.0, "guidance strength: 0 ignores the condition, above 1 amplifies it", at_least=0, search=(0.0, 4.0)
     )
     guidance_: float = learned()
-    item_features_: Csr = learned()  # (items, features); no columns where there are none
-    user_columns_: IntArray = learned()  # (1,): how many features users have
+    item_features_: Csr = learned()  # (items, features); no columns without features
+    user_columns_: IntArray = learned()  # (1,): the number of user features
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.net != "mlp":
-            raise InputError(f"A condition needs net 'mlp', got '{self.net}': choose it.")
+            raise InputError(f"A condition needs net 'mlp', got '{self.net}': set net to mlp.", "net")
         if self.drop >= 1 or (self.drop == 0 and self.guidance != 1):
             raise InputError(
                 f"Expected drop to be above 0 and below 1, got {self.drop:g}: guidance needs training with the "
-                "condition and without it (drop 0 goes with guidance 1 alone)."
+                "condition and without it (drop 0 requires guidance 1).",
+                "drop",
             )
 
-    def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
-    ) -> Iterator[Epoch]:
+    def before_training(self, train: Csr, valid: Fold | None, extra: Extra | None, rng: np.random.Generator) -> None:
         known = extra or Extra()
         items, users = known.item_features, known.user_features
         self.item_features_ = csr_array((train.shape[1], 0), dtype=np.float32) if items is None else items.matrix
         self.user_columns_ = np.array([0 if users is None else users.matrix.shape[1]])
         self.guidance_ = 1.0 if self.guidance is None else self.guidance
-        yield from super().epochs(train, valid, rng=rng, checkpoint=checkpoint, extra=extra)
+
+    def after_training(self, train: Csr, valid: Fold | None) -> None:
         if self.guidance is None and valid is not None and self.n_conditions:
-            found = []
-            for strength in _TRIED:
-                self.guidance_ = strength
-                found.append(evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC])
-            self.guidance_ = _TRIED[int(np.argmax(found))]
+            self.choose("guidance_", _TRIED, train, valid)
 
     @property
     def n_conditions(self) -> int:
@@ -87,11 +71,12 @@ class GuidedRecFusion(RecFusion):
         return int(self.user_columns_[0]) + self.item_features_.shape[1]
 
     def encoded(self, history: Csr, extra: Extra | None) -> Csr:
-        """Return the histories with the features of their users as further columns, 0 where nothing is known."""
+        """Return the histories with the users' features as further columns, 0 where unknown."""
         shape = (history.shape[0], int(self.user_columns_[0]))
         users = None if extra is None else extra.user_features
         if users is not None and shape[1] and users.matrix.shape != shape:
-            raise InputError(f"Expected {shape[1]} features of each user, got {users.matrix.shape[1]}.")
+            got = users.matrix.shape[1]
+            raise InputError(f"Expected {shape[1]} features of each user, got {got}: use those of the training data.")
         known = csr_array(shape, dtype=np.float32) if users is None or not shape[1] else users.matrix
         return csr_array(hstack([history, known], "csr")) if shape[1] else history
 
@@ -105,20 +90,20 @@ class GuidedRecFusion(RecFusion):
         return super()._examples(self._items_of(rows))
 
     def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
-        """Return the net with what it is told of these users: each part of the condition, or 0 by chance."""
-        told = torch.rand((rows.shape[0], 2), generator=rng).to(self.device) >= self.drop
-        return self.conditional(rows, told.float())
+        """Return the denoiser of these users, with each part of the condition hidden at random."""
+        shown = torch.rand((rows.shape[0], 2), generator=rng).to(self.device) >= self.drop
+        return self.conditional(rows, shown.float())
 
-    def conditional(self, rows: Csr, told: Tensor | None = None) -> diffusion.Denoiser:
-        """Return the denoiser that knows the condition of encoded rows; `told` (users, 2) multiplies its two parts."""
+    def conditional(self, rows: Csr, shown: Tensor | None = None) -> diffusion.Denoiser:
+        """Return the conditional denoiser of encoded rows; `shown` (users, 2) multiplies the condition's two parts."""
         users = dense(rows[:, self.item_features_.shape[0] :], self.device)
 
         def denoised(xt: Tensor, t: Tensor) -> Tensor:
-            times = len(xt) // max(1, len(users))  # a bound that is estimated by several draws repeats each user
+            times = len(xt) // max(1, len(users))  # a bound with several draws repeats each user
             own = users.repeat_interleave(times, dim=0)
             items = self._profile(xt)
-            if told is not None:
-                of_users, of_items = told.repeat_interleave(times, dim=0).T
+            if shown is not None:
+                of_users, of_items = shown.repeat_interleave(times, dim=0).T
                 own, items = own * of_users[:, None], items * of_items[:, None]
             out: Tensor = self.net_(xt, t, torch.cat([own, items], dim=1))
             return out
@@ -126,13 +111,13 @@ class GuidedRecFusion(RecFusion):
         return denoised
 
     def guided(self, rows: Csr) -> diffusion.Denoiser:
-        """Return the guided denoiser of encoded rows, as `diffusion.elbo` and the samplers take it."""
+        """Return the guided denoiser of encoded rows, for `diffusion.elbo` and the samplers."""
         if not self.n_conditions:
             return self.net_
         return diffusion.guided(self.conditional(rows), self.net_, self.guidance_)
 
     def _profile(self, xt: Tensor) -> Tensor:
-        """Return the mean features of the items of x^t, (batch, item features); 0 where there are none."""
+        """Return the mean features of the items of x^t, (batch, item features); 0 without items."""
         rows = csr_array(xt.detach().cpu().numpy())
         sums = torch.from_numpy((rows @ self.item_features_).toarray()).to(xt)
         return sums / xt.sum(1, keepdim=True).clamp(min=1)
@@ -141,11 +126,8 @@ class GuidedRecFusion(RecFusion):
         x1 = dense(self._items_of(history), self.device)
         return self.guided(history)(x1, torch.ones(len(x1), dtype=torch.int64, device=x1.device))
 
-    def settled(self) -> Self:
-        return dataclasses.replace(super().settled(), **self.chosen())
-
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
         columns, rows = state["user_columns_"], int(state["item_features_.shape"][0])
         if columns.shape != (1,) or not 0 <= columns[0] <= 10**7 or rows != n_items:
-            raise ValueError(f"the features are not those of {n_items} items and their users")
+            raise ValueError(f"the features do not belong to {n_items} items and their users")
         super().load_state(state, chosen, n_items)

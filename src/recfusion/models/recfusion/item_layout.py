@@ -1,4 +1,4 @@
-"""Places for items in a row or on a map, such that neighbours are alike: what gives a convolution something to see."""
+"""Positions for items in a row or on a map, with similar items next to each other, for convolutions."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,16 @@ _DIRECTIONS = 32
 
 
 def item_features(train: Csr, directions: int = _DIRECTIONS) -> Features:
-    """Return what items are like, by who has them: rows of length 1, (items, directions or fewer).
+    """Return item vectors of length 1 from co-occurrence, (items, directions or fewer).
 
-    With S = N^-1/2 X'X N^-1/2, the cosines between items, they are its leading eigenvectors after the first, which is
-    popularity again, each times the root of its eigenvalue. An item that nobody has is all zeros.
+    They are the leading eigenvectors of S = N^-1/2 X'X N^-1/2, the cosines between items, each times the root of its
+    eigenvalue. The first eigenvector is left out, because it is popularity. An item without users is all zeros.
     """
     counts = column_counts(train).astype(np.float64)
     scaled = csr_array(train.astype(np.float64) * (np.maximum(counts, 1) ** -0.5)[None])
     kept = min(directions + 1, *train.shape)
     if kept < min(train.shape):
-        start = np.random.default_rng(0).standard_normal(min(train.shape))  # else the solver would draw its own
+        start = np.random.default_rng(0).standard_normal(min(train.shape))  # otherwise the solver draws its own start
         _, values, rows = svds(scaled, k=kept, v0=start)
         order = np.argsort(-values)
         values, rows = values[order], rows[order]
@@ -33,16 +33,16 @@ def item_features(train: Csr, directions: int = _DIRECTIONS) -> Features:
 
 
 def place_items(features: Features, height: int, width: int) -> IntArray:
-    """Return a slot of a height x width map for each item, counted row by row, (items,); 1 x width is a row.
+    """Return each item's slot on a height x width map, counted row by row, (items,); 1 x width is a row.
 
-    The map's longer side is halved again and again. The items of a block are divided along the direction in which they
-    differ most, and that is turned so that each half lies beside the neighbouring block that it resembles: a kd-tree
-    whose leaves are slots. Blank slots are spread evenly.
+    A kd-tree with slots as leaves: the longer side of a block is halved repeatedly, and the block's items are split
+    along their first principal direction. The direction's sign puts each half next to the more similar neighbouring
+    block. Empty slots are spread evenly.
     """
-    means = np.zeros((height, width, features.shape[1]))  # what the block of each slot is like so far
+    means = np.zeros((height, width, features.shape[1]))  # mean features of each slot's block so far
     slots = np.zeros(len(features), np.int64)
     blocks = [(np.arange(len(features)), 0, 0, height, width)] if len(features) else []
-    while blocks:  # level by level, so that neighbours are about as fine
+    while blocks:  # level by level, so that neighbouring blocks have about the same size
         smaller = []
         for items, top, left, high, wide in blocks:
             if high * wide == 1:
@@ -61,13 +61,13 @@ _Block = tuple[IntArray, int, int, int, int]  # items, and top, left, height and
 def _halves(
     features: Features, means: Features, items: IntArray, top: int, left: int, high: int, wide: int
 ) -> list[_Block]:
-    """Return the two halves of a block, without those that have no items."""
+    """Return the halves of a block that have items."""
     sideways = wide >= high
     length, across = (wide, high) if sideways else (high, wide)
     first = length // 2
     share = round(len(items) * first / length)
     share = min(max(share, len(items) - (length - first) * across), first * across)
-    before, after = _beside(means, features[items].mean(0), top, left, high, wide, sideways)
+    before, after = _neighbouring_means(means, features[items].mean(0), top, left, high, wide, sideways)
     along = features[items] @ _direction(features[items], after - before)
     order = items[np.argsort(along, kind="stable")]
     if sideways:
@@ -77,10 +77,10 @@ def _halves(
     return [block for block in both if len(block[0])]
 
 
-def _beside(
+def _neighbouring_means(
     means: Features, own: NDArray[np.float64], top: int, left: int, high: int, wide: int, sideways: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what lies before and behind a block, on the average; beyond the map's edge it is like the block itself."""
+    """Return the mean features before and after a block; beyond the edge, those of the block itself."""
     grid, start, stop = (means, left, left + wide) if sideways else (means.swapaxes(0, 1), top, top + high)
     rows = slice(top, top + high) if sideways else slice(left, left + wide)
     before = grid[rows, start - 1].mean(0) if start > 0 else own
@@ -89,12 +89,12 @@ def _beside(
 
 
 def _direction(features: Features, towards: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the first principal direction, pointing `towards` as far as it can."""
+    """Return the first principal direction with a non-negative product with `towards`."""
     if not features.shape[1]:
         return np.zeros(0)
     centred = features - features.mean(0)
     direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
     agreement = float(direction @ towards)
-    if abs(agreement) < 1e-12:  # nothing beside it yet: its largest part decides
+    if abs(agreement) < 1e-12:  # no neighbours yet: the sign of the largest component decides
         agreement = float(direction[np.argmax(np.abs(direction))])
     return direction if agreement > 0 else -direction

@@ -1,9 +1,8 @@
-"""Latent diffusion: Gaussian noise on the codes that a factor model gives to users, and a small network against it."""
+"""Latent diffusion: Gaussian diffusion of the user factors of iALS, with a small network as denoiser."""
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,146 +13,114 @@ from torch import Tensor, nn
 import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
-from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
-from recfusion.diffusion.process import beside
-from recfusion.evaluation.evaluate import evaluate
-from recfusion.evaluation.metrics import MAIN_METRIC
+from recfusion.diffusion.process import broadcast
 from recfusion.models.base import Shape
-from recfusion.models.factors.ials import IALS
+from recfusion.models.factors.ials import IALS, alpha0_setting, l2_setting, nu_setting
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.diffrec import DiffRecNet
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.self_tuning import trials_setting
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.training.batches import dense
-from recfusion.training.epoch import Checkpoint, Epoch
 
-_TRIED = (0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # shares of noise that validation users choose from
-_FLOPS = 1.5e10  # multiply-adds in a second on one core, about
-_IALS = ("factors", "iterations", "alpha0", "l2", "nu", "tune_trials")
+_TRIED = (0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # candidate shares of noise
+_FLOPS = 1.5e10  # multiply-adds per second on one core, roughly
+_IALS = ("factors", "iterations", "alpha0", "l2", "nu", "tune_trials")  # settings of iALS
+_LEARNED = ("alpha0_", "l2_", "nu_", "items_", "penalty_")  # learned by iALS
 
 
 @dataclass
 class LatentDiffusion(NeuralRecommender):
-    """Diffusion of users' codes z: the factors that iALS folds a history into, centred, with a mean square of 1.
+    """Diffusion of user codes z: the iALS factors of a history, centred and scaled to a mean square of 1.
 
-    The process is Gaussian, x^t = sqrt(abar_t) z + sqrt(1 - abar_t) noise, and the denoiser
+    The process is Gaussian, x^t = sqrt(abar_t) z + sqrt(1 - abar_t) noise. The denoiser is
 
-        zhat(x^t, t) = sqrt(abar_t) x^t + net(x^t, t),
+        zhat(x^t, t) = sqrt(abar_t) x^t + net(x^t, t).
 
-    whose first term is the best one for codes that are standard normal: the net learns what else there is. The code y
-    of a history is taken for z with noise of the share `noise`, so that x^t = sqrt(abar_t) y at the step whose
-    1 - abar_t is nearest to it; one call gives zhat, and the items' factors its scores. With `noise` 0 nothing is
-    denoised, and lists are those of iALS.
+    Its first term is optimal for standard normal codes; the network learns the rest. Scoring treats the code y of a
+    history as z with a share `noise` of noise: x^t = sqrt(abar_t) y at the step with 1 - abar_t nearest to `noise`. One
+    call gives zhat, and the item factors give its scores. With `noise` 0 scores are those of iALS.
     """
 
-    lr: float = setting(1e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
-    weight_decay: float = setting(0.1, "weight decay of AdamW", at_least=0, search=(0.0, 3.0))
+    lr: float = training.lr(1e-3)
+    weight_decay: float = training.weight_decay(0.1, 3.0)
     factors: int = setting(128, "length of a code", at_least=1, at_most=10_000, search=(32, 512), log=True)
     iterations: int = setting(16, "passes of iALS over users and items", at_least=1, at_most=10_000)
-    alpha0: float | None = self_tuned(
-        0.1, "weight of an entry of iALS whatever its value", at_least=1e-6, search=(0.01, 1.0), log=True
-    )
-    l2: float | None = self_tuned(
-        *(0.01, "weight of the squared penalty of iALS"),
-        at_least=1e-9,
-        search=(1e-7, 0.1),
-        log=True,
-        rule="4 / (mean items of a user + alpha0 * items)",
-    )
-    nu: float | None = self_tuned(
-        1.0, "how that penalty grows with how often a user or item occurs", at_least=0, search=(0.0, 1.0)
-    )
+    alpha0: float | None = alpha0_setting()
+    l2: float | None = l2_setting()
+    nu: float | None = nu_setting()
     noise: float | None = self_tuned(
-        0.1, "share of noise that the code of a history is taken to have", at_least=0, search=(0.0, 0.99)
+        0.1, "assumed share of noise in the code of a history", at_least=0, search=(0.0, 0.99)
     )
-    objective: Literal["simple", "elbo"] = setting("simple", "what is minimised")
+    objective: Literal["simple", "elbo"] = setting("simple", "training loss")
     T: int = setting(50, "diffusion steps", at_least=1, at_most=10_000)
-    schedule: diffusion.ScheduleName = setting("cosine", "course of the noise rates", search="all")
-    beta_low: float = setting(1e-4, "smallest noise rate, where the schedule has one", at_least=0)
-    beta_high: float = setting(0.1, "largest noise rate, where the schedule has one", at_least=0)
-    width: int = setting(512, "width of the hidden layer", at_least=1, at_most=100_000, search=(128, 2048), log=True)
+    schedule: diffusion.ScheduleName = setting("cosine", "schedule of the noise rates", search="all")
+    beta_low: float = setting(1e-4, "smallest noise rate, if the schedule has one", at_least=0)
+    beta_high: float = setting(0.1, "largest noise rate, if the schedule has one", at_least=0)
+    width: int = training.width(512, "width of the hidden layer", (128, 2048))
     tune_trials: int = trials_setting(6)
     alpha0_: float = learned()
     l2_: float = learned()
     nu_: float = learned()
     noise_: float = learned()
     items_: FloatArray = learned()  # (items, factors)
-    penalty_: FloatArray = learned()  # (1,): of iALS
-    mean_: FloatArray = learned()  # (factors,): of the training users' codes
-    scale_: FloatArray = learned()  # (1,): the root of their mean square around it
+    penalty_: FloatArray = learned()  # (1,): penalty of iALS
+    mean_: FloatArray = learned()  # (factors,): mean of the training users' codes
+    scale_: FloatArray = learned()  # (1,): standard deviation of all their entries
     _ials: IALS | None = field(init=False, default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.noise is not None and self.noise >= 1:
-            raise InputError(f"Expected noise to be below 1, got {self.noise:g}: something of the code must be left.")
+            raise InputError(f"Expected noise to be below 1, got {self.noise:g}: lower it.", "noise")
 
-    def epochs(
-        self,
-        train: Csr,
-        valid: Fold | None = None,
-        *,
-        rng: RngLike = None,
-        checkpoint: Checkpoint | None = None,
-        extra: Extra | None = None,
-    ) -> Iterator[Epoch]:
-        generator = make_rng(rng)
-        self._learn_factors(train, valid, generator)
-        self.noise_ = 0.1 if self.noise is None else self.noise
-        yield from super().epochs(train, valid, rng=generator, checkpoint=checkpoint, extra=extra)
-        if self.noise is None and valid is not None:
-            self._choose_noise(train, valid)
-
-    def _learn_factors(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
+    def before_training(self, train: Csr, valid: Fold | None, extra: Extra | None, rng: np.random.Generator) -> None:
         model = IALS(**{name: getattr(self, name) for name in _IALS}).fit(train, valid, rng=rng)
         self.trials_ = model.trials_
-        for name in ("alpha0_", "l2_", "nu_", "items_", "penalty_"):
+        for name in _LEARNED:
             setattr(self, name, getattr(model, name))
         self._ials = model
         codes = model.fold_in(train)
         self.mean_ = codes.mean(0)
         self.scale_ = np.sqrt(np.maximum(np.mean((codes - self.mean_) ** 2, keepdims=True)[0], np.float32(1e-12)))
+        self.noise_ = 0.1 if self.noise is None else self.noise
 
-    def _choose_noise(self, train: Csr, valid: Fold) -> None:
-        """Choose the noise of a history's code on the validation users; of equal ones the smaller."""
-        found = []
-        for share in _TRIED:
-            self.noise_ = share
-            found.append(evaluate(self, valid, train, (MAIN_METRIC,), threads=1).mean()[MAIN_METRIC])
-        self.noise_ = _TRIED[int(np.argmax(found))]
+    def after_training(self, train: Csr, valid: Fold | None) -> None:
+        if self.noise is None and valid is not None:
+            self.choose("noise_", _TRIED, train, valid)
 
     def codes(self, history: Csr) -> FloatArray:
-        """Return the codes of histories, (users, factors): those of iALS, centred and scaled."""
+        """Return the codes of histories, (users, factors): iALS factors, centred and scaled."""
         if self._ials is None:
             self._ials = IALS(**{name: getattr(self, name) for name in _IALS})
-            for name in ("alpha0_", "l2_", "nu_", "items_", "penalty_"):
+            for name in _LEARNED:
                 setattr(self._ials, name, getattr(self, name))
         return np.asarray((self._ials.fold_in(history) - self.mean_) / self.scale_)
 
     def encoded(self, history: Csr, extra: Extra | None) -> Csr:
-        """Return the codes as rows: they are what the loss and `scores` get."""
+        """Return the codes as rows, for the loss and `scores`."""
         return csr_array(self.codes(history))
 
     def make_net(self, n_items: int) -> nn.Module:
         return DiffRecNet(self.factors, self.width, min(64, self.factors), normalised=False, dropout=0.0)
 
-    def trainee(self) -> nn.Module:
+    def training_module(self) -> nn.Module:
         assert isinstance(self.net_, DiffRecNet)
-        with torch.no_grad():  # training begins at the denoiser of standard normal codes
+        with torch.no_grad():  # training starts at the optimal denoiser of standard normal codes
             self.net_.outer.weight.zero_()
             self.net_.outer.bias.zero_()
         return self.net_
 
     def process(self) -> diffusion.Gaussian:
-        """Return the process on codes; reverse steps have the variance that is right for data without sharp values."""
+        """Return the process of codes; the reverse variance beta suits data with a smooth density."""
         schedule = diffusion.make_schedule(self.schedule, self.T, self.beta_low, self.beta_high)
         return diffusion.Gaussian(schedule, variance="beta")
 
     def denoiser(self, xt: Tensor, t: Tensor) -> Tensor:
-        """Return zhat(x^t, t), (batch, factors), as `diffusion.elbo` and the samplers take it."""
-        kept = beside(self.process().schedule.alpha_bar(t).sqrt(), xt)
+        """Return zhat(x^t, t), (batch, factors), for `diffusion.elbo` and the samplers."""
+        kept = broadcast(self.process().schedule.alpha_bar(t).sqrt(), xt)
         out: Tensor = kept * xt + self.net_(xt, t)
         return out
 
@@ -173,12 +140,9 @@ class LatentDiffusion(NeuralRecommender):
         return self.decode(codes)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Return the scores of codes: (users, factors) -> (users, items)."""
+        """Return the scores (users, items) of codes (users, factors)."""
         scale, mean, items = (torch.from_numpy(array).to(codes) for array in (self.scale_, self.mean_, self.items_))
         return (codes * scale + mean) @ items.T
-
-    def settled(self) -> Self:
-        return dataclasses.replace(super().settled(), **self.chosen())
 
     def seconds(self, shape: Shape) -> float:
         weights = self.width * (2 * self.factors + 64)

@@ -1,6 +1,6 @@
-"""The RecFusion family: one implementation; what tells the variants apart is in their settings (see the registry)."""
+"""The RecFusion family: one class; the variants differ in their settings (see models.toml)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,58 +14,56 @@ from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
 from recfusion.models.base import Shape
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import MLP
 from recfusion.nets.unet import UNet
 from recfusion.training.batches import dense
 
-Process = Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"]
 Net = Literal["mlp", "unet1d", "unet2d"]
 Objective = Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published"]
-_MAPS = 24  # feature maps of the first level's size that a U-Net keeps for its backward pass, about
+_MAPS = 24  # feature maps that a U-Net keeps for its backward pass, in maps of the first level (roughly)
 
 
 @dataclass
 class RecFusion(NeuralRecommender):
-    """Diffusion on a user's row of the interaction matrix; a history is taken for x^1 and one reverse step ranks.
+    """Diffusion of a user's row of the interaction matrix; scoring treats a history as x^1 and takes one reverse step.
 
-    The paper's three formulations: users one by one (`mlp`, `unet1d`); batches of users as rows of a picture
-    (`unet2d`, `picture_users` rows); the full matrix as one example (`unet2d`, `picture_users` 0). In a picture the
-    asked user stands in the middle of fixed training users, so that scores never depend on who else is asked for.
+    The paper's three formulations: one user per example (`mlp`, `unet1d`); a batch of users as the rows of a picture
+    (`unet2d`, `picture_users` rows); the full matrix as one example (`unet2d`, `picture_users` 0). To score a user,
+    the picture contains that user in the middle of fixed training users, so scores do not depend on other requests.
     """
 
     maps: ClassVar[float] = 20.0
-    process: Process = setting("gaussian", "forward process")
+    process: diffusion.ProcessName = setting("gaussian", "forward process")
     net: Net = setting("mlp", "network")
-    objective: Objective = setting("simple", "what is minimised; ranking: removed without its weights")
+    objective: Objective = setting("simple", "training loss; ranking is `removed` without its weights")
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
     time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
     T: int = setting(3, "diffusion steps", at_least=1, at_most=10_000, search=(1, 20))
-    schedule: diffusion.ScheduleName = setting("quadratic", "course of the noise rates", search="all")
-    decreasing: bool = setting(False, "whether the noise rates fall instead of rise")
-    learned_schedule: bool = setting(False, "whether the noise rates are trained, from that schedule on (elbo only)")
+    schedule: diffusion.ScheduleName = setting("quadratic", "schedule of the noise rates", search="all")
+    decreasing: bool = setting(False, "whether the noise rates decrease with t")
+    learned_schedule: bool = setting(False, "whether to train the noise rates, starting at the schedule (elbo only)")
     beta_low: float = setting(1e-4, "smallest noise rate", at_least=0)
     beta_high: float = setting(0.1, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
-    width: int = setting(
-        200, "width of the mlp's hidden layers", at_least=1, at_most=100_000, search=(100, 800), log=True
-    )
+    width: int = training.width(200, "width of the mlp's hidden layers", (100, 800))
     depth: int = setting(1, "hidden layers of the mlp", at_least=0, at_most=1000, search=(0, 4))
-    shared: bool = setting(True, "whether all hidden layers are one")
+    shared: bool = setting(True, "whether all hidden layers share their weights")
     channels: int = setting(4, "channels of the U-Net's first level", at_least=1, at_most=1000)
     levels: int = setting(5, "levels of the U-Net", at_least=1, at_most=16)
     picture_users: int = setting(
-        16, "rows of a picture for unet2d; 0: all users as one example", at_least=0, at_most=100_000
+        16, "users in a picture for unet2d; 0: all users as one example", at_least=0, at_most=100_000
     )
     companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if found := list(self.misfits()):
+        if found := list(self.setting_conflicts()):
             raise InputError(" ".join(found))
 
-    def misfits(self) -> Iterator[str]:
-        """Yield a sentence for each of the settings that do not go together: what they need, and what to change."""
+    def setting_conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each conflict between settings: what is needed, and what to change."""
         gaussian = self.process == "gaussian"
         if self.objective in ("bce-elbo", "removed", "ranking") and gaussian:
             yield (
@@ -78,11 +76,11 @@ class RecFusion(NeuralRecommender):
                 f"removed: with process '{self.process}' set objective to simple, elbo or bce-elbo."
             )
         if self.learned_schedule and self.objective != "elbo":
-            yield "A learned schedule needs objective 'elbo': the others are best without any noise."
+            yield "A learned schedule needs objective 'elbo': the other objectives would learn to add no noise."
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
             yield (
-                "A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it, and binary "
-                "noise has none to predict: set variance to posterior."
+                "A predicted variance needs process 'gaussian' and net 'mlp', which have a head for it; binary noise "
+                "has no variance to predict: set variance to posterior."
             )
 
     @property
@@ -103,12 +101,12 @@ class RecFusion(NeuralRecommender):
                 "lower batch_size or channels, or set picture_users above 0 to take users in batches.",
             )
         self.learn_means(train)
-        # What fills a picture beside the asked user is evenly spread over the training users.
+        # The other users of a picture are spread evenly over the training users.
         others = min(self.picture_users or n_users, n_users) - 1 if self.net == "unet2d" else 0
         self.companions_ = train[np.linspace(0, n_users - 1, others).astype(np.int64)]
 
     def learn_means(self, train: Csr) -> None:
-        """Learn the share of users that each item has, smoothed so that none is 0 or 1."""
+        """Learn the share of users with each item, smoothed to be above 0 and below 1."""
         self.means = torch.from_numpy((np.asarray(train.sum(0)) + 0.5) / (train.shape[0] + 1))
 
     def batch_bytes(self, shape: Shape) -> int:
@@ -150,47 +148,43 @@ class RecFusion(NeuralRecommender):
         return self.with_schedule(net)
 
     def with_schedule(self, net: nn.Module) -> nn.Module:
-        """Make a learned schedule a part of the net, so that it is trained and saved with it."""
+        """Add a learned schedule to the network, so that it is trained and saved with it."""
         if self.learned_schedule:
             net.noise = diffusion.LearnedSchedule(self.fixed_schedule())
         return net
 
     @property
     def n_conditions(self) -> int:
-        """How many numbers beside x^t and t an mlp gets: none."""
+        """The number of condition inputs of the mlp: none."""
         return 0
 
     def denoiser(self, rows: Csr, rng: torch.Generator) -> diffusion.Denoiser:
-        """Return what denoises the x^t of these users in training: the net."""
+        """Return the denoiser for the x^t of these users in training: the network."""
         return self.net_
 
-    def undecayed(self) -> Iterable[nn.Parameter]:
-        # Decay would pull every rate to .5, whatever the bound says.
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
+        # Decay would pull every rate to .5.
         return self.net_.get_submodule("noise").parameters() if self.learned_schedule else ()
 
     def fixed_schedule(self) -> diffusion.Schedule:
         return diffusion.make_schedule(self.schedule, self.T, self.beta_low, self.beta_high, self.decreasing)
 
     def make_process(self, means: Tensor) -> diffusion.Process:
-        """Return the forward process, given the items' smoothed means (items,): once for each step of training.
+        """Return the forward process for smoothed item means (items,); called for each training step.
 
-        A subclass with a process of its own overrides this alone; its `process` then only says whether the noise is
-        real ("gaussian": the net ends in tanh) or binary (the others: in logits). What the net returns at t = 1 ranks.
+        A subclass with another process overrides only this. Its `process` setting then only says whether the noise is
+        real ("gaussian": the network ends in tanh) or binary (the others: logits). The output at t = 1 ranks.
         """
-        return self.process_of(self.net_.noise if self.learned_schedule else self.fixed_schedule(), means)
+        return self.with_rates(self.net_.noise if self.learned_schedule else self.fixed_schedule(), means)
 
-    def process_of(self, schedule: Any, means: Tensor) -> diffusion.Process:
-        """Return the chosen process with these noise rates."""
-        if self.process == "gaussian":
-            return diffusion.Gaussian(schedule, self.variance)
-        chain = diffusion.Binomial
-        kernels: dict[str, Callable[..., diffusion.Process]] = {
-            "paper-kernel": chain.paper_kernel,
-            "bit-flips": chain.bit_flips,
-            "drift": chain.drift,
-            "thinning": chain.thinning,
-        }
-        return kernels[self.process](schedule, means, predicts="previous" if self.objective == "bce-elbo" else "x0")
+    def with_rates(self, schedule: Any, means: Tensor) -> diffusion.Process:
+        """Return the chosen process with the noise rates of `schedule`."""
+        return diffusion.make_process(self.process, schedule, means, variance=self.variance, predicts=self.predicts)
+
+    @property
+    def predicts(self) -> Literal["x0", "previous"]:
+        """What the output of the network means for binary noise."""
+        return "previous" if self.objective == "bce-elbo" else "x0"
 
     def _examples(self, rows: Csr) -> Tensor:
         """Return a batch of users as examples: (users, items), or pictures (pictures, rows, items)."""
@@ -198,11 +192,11 @@ class RecFusion(NeuralRecommender):
             return dense(rows, self.device)
         height = self.picture_users or rows.shape[0]
         n_pictures = -(-rows.shape[0] // height)
-        filled = np.arange(n_pictures * height) % rows.shape[0]  # the last picture is filled up from the first
+        filled = np.arange(n_pictures * height) % rows.shape[0]  # the last picture is filled with the first users
         return dense(rows[filled], self.device).reshape(n_pictures, height, -1)
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
-        """Return the mean over examples of the chosen objective; where it draws t, it calls the net once."""
+        """Return the mean objective over the examples; objectives that draw t call the network once."""
         process, net, x0 = self.make_process(self.means), self.denoiser(rows, rng), self._examples(rows)
         if self.objective == "simple":
             return diffusion.simple(process, net, x0, rng).mean()
@@ -217,6 +211,6 @@ class RecFusion(NeuralRecommender):
         return published(process, net, x0, rng, schedule=self.fixed_schedule()).mean()
 
     def _predict(self, x1: Tensor) -> Tensor:
-        """Return the net's prediction of x^0 from x^1 (for binary noise its logits, which rank alike)."""
+        """Return the predicted x^0 from x^1, or its logits for binary noise, which give the same ranking."""
         out: Tensor = self.net_(x1, torch.ones(len(x1), dtype=torch.int64, device=x1.device))
         return out

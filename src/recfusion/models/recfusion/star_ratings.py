@@ -1,4 +1,4 @@
-"""Diffusion of star ratings: every item is unseen or has a grade, and a categorical chain forgets or blurs them."""
+"""Categorical diffusion of star ratings: every item is unseen or has a rating, and noise removes or changes ratings."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,64 +17,66 @@ from recfusion.core.memory import require_memory
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.models.base import Shape
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.sparse import SparseRows
-from recfusion.nets.star_ratings import GradeNet
+from recfusion.nets.star_ratings import RatingNet
 from recfusion.nets.vae import multinomial_nll
 from recfusion.training.batches import dense
 
-_NEVER = -1e9  # the logit of an item that is seen: finite, for a softmax over nothing would be NaN
+_NEVER = -1e9  # logit of a seen item; finite, because a softmax over -inf alone is NaN
 
 
 @dataclass
-class RecFusionGrades(NeuralRecommender):
-    """A denoiser of rows of states: 0 is "unseen", k the k-th grade of the scale step, 2 step, ..., levels step.
+class RecFusionRatings(NeuralRecommender):
+    """A denoiser of rows of states: 0 is "unseen", k is the k-th rating of the scale step, 2 step, ..., levels step.
 
-    transitions: "absorbing" forgets an item; "graded" moves a grade to a neighbouring one as often as it forgets it;
-    "uniform" draws a state anew from all of them; "ordinal" moves it to a neighbouring one, of which "unseen" is the
-    lowest. A share of states that falls evenly from `high` at t = 1 to `low` at t = T has met no such event.
+    transitions: "absorbing" makes an item unseen; "graded" makes it unseen or moves its rating to a neighbouring one,
+    equally often; "uniform" draws a new state from all states; "ordinal" moves to a neighbouring state, with "unseen"
+    as the lowest. The share of states without such an event decreases linearly from `high` at t = 1 to `low` at t = T.
 
-    objective: "elbo" is the bound, "simple" the cross-entropy of all states at one step. "ranking" is what is left of
-    the bound of a process that only forgets, as steps become small: the cross-entropy of the forgotten items with
-    their grades under one softmax over all items that are not seen and all grades. A history is taken for x^1 and one
-    step ranks, by P(grade >= good) or by the expected grade, in which "unseen" counts 0.
+    objective: "elbo" is the bound, "simple" the cross-entropy of all states at one step. "ranking" is the limit, for
+    small steps, of the ranking part of the bound of a process that only removes items: the cross-entropy of the
+    removed items with their ratings, under one softmax over all unseen items and all ratings. Scoring treats a history
+    as x^1 and ranks by P(rating >= good) or by the expected rating, where "unseen" counts as 0.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades"})
-    lr: float = setting(2e-3, "learning rate of AdamW", at_least=0, search=(1e-4, 1e-2), log=True)
-    weight_decay: float = setting(0.5, "weight decay of AdamW", at_least=0, search=(0.0, 3.0))
-    batch_size: int = setting(
-        100, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(50, 500), log=True
+    lr: float = training.lr(2e-3)
+    weight_decay: float = training.weight_decay(0.5, 3.0)
+    batch_size: int = training.batch_size(100, (50, 500))
+    max_epochs: int = training.max_epochs(60)
+    patience: int = training.patience(6)
+    levels: int = setting(5, "number of ratings on the scale", at_least=1, at_most=1000)
+    step: float = setting(1.0, "distance between two ratings, and the lowest rating", at_least=1e-6)
+    good: float = setting(4.0, "lowest good rating; items without a rating have this one")
+    ranks_by: Literal["good", "expected"] = setting("good", "score: P(rating >= good), or the expected rating")
+    transitions: Literal["absorbing", "graded", "uniform", "ordinal"] = setting(
+        "absorbing", "how noise changes a state"
     )
-    max_epochs: int = setting(60, "epochs at the most", at_least=1, at_most=100_000)
-    patience: int = setting(6, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    levels: int = setting(5, "grades of the scale", at_least=1, at_most=1000)
-    step: float = setting(1.0, "distance of two grades, and the lowest grade", at_least=1e-6)
-    good: float = setting(4.0, "lowest grade that is good; a one without a grade has this")
-    ranks_by: Literal["good", "expected"] = setting("good", "score: P(grade >= good), or the expected grade")
-    transitions: Literal["absorbing", "graded", "uniform", "ordinal"] = setting("absorbing", "what the noise does")
-    objective: Literal["ranking", "simple", "elbo"] = setting("ranking", "what is minimised")
+    objective: Literal["ranking", "simple", "elbo"] = setting("ranking", "training loss")
     T: int = setting(16, "diffusion steps", at_least=1, at_most=10_000)
     low: float = setting(0.4, "share of states without noise at the last step", at_least=0)
     high: float = setting(0.9, "share of states without noise at the first step", at_least=0)
-    width: int = setting(400, "width of the network's layers", at_least=1, at_most=100_000, search=(100, 800), log=True)
+    width: int = training.width(400, "width of the network's layers", (100, 800))
     layers: int = setting(2, "layers of the network", at_least=1, at_most=1000, search=(1, 4))
-    shares_: FloatArray = learned()  # (K,): of the states among all users and items
+    shares_: FloatArray = learned()  # (K,): shares of the states among all users and items
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.objective == "ranking" and self.transitions in ("uniform", "ordinal"):
             raise InputError(
                 f"Objective 'ranking' needs transitions that add no items, absorbing or graded, got "
-                f"'{self.transitions}': choose objective 'simple' or 'elbo'."
+                f"'{self.transitions}': choose objective 'simple' or 'elbo'.",
+                "objective",
             )
         if not 0 < self.low < self.high < 1:
-            raise InputError(f"Expected shares 0 < low < high < 1, got {self.low:g} and {self.high:g}.")
+            raise InputError(f"Expected shares 0 < low < high < 1, got {self.low:g} and {self.high:g}.", "low")
         self._states([self.good], "good")
 
     def encoded(self, history: Csr, extra: Extra | None) -> Csr:
-        """Return the histories with the state of each item as its value, what was disliked among them."""
+        """Return the histories, with dislikes, with the state of each item as its value."""
         known = extra or Extra()
         grades = np.full(history.nnz, self.good) if known.grades is None else known.grades.data
         parts = [(row_numbers(history), history.indices, grades)]
@@ -91,23 +93,25 @@ class RecFusionGrades(NeuralRecommender):
         return self.step
 
     def _states(self, given: ArrayLike, where: str) -> FloatArray:
-        """Return the numbers of the grades on the scale, from 1."""
-        grades = np.asarray(given, np.float64)
-        states = np.round(grades / self.step)
-        wrong = ~(np.isclose(states * self.step, grades) & (states >= 1) & (states <= self.levels))
+        """Return the numbers of ratings on the scale, from 1; `where` names their source in an error."""
+        ratings = np.asarray(given, np.float64)
+        states = np.round(ratings / self.step)
+        wrong = ~(np.isclose(states * self.step, ratings) & (states >= 1) & (states <= self.levels))
         if wrong.any():
             first = [f"{self.step * number:g}" for number in range(1, min(self.levels, 10) + 1)]
             scale = ", ".join(first) + (f", ..., {self.step * self.levels:g}" if self.levels > 10 else "")
             more = f" and {int(wrong.sum()) - 1:,} more" if wrong.sum() > 1 else ""
-            levels = "" if where == "the history" else ", or set levels and step to the scale that the ratings have"
-            raise InputError(f"Expected grades {scale} in {where}, got {grades[wrong][0]:g}{more}: mend it{levels}.")
+            change = "correct it" if where == "the history" else "correct it, or set levels and step to its scale"
+            raise InputError(
+                f"Expected ratings {scale} in {where}, got {ratings[wrong][0]:g}{more}: {change}.", "rating"
+            )
         return states.astype(np.float32)
 
     def batch_bytes(self, shape: Shape) -> int:
         return super().batch_bytes(shape) * (self.levels + 1)
 
-    def make_net(self, n_items: int) -> GradeNet:
-        return GradeNet(n_items, self.levels + 1, width=self.width, layers=self.layers)
+    def make_net(self, n_items: int) -> RatingNet:
+        return RatingNet(n_items, self.levels + 1, width=self.width, layers=self.layers)
 
     def prepare(self, train: Csr) -> None:
         n_states = self.levels + 1
@@ -123,22 +127,22 @@ class RecFusionGrades(NeuralRecommender):
         self._log_shares = torch.from_numpy(np.log((counts + overall) / (train.shape[0] + 1))).float()
         self.shares_ = overall.astype(np.float32)
 
-    def trainee(self) -> nn.Module:
-        with torch.no_grad():  # the first guess is how many users have each item in each state
+    def training_module(self) -> nn.Module:
+        with torch.no_grad():  # the initial output is the share of users per item and state
             self._decoder.bias.copy_(self._log_shares.flatten())
             self._decoder.weight.mul_(0.1)
         return self.net_
 
-    def undecayed(self) -> Iterable[nn.Parameter]:
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         yield self._decoder.bias
 
     @property
     def _decoder(self) -> nn.Linear:
-        assert isinstance(self.net_, GradeNet)
+        assert isinstance(self.net_, RatingNet)
         return self.net_.decoder
 
     def process(self) -> diffusion.Categorical:
-        """Return the forward process, whose prior has the shares of the states in training."""
+        """Return the forward process; its prior has the training shares of the states."""
         schedule = diffusion.from_survival(torch.linspace(self.high, self.low, self.T, dtype=torch.float64))
         shares, kind = torch.from_numpy(self.shares_).double(), diffusion.Categorical
         n_states, shares = len(shares), shares / shares.sum()
@@ -149,8 +153,8 @@ class RecFusionGrades(NeuralRecommender):
         return (kind.uniform if self.transitions == "uniform" else kind.ordinal)(schedule, n_states, shares)
 
     def denoiser(self, xt: Tensor, t: Tensor) -> Tensor:
-        """Return the logits of x^0, (batch, items, K), as `diffusion.elbo` and the samplers take them."""
-        assert isinstance(self.net_, GradeNet)
+        """Return the logits of x^0, (batch, items, K), for `diffusion.elbo` and the samplers."""
+        assert isinstance(self.net_, RatingNet)
         return self.net_.denoise(xt)
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
@@ -161,20 +165,20 @@ class RecFusionGrades(NeuralRecommender):
             return diffusion.elbo(process, self.denoiser, dense(rows, self.device), rng, 1).total.mean()
         x0 = SparseRows.of(rows, self.device)
         t = torch.randint(1, self.T + 1, (rows.shape[0],), generator=rng).to(self.device)
-        # Nothing leaves "unseen", so that only what is seen has to be drawn.
+        # No transition leaves "unseen", so only seen items are drawn.
         left = process.q_sample(x0.values[:, None], t[x0.row_of], rng)[:, 0]
         xt, removed = x0.weighted(left).only(left > 0), x0.only(left == 0)
-        logits = self.net_(xt)[:, :, 1:]  # (users, items, grades)
+        logits = self.net_(xt)[:, :, 1:]  # (users, items, ratings)
         masked = logits.index_put((xt.row_of, xt.columns), torch.tensor(_NEVER, device=self.device)).flatten(1)
         cells = removed.columns * self.levels + removed.values.long() - 1
         asked = SparseRows(cells, removed.starts, torch.ones_like(removed.values), removed.row_of)
         return multinomial_nll(masked, asked).mean()
 
     def scores(self, history: Csr) -> Tensor:
-        """Return the logarithm of P(grade >= good) or of the expected grade, up to a number for each user."""
+        """Return log P(rating >= good) or the log of the expected rating, up to a constant per user."""
         logits: Tensor = self.net_(SparseRows.of(history, self.device))
         if self.objective != "ranking":
             logits = logits.log_softmax(2)
-        grades = self.step * torch.arange(self.levels + 1, device=logits.device)
-        worth = (grades >= self.good - 1e-6).float() if self.ranks_by == "good" else grades
+        ratings = self.step * torch.arange(self.levels + 1, device=logits.device)
+        worth = (ratings >= self.good - 1e-6).float() if self.ranks_by == "good" else ratings
         return (logits[:, :, 1:] + worth[1:].log()).logsumexp(2)

@@ -1,1 +1,1 @@
-"""Models that read the order and the times of a history."""
+"""Models that use the order and the times of a history."""

@@ -1,4 +1,4 @@
-"""How much an entry still counts by its age: in a user's own history, and among all of the training data."""
+"""Weights of interactions by age, within a history and in the training data; the model `recent-popularity`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -19,10 +19,10 @@ _WEEK = 7 * DAY
 
 
 def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> FloatArray:
-    """Return (1 + r)^-power of each stored entry, rescaled so that a row's weights are 1 on average.
+    """Return the weight (1 + r)^-power of each stored entry, scaled to a mean of 1 in each row.
 
-    r is how many entries of the row are newer ("rank"), or how many weeks older the entry is than the row's newest one
-    ("age"). Entries of one time, as those of an invoice are, have one weight.
+    r is the number of newer entries in the row ("rank"), or the age in weeks relative to the row's newest entry
+    ("age"). Entries with equal times, such as those of one invoice, have equal weights.
     """
     r = newer(times) if by == "rank" else (newest(times)[row_numbers(times)] - times.data) / _WEEK
     weights = (1.0 + r) ** -power
@@ -32,20 +32,20 @@ def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> Fl
 
 
 def fades(times: Csr, days: float) -> FloatArray:
-    """Return the root of 1 / (1 + age / days) of each stored entry, rescaled so that their squares are 1 on average."""
+    """Return sqrt(1 / (1 + age / days)) of each stored entry, scaled to a mean square of 1."""
     age = (times.data.max(initial=0) - times.data) / (days * DAY)
     weights = 1 / (1 + age)
     return np.sqrt(weights / max(float(weights.mean()) if len(weights) else 1.0, 1e-12)).astype(np.float32)
 
 
 def newer(times: Csr) -> IntArray:
-    """Return of each stored entry how many of its row have a later time."""
+    """Return, for each stored entry, the number of entries of its row with a later time."""
     rows = row_numbers(times)
     order = np.lexsort((-times.data, rows))
     of_row, when = rows[order], times.data[order]
     begins = np.ones(times.nnz, bool)
     begins[1:] = (of_row[1:] != of_row[:-1]) | (when[1:] != when[:-1])
-    first = np.maximum.accumulate(np.where(begins, np.arange(times.nnz), 0))  # place of the first of equal times
+    first = np.maximum.accumulate(np.where(begins, np.arange(times.nnz), 0))  # first entry with that time
     found = np.empty(times.nnz, np.int64)
     found[order] = first - times.indptr[:-1][of_row]
     return found
@@ -59,17 +59,17 @@ def newest(times: Csr) -> NDArray[np.int64]:
 
 
 def recent_counts(times: Csr, days: float = 30.0) -> NDArray[np.float64]:
-    """Return how many users have each item, one `days` before the latest time counting half: 1 / (1 + age / days)."""
+    """Return the number of users of each item, each weighted 1 / (1 + age / days)."""
     age = (times.data.max(initial=0) - times.data) / (days * DAY)
     return np.bincount(times.indices, 1 / (1 + age), times.shape[1]).astype(np.float64)
 
 
 @dataclass
 class RecentPopularity(Recommender):
-    """Scores of items by their recent users, the same for every user; without times, by all of their users."""
+    """Scores by the number of recent users, the same for everybody; without times, by the number of users."""
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
-    days: float = setting(30.0, "age at which a user counts half", at_least=1e-3, search=(1, 365), log=True)
+    days: float = setting(30.0, "age in days of an interaction of weight 1/2", at_least=1e-3, search=(1, 365), log=True)
     popularity_: FloatArray = learned()  # (items,)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:

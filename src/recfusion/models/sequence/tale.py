@@ -1,4 +1,4 @@
-"""TALE: a linear model from what came before to what came next, by the time between (Park et al., WSDM 2025)."""
+"""TALE: a linear model from earlier to later items, weighted by the time between them (Park et al., WSDM 2025)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,27 +20,28 @@ from recfusion.models.linear.gram import blas_threads, gram, gram_bytes, invert_
 from recfusion.models.sequence.recency import DAY, newer
 from recfusion.models.settings import learned, self_tuned, setting
 
-_MATRICES = 3.1  # of items by items, held at once at the most
-_SPANS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)  # of recency at scoring: they need no fit of their own
+_MATRICES = 3.1  # items x items matrices held at the peak
+_SPANS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)  # candidates for `span`; they need no separate fit
 
 
 @dataclass
 class TALE(Recommender):
-    """Weights B = (S'S + l2 I)^-1 S'T from each target's sources to the target.
+    """Weights B = (S'S + l2 I)^-1 S'T from the sources of each target to the target.
 
-    Every entry of a history but its first is a target, a row of T; its row of S has the `window` entries before it,
-    each with the weight max(exp(-days between / tau), least). At scoring the entry with r newer ones weighs
-    exp(-r / span). This is the form of the authors' published code; the normalisation by trends that their paper adds
-    is left out, as it is there, and so are sources beyond the window. Without times, histories have no order: every
-    other entry is then a source.
+    Every entry of a history except the first is a target, a row of T. Its row of S has the `window` entries before it,
+    each with the weight max(exp(-days between / tau), least). In scoring, the entry with r newer ones has the weight
+    exp(-r / span). This follows the authors' published code: without the trend normalisation of the paper, and without
+    sources beyond the window. Without times histories have no order, and every other entry is a source.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
     l2: float | None = self_tuned(200.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
-    tau: float | None = self_tuned(30.0, "days in which a source fades", at_least=1e-6, search=(0.05, 365), log=True)
-    span: float | None = self_tuned(10.0, "entries in which a history fades at scoring", search=(1, 50), log=True)
-    least: float = setting(0.4, "weight that a source keeps, however old", at_least=0)
-    window: int = setting(20, "sources of a target at the most, the latest ones", at_least=1)
+    tau: float | None = self_tuned(
+        30.0, "days after which a source has weight 1/e", at_least=1e-6, search=(0.05, 365), log=True
+    )
+    span: float | None = self_tuned(10.0, "newer entries after which an item has weight 1/e", search=(1, 50), log=True)
+    least: float = setting(0.4, "smallest weight of a source", at_least=0)
+    window: int = setting(20, "largest number of sources of a target, the newest ones", at_least=1)
     tune_trials: int = selftune.trials_setting()
     l2_: float = learned()
     tau_: float = learned()
@@ -76,7 +77,7 @@ class TALE(Recommender):
         return self
 
     def fit_bytes(self, shape: Shape) -> int:
-        pairs = 48 * self.window * shape.interactions  # of sources and targets
+        pairs = 48 * self.window * shape.interactions  # pairs of source and target
         return gram_bytes(shape.items, _MATRICES, shape.interactions) + pairs
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
@@ -94,12 +95,12 @@ class TALE(Recommender):
 
 
 def source_steps(times: Csr, window: int) -> tuple[IntArray, IntArray]:
-    """Return pairs of stored entries, a target and one of the `window` entries of its row before it, sorted by target.
+    """Return pairs of stored entries, a target and one of the `window` entries before it, sorted by target.
 
-    Entries of one time have no order among them: one is no source of another, unless the whole row has one time.
+    Entries with equal times are not sources of each other, unless the whole row has one time.
     """
     rows = row_numbers(times)
-    window = min(window, int(np.diff(times.indptr).max(initial=1)))  # no row reaches back further
+    window = min(window, int(np.diff(times.indptr).max(initial=1)))  # no row is longer
     order = np.lexsort((times.data, rows))
     when, of_row = times.data[order], rows[order]
     one_time = np.ones(times.shape[0], bool)
@@ -121,7 +122,7 @@ def source_steps(times: Csr, window: int) -> tuple[IntArray, IntArray]:
 
 
 def sources(times: Csr, steps: tuple[IntArray, IntArray], tau: float, least: float) -> tuple[Csr, Csr]:
-    """Return S and T (targets, items): the weighted sources of each target that has some, and the target itself."""
+    """Return S and T (targets, items): the weighted sources of each target with sources, and the target itself."""
     target, source = steps
     days = np.abs(times.data[target] - times.data[source]) / DAY
     weights = np.maximum(np.exp(-days / tau), least).astype(np.float32)
@@ -133,7 +134,7 @@ def sources(times: Csr, steps: tuple[IntArray, IntArray], tau: float, least: flo
 
 
 def faded(history: Csr, extra: Extra | None, span: float) -> Csr:
-    """Return the histories with exp(-r / span) for the entry with r newer ones; as they are without times."""
+    """Return the histories with weights exp(-r / span) for r newer entries; unchanged without times."""
     if extra is None or extra.times is None:
         return history
     return valued(history, np.exp(-newer(extra.times) / span).astype(np.float32))

@@ -23,7 +23,7 @@ from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.batches import dense
-from recfusion.training.epoch import risen_and_fallen
+from recfusion.training.epoch import warmup_cosine
 
 _NEVER = -1e9  # logit of an item that survived: finite, because a softmax over nothing is NaN
 _WARM_UP = 10  # epochs until the learning rate is highest
@@ -103,7 +103,7 @@ class ThinningDeep(NeuralRecommender):
         encoder = nn.Sequential(hidden, nn.Linear(self.width, self.latent))
         return Autoencoder(encoder, nn.Linear(self.latent, n_items))
 
-    def trainee(self) -> nn.Module:
+    def training_module(self) -> nn.Module:
         """Return the net, which starts with about the logits of popularity.
 
         The random vectors of the first items become the vectors of the directions: features have length 1, so that an
@@ -119,15 +119,15 @@ class ThinningDeep(NeuralRecommender):
         self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
-    def undecayed(self) -> Iterable[nn.Parameter]:
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return (self._bias(),)
 
     def _bias(self) -> nn.Parameter:
         bias: nn.Parameter = self.net_.get_parameter("decoder.bias")
         return bias
 
-    def rate(self, epoch: int) -> float:
-        return self.lr * risen_and_fallen(epoch, self.max_epochs, _WARM_UP)
+    def learning_rate(self, epoch: int) -> float:
+        return self.lr * warmup_cosine(epoch, self.max_epochs, _WARM_UP)
 
     def economical(self, shape: Shape) -> Self:
         """Return a smaller net with more epochs for small data: as good in a mixture, in less time."""

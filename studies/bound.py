@@ -1,16 +1,16 @@
-"""How many nats a test user costs: the bounds of all models that have a likelihood, on one scale.
+"""Bounds of -log p(x^0) of test users in nats, for all models with a likelihood.
 
-    python benchmarks/bound.py --data ml-100k --out results/ml-100k-bound.json
+    python studies/bound.py --data ml-100k --out studies/results/ml-100k-bound.json
 
-The nets are trained on split 0. The rows judged are whole: history and held-out items of the test users. Each bound
-belongs to its own process and prior; all are upper bounds of -log p(x_0) of the same rows of zeros and ones, and every
-prior is made of the same smoothed training means. Binary processes: `recfusion-bin` as it ranks best, the same net
+Networks are trained on split 0. The rows are history and held-out items of the test users together. Each bound belongs
+to its own process and prior; all are upper bounds of -log p(x_0) of the same rows of zeros and ones, and every prior
+uses the same smoothed training means. Binary processes: `recfusion-bin` as it ranks best, the same net
 trained on its bound with each process (paper kernel, bit flips, drift, thinning), with fixed rates and with learned
-ones, and `thinning-deep`. A Gaussian process has a density of real numbers and no probability of zeros and ones, and a
-multinomial likelihood (MultVAE, RecVAE) none of a user's length: neither has a place on this scale. Independent items,
-each with its mean, have an exact -log p. They know nothing of users' lengths, which alone saves much: so the thinning
-process is judged with a second denoiser too, which ranks by popularity whatever it sees. One thread; `--quick` trains
-for two epochs. Each row is written as soon as it is there, and an interrupted run goes on.
+ones, and `thinning-deep`. A Gaussian process has a density of real numbers, and a multinomial likelihood (MultVAE,
+RecVAE) has none of a user's length, so they are not comparable. Independent items, each with its mean, have an exact
+-log p. They ignore the users' lengths, which alone saves much: so the thinning process is also measured with a denoiser
+that always ranks by popularity. One thread; `--quick` trains for two epochs. Each row is written when it is finished,
+and an interrupted run resumes.
 """
 
 import os
@@ -61,7 +61,7 @@ DRAWS = 16  # steps drawn for each user of the deep denoiser; recfusion-bin has 
 
 
 def main() -> None:
-    """Train the nets, judge them on the same rows, and print what came out."""
+    """Train the networks, measure them on the same rows, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", default="ml-1m", help="data set of the catalog")
     parser.add_argument("--quick", action="store_true", help="two epochs and few draws: to see that it runs")

@@ -1,6 +1,6 @@
 """Completing real baskets: half of an invoice is hidden, and n items, as many as are hidden, complete the rest.
 
-    python benchmarks/completion.py online-retail.csv.gz --out benchmarks/completion.json
+    python studies/completion.py online-retail.csv.gz --out studies/results/completion.json
 
 The invoices of the Online Retail data (products with a plain number, bought in at least ten invoices of 4 to 200
 kinds) are the users of the models here: 1,500 are kept for the test, 1,000 to choose settings on. Per invoice:

@@ -5,7 +5,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily
 from torch.distributions import Normal as TorchNormal
 
 from conftest import csr, random_csr
-from recfusion.models.neural.hvamp import Gated, HVamp, TwoCodes
+from hvamp import Gated, HVamp, TwoCodes
 from recfusion.models.neural.vae import Annealed
 from recfusion.nets.sparse import SparseLinear, SparseRows
 from recfusion.training.batches import dense

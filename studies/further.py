@@ -1,17 +1,17 @@
-"""Four more ideas for the mixture's accuracy against today's network: paired differences over users of some splits.
+"""Four ideas to improve the mixture's network, compared with the current one, paired by user.
 
-    python benchmarks/further.py --data ml-1m --splits 26 27 --keep /tmp/further --out benchmarks/further.json
+    python studies/further.py --data ml-1m --splits 26 27 --keep /tmp/further --out studies/results/further.json
 
-The closed parts and today's network are fitted once on each split. Then (a) gradient steps on the full matrix of
+The closed parts and the current network are fitted once on each split. Then (a) gradient steps on the full matrix of
 `thinning-linear` by a ranking loss; (b) sharpness-aware steps for the network; (c) its product with a linear branch
-(VASP), or RecVAE's composite prior on a stochastic code; (d) a teacher's scores as further targets. Each is mixed by
-the mixture's own rule, weights found on validation users, and judged on test users: `instead` of today's network (a
-matrix: of pairs), and `beside` it. Controls are `seed 1`, today's network from another seed, and `linear`, no steps.
-Gains are those over the mixture with today's one network; seconds are the processor's.
+(VASP), or RecVAE's composite prior on a stochastic code; (d) a teacher's scores as further targets. Each is mixed as
+in the mixture, with weights from validation users, and evaluated on test users: `instead` of the current network (a
+matrix: of pairs), and `beside` it. Controls are `seed 1`, the current network with another seed, and `linear`, no steps.
+Gains are relative to the mixture with one current network; seconds are CPU seconds.
 
 Settings were chosen on the validation users of split 26 alone; a setting that lost there was not always run on 27.
-(Adam with a rate of 1e-4 in (a), from left-out or in-sample scores, lost 2.6 points there and is no try.) No table has
-these splits. Figures of users are kept in a folder, and what is there is not fitted again.
+(Adam with a rate of 1e-4 in (a), from left-out or in-sample scores, lost 2.6 points there and is left out.) No table
+uses these splits. Figures per user are saved in a folder, and saved fits are not repeated.
 """
 
 import os
@@ -221,8 +221,8 @@ class Composite(ThinningDeep):
         nn.init.constant_(head.both.bias[self.latent :], self.log_variance)
         return vae.Autoencoder(nn.Sequential(net.encoder[0], head), net.decoder)  # type: ignore[index]
 
-    def trainee(self) -> nn.Module:
-        super().trainee()
+    def training_module(self) -> nn.Module:
+        super().training_module()
         self._old = WithOldEncoder(self.net_)
         return self._old
 

@@ -1,4 +1,4 @@
-"""iALS that tells what was disliked from what nobody knows of: the paper's missing against negative."""
+"""iALS with known dislikes in the loss. Load it as `studies/ials_dislikes.py:IALSDislikes`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -17,9 +17,9 @@ from recfusion.models.settings import setting
 
 @dataclass
 class IALSDislikes(IALS):
-    """The factors of iALS, with a further term in the loss: dislike * sum over known dislikes of (w_u.v_i)^2.
+    """iALS with one more term in the loss: dislike * sum over known dislikes of (w_u.v_i)^2.
 
-    Settings and first factors are those of iALS on likes alone; a few passes with the dislikes follow.
+    iALS is fitted on the likes; a few passes with the dislikes follow.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades"})
@@ -46,7 +46,7 @@ class IALSDislikes(IALS):
 
 
 def half_step(rows: Csr, disliked: Csr, fixed: FloatArray, alpha0: float, l2: FloatArray, weight: float) -> FloatArray:
-    """Return the factors (rows, d) that minimise the loss while those of the columns, V, are fixed.
+    """Return the factors (rows, d) that minimise the loss for fixed factors V of the columns.
 
     Row r solves (alpha0 V'V + sum over its ones of v v' + weight * sum over its dislikes of v v' + l2_r I) w = sum over
     its ones of v.

@@ -1,12 +1,11 @@
-"""What the start of the mixture's network brings, and a second one: paired differences over users of some splits.
+"""The gain from the start of the mixture's network and from a second network, paired by user.
 
-    python benchmarks/network.py --data ml-1m --splits 23 24 25 --out benchmarks/network.json
+    python studies/network.py --data ml-1m --splits 23 24 25 --out studies/results/network.json
 
-Every part is fitted once on each split, as the mixture fits it. `before` is the network with vectors drawn at random,
-users that all count alike, and twice the epochs; `after` is today's, and `two` are two of these from other seeds. Each
-is mixed with the closed forms by the mixture's own rule, weights found on the validation users, and judged on test
-users. Seconds are those of the processor. The splits are none of those of the tables, nor those on which the network's
-settings were chosen (20 and 21).
+Every part is fitted once on each split, as in the mixture. `before` is the network with random initial vectors, equal
+user weights and twice the epochs; `after` is the current network, and `two` are two of them with different seeds. Each
+is mixed with the closed forms as in the mixture, with weights from the validation users, and evaluated on test users.
+Seconds are CPU seconds. No table uses these splits, and the network's settings were chosen on others (20 and 21).
 """
 
 import os

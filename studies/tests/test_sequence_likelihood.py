@@ -9,19 +9,19 @@ from orders import model, rows_of
 
 from recfusion.core.arrays import Csr
 from recfusion.diffusion import Ordered
-from recfusion.models.sequence.likelihood import draw_histories, ordered_nats
-from recfusion.models.sequence.sequential import Sequential
+from recfusion.models.sequence.sequential import SequentialRecommender
+from sequence_likelihood import draw_histories, ordered_nats
 
 ORDERS = [[0, 1, 2, 3], [1, 2, 3], [2, 3, 0], [3, 0, 1, 2], [0, 1], [1, 2, 3, 0]] * 6
 LENGTHS = np.array([0, 0, 6, 12, 18])
 
 
-def fitted(**settings: float) -> Sequential:
+def fitted(**settings: float) -> SequentialRecommender:
     rows, extra = rows_of(ORDERS, 5)
     return model(max_epochs=3, **settings).fit(rows, rng=0, extra=extra)
 
 
-def encoded(made: Sequential, orders: list[list[int]]) -> Csr:
+def encoded(made: SequentialRecommender, orders: list[list[int]]) -> Csr:
     rows, extra = rows_of(orders, 5)
     return made.encoded(rows, extra)
 

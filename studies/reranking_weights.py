@@ -1,7 +1,8 @@
-"""What each knob does and what it costs: its own measure and NDCG@100 at eleven positions.
+"""The effect and the cost of each re-ranking weight: its own measure and NDCG@100 at eleven positions.
 
-    python benchmarks/knobs.py --shop online-retail.csv.gz --products products.csv --out benchmarks/knobs.json
-    python benchmarks/knobs.py --draw benchmarks/knobs.json --figure docs/knobs.png
+    RESULTS=studies/results/reranking_weights.json
+    python studies/reranking_weights.py --shop online-retail.csv.gz --products products.csv --out $RESULTS
+    python studies/reranking_weights.py --draw $RESULTS --figure docs/knobs.png
 
 `thinning-linear`, split 0, the test users of ml-1m and ml-latest-small and, where its files are named, of a shop (see
 examples/shop_products.py). A list's own measures are taken over its first ten places:

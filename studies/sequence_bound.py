@@ -1,12 +1,11 @@
-"""How many nats a test user's ordered history costs: models that read order, on one scale.
+"""Likelihoods and bounds of test users' ordered histories in nats, for models that read the order.
 
-    python benchmarks/sequence_bound.py --data ml-100k --out results/ml-100k-sequence-bound.json
+    python studies/sequence_bound.py --data ml-100k --out studies/results/ml-100k-sequence-bound.json
 
-Fitted on the training users of a split by time (split 0), judged on the whole ordered rows of its test users
-(docs/sequential.md). A model's likelihood is that of the noise that it is trained for, by `rf.diffusion.Ordered`:
-exactly, and by the bound that its loss goes by; then with a cut at every place, which is the likelihood of the next
-item. Popularity, which says the same after every prefix, is the mark; differences are paired by user. All have the same
-distribution of lengths. One thread; `--quick` trains for an epoch.
+Models are fitted on the training users of a split by time (split 0) and measured on the whole ordered rows of its test
+users (docs/sequential.md). The likelihood is that of the model's own noise, by `rf.diffusion.Ordered`: exact, and by the
+bound that its loss uses; then with a cut at every place, the likelihood of next-item prediction. The reference is
+popularity; differences are paired by user. All have the same distribution of lengths. One thread; `--quick` trains for an epoch.
 """
 
 import os
@@ -30,15 +29,15 @@ from recfusion.data.signals import whole_extra
 from recfusion.diffusion import Ordered
 from recfusion.models.history_lengths import length_shares
 from recfusion.models.registry import make_model
-from recfusion.models.sequence.likelihood import ordered_nats
-from recfusion.models.sequence.sequential import Sequential
+from recfusion.models.sequence.sequential import SequentialRecommender
+from sequence_likelihood import ordered_nats
 
 MODELS = ("sasrec", "recfusion-seq")
 USED: tuple[Signal, ...] = ("times",)
 
 
 def main() -> None:
-    """Fit, judge and print."""
+    """Fit, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", default="ml-100k", help="data set of the catalog")
     parser.add_argument("--quick", action="store_true", help="one epoch: to see that it runs")
@@ -59,7 +58,7 @@ def main() -> None:
     print(found, flush=True)
     for name in MODELS:
         model = make_model(name, {"max_epochs": "1"} if options.quick else {})
-        assert isinstance(model, Sequential)
+        assert isinstance(model, SequentialRecommender)
         model.fit(parts.train, parts.valid, rng=stream(0, f"fit {name}"), extra=parts.extra)
         rows = model.encoded(users, extra)
         own, one_by_one = (ordered_nats(model, rows, lengths, noise) for noise in (None, Ordered(1.0)))

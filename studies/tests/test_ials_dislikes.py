@@ -7,9 +7,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from conftest import random_csr
+from ials_dislikes import IALSDislikes, half_step
 from recfusion.data.signals import Extra
 from recfusion.models.factors.ials import IALS
-from recfusion.models.factors.ials_dislikes import IALSDislikes, half_step
 
 SMALL: dict[str, Any] = {"factors": 4, "iterations": 3, "tune_trials": 0}
 

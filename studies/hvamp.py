@@ -1,4 +1,7 @@
-"""H+Vamp: a variational autoencoder with two codes, a learned prior and gates (Kim and Suh, 2019)."""
+"""H+Vamp: a variational autoencoder with two codes, a learned prior and gated layers (Kim and Suh, 2019).
+
+Load it as `studies/hvamp.py:HVamp`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from torch import Tensor, nn
 
 from recfusion.core.arrays import Csr
 from recfusion.diffusion.process import Normal
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.neural.vae import Annealed
 from recfusion.models.settings import setting
@@ -15,23 +19,23 @@ from recfusion.nets.sparse import SparseLinear, SparseRows
 from recfusion.nets.vae import draw_with_log_prob, multinomial_nll
 
 _LOG_ROOT_2PI = math.log(2 * math.pi) / 2
-_LOG_VARIANCE = (-12.0, 4.0)  # bounds of a code's log-variance
-_START = 0.05  # mean of a pseudo-user's entries at first, and their deviation
+_LOG_VARIANCE = (-12.0, 4.0)  # bounds of the log-variance of a code
+_START = 0.05  # initial mean and standard deviation of the pseudo-users' entries
 
 
 class Gated(nn.Module):
-    """(W x + b) * sigmoid(V x + c): the gate decides how much of each feature goes on."""
+    """(W x + b) * sigmoid(V x + c): the gate scales each feature."""
 
     def __init__(self, inputs: int, width: int, *, sparse: bool = False) -> None:
         super().__init__()
         self.width = width
         self.both: nn.Module = SparseLinear(inputs, 2 * width) if sparse else nn.Linear(inputs, 2 * width)
         if isinstance(self.both, nn.Linear):
-            nn.init.kaiming_normal_(self.both.weight)  # torch's own weights would lose the signal in four gates
+            nn.init.kaiming_normal_(self.both.weight)  # torch's default weights lose the signal after four gates
             nn.init.zeros_(self.both.bias)
 
     def forward(self, x: Tensor | SparseRows) -> Tensor:
-        """Return the gated features (rows, width); a sparse first layer takes dense rows too."""
+        """Return the gated features (rows, width); a sparse first layer accepts dense rows too."""
         if isinstance(self.both, SparseLinear) and isinstance(x, Tensor):
             both = x @ self.both.weight + self.both.bias
         else:
@@ -56,7 +60,7 @@ class Code(nn.Module):
 class TwoCodes(nn.Module):
     """x -> z2, x and z2 -> z1, z1 and z2 -> logits of x; the prior is p(z1 | z2) and a mixture for z2.
 
-    The mixture has a component q(z2 | u) for each of some pseudo-users u, rows that are learned (VampPrior).
+    The mixture has one component q(z2 | u) per pseudo-user u; pseudo-users are learned rows (VampPrior).
     """
 
     def __init__(self, n_items: int, width: int, latent: int, components: int) -> None:
@@ -101,26 +105,24 @@ class HVamp(NeuralRecommender):
     """Multinomial variational autoencoder with two levels of codes, gated layers and a prior of pseudo-users.
 
     The loss of a user is -log p(x | z1, z2) + w [log q(z1, z2 | x) - log p(z1, z2)] at one sample of both codes; w
-    rises in a straight line over the first batches. Entries of the input are dropped at random.
-    The published form has a thousand pseudo-users; fewer keep an epoch short on a processor.
+    grows linearly over the first batches. The input has dropout. The published model has a thousand pseudo-users; fewer
+    make an epoch shorter.
     """
 
-    patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    width: int = setting(600, "width of the hidden layers", at_least=1, at_most=100_000, search=(200, 1200), log=True)
-    latent: int = setting(200, "length of each code", at_least=1, at_most=100_000, search=(50, 400), log=True)
+    patience: int = training.patience(20)
+    width: int = training.width(600, "width of the hidden layers", (200, 1200))
+    latent: int = training.width(200, "length of each code", (50, 400))
     components: int = setting(100, "pseudo-users of the prior", at_least=1, at_most=100_000)
-    dropout: float = setting(
-        0.5, "probability that an entry of a history is dropped in training", at_least=0, search=(0.1, 0.8)
-    )
+    dropout: float = setting(0.5, "dropout on a history's items in training", at_least=0, search=(0.1, 0.8))
     kl_cap: float = setting(0.3, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
     anneal_steps: int = setting(
-        1000, "batches over which the weight of the KL term rises from 0", at_least=1, at_most=1_000_000_000
+        1000, "batches over which the weight of the KL term grows from 0", at_least=1, at_most=1_000_000_000
     )
 
     def make_net(self, n_items: int) -> TwoCodes:
         return TwoCodes(n_items, self.width, self.latent, self.components)
 
-    def trainee(self) -> nn.Module:
+    def training_module(self) -> nn.Module:
         return Annealed(self.net_)
 
     def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:

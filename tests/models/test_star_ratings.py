@@ -1,4 +1,4 @@
-"""Diffusion of grades: states, noise, loss and ranking by hand, and what is refused."""
+"""Diffusion of star ratings: states, noise, loss and ranking by hand, and refused input."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra
 from recfusion.diffusion import ancestral, elbo
 from recfusion.evaluation.topk import top_k
-from recfusion.models.recfusion.star_ratings import RecFusionGrades
+from recfusion.models.recfusion.star_ratings import RecFusionRatings
 from recfusion.models.registry import make_model
 
 LIKES = csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0]], np.float32))
@@ -22,13 +22,13 @@ EXTRA = Extra(
 SMALL: dict[str, Any] = {"width": 16, "layers": 1, "max_epochs": 1, "weight_decay": 0.0}
 
 
-def model(**settings: Any) -> RecFusionGrades:
+def model(**settings: Any) -> RecFusionRatings:
     made = make_model("recfusion-grades", {**SMALL, **settings}, text=False)
-    assert isinstance(made, RecFusionGrades)
+    assert isinstance(made, RecFusionRatings)
     return made
 
 
-def test_states_are_the_numbers_of_grades_with_dislikes_among_them() -> None:
+def test_states_are_the_numbers_of_ratings_including_dislikes() -> None:
     assert model().encoded(LIKES, EXTRA).toarray().tolist() == [[5, 2, 4, 0], [0, 4, 0, 1]]
     assert model().encoded(LIKES, None).toarray().tolist() == [[4, 0, 4, 0], [0, 4, 0, 0]]
     halves = model(levels=10, step=0.5).encoded(LIKES, EXTRA)
@@ -36,15 +36,15 @@ def test_states_are_the_numbers_of_grades_with_dislikes_among_them() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.0, 3.5, 6.0])
-def test_a_grade_off_the_scale_is_one_sentence_with_the_value_and_the_scale(wrong: float) -> None:
+def test_a_rating_off_the_scale_is_one_sentence_with_the_value_and_the_scale(wrong: float) -> None:
     grades = EXTRA.grades
     assert grades is not None
     bad = Extra(grades=csr_array((np.array([5, wrong, 4], np.float32), grades.indices, grades.indptr), grades.shape))
-    with pytest.raises(InputError, match=rf"grades 1, 2, 3, 4, 5 in the data, got {wrong:g}: mend it, or set levels"):
+    with pytest.raises(InputError, match=rf"ratings 1, 2, 3, 4, 5 in the data, got {wrong:g}: correct it, or set"):
         model().fit(LIKES, extra=bad)
-    with pytest.raises(InputError, match=rf"grades 1, 2, 3, 4, 5 in the history, got {wrong:g}: mend it\.$"):
+    with pytest.raises(InputError, match=rf"ratings 1, 2, 3, 4, 5 in the history, got {wrong:g}: correct it\.$"):
         model().encoded(LIKES, bad)  # its scale is not a caller's to set
-    with pytest.raises(InputError, match="grades 1, 2, 3 in good, got 4"):
+    with pytest.raises(InputError, match="ratings 1, 2, 3 in good, got 4"):
         model(levels=3)
 
 
@@ -61,7 +61,7 @@ def test_the_untrained_net_has_the_shares_of_the_states() -> None:
     made.prepare(states)
     assert made.shares_.tolist() == pytest.approx([6 / 12, 3 / 12, 3 / 12])
     made.net_ = made.make_net(3)
-    made.trainee()
+    made.training_module()
     torch.nn.init.zeros_(made._decoder.weight)
     found = made.denoiser(torch.zeros(1, 3), torch.ones(1)).softmax(2)[0]
     assert found[0].tolist() == pytest.approx([0.5 / 4, 1.25 / 4, 2.25 / 4])
@@ -69,7 +69,7 @@ def test_the_untrained_net_has_the_shares_of_the_states() -> None:
 
 
 @pytest.mark.parametrize("objective", ["ranking", "simple"])
-def test_scores_are_the_chance_of_a_good_grade_or_the_expected_one(objective: str) -> None:
+def test_scores_are_the_probability_of_a_good_rating_or_the_expected_rating(objective: str) -> None:
     logits = torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0))
     for ranks_by, worth in (("good", [0, 0, 0, 0, 1, 1]), ("expected", [0, 1, 2, 3, 4, 5])):
         made = model(objective=objective, ranks_by=ranks_by)
@@ -79,7 +79,7 @@ def test_scores_are_the_chance_of_a_good_grade_or_the_expected_one(objective: st
         assert made.score(LIKES[:1])[0].tolist() == pytest.approx(expected[0].tolist(), abs=1e-5)
 
 
-def test_the_ranking_loss_is_that_of_forgotten_items_and_grades_among_all_unseen() -> None:
+def test_the_ranking_loss_is_that_of_removed_items_with_ratings_among_all_unseen() -> None:
     made = model(T=1, low=0.4999, high=0.5)
     states = csr_array(np.array([[5, 2, 4, 0]], np.float32))
     made.prepare(states)

@@ -1,11 +1,10 @@
-"""What the mixture costs and reaches on ML-1M before and after a change, in one run.
+"""Time and accuracy of the mixture on ML-1M before and after a change, in one run.
 
     git worktree add /tmp/before e10b194
-    python benchmarks/before_after.py /tmp/before/src --out benchmarks/before_after.json
+    python studies/before_after.py /tmp/before/src --out studies/results/before_after.json
 
-Each fit has a process of its own with one thread, the old and the new code take turns on every split, and seconds are
-those of the processor, so that a busy machine changes them less. Accuracy is compared user by user. The splits are such
-as no table has. ML-1M is in RECFUSION_DATA.
+Each fit runs in its own process with one thread, old and new code alternate on every split, and times are CPU seconds,
+which depend less on a busy machine. Accuracy is paired by user. No table uses these splits. ML-1M is in RECFUSION_DATA.
 """
 
 import argparse
@@ -36,7 +35,7 @@ OLD = "thinning, before"
 
 
 def main() -> None:
-    """Fit each model by each code, and print what came out."""
+    """Fit each model with each version, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("before", type=Path, help="the src folder of the older code")
     parser.add_argument("--splits", type=int, nargs="+", default=[20, 21, 22])
@@ -72,7 +71,7 @@ def main() -> None:
 
 
 def one_fit(source: Path, model: str, seed: int) -> dict[str, Any]:
-    """Return the seconds of one fit by the code in `source`, and what each test user has of it."""
+    """Return the seconds of one fit with the code in `source`, and the NDCG of each test user."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
     environment = {**os.environ, **dict.fromkeys(threads, "1"), "PYTHONPATH": str(source)}
     command = [sys.executable, "-c", ONE_FIT, model, str(seed)]
