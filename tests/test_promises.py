@@ -1,4 +1,4 @@
-"""PROMISES.md names tests that are there, and the promises that are about the package as a whole hold."""
+"""docs/promises.md names tests that are there, and the promises that are about the package as a whole hold."""
 
 import ast
 import logging
@@ -15,7 +15,7 @@ from recfusion.experiments.train import train
 from recfusion.experiments.tuning.tune import tune
 from recfusion.report.page import write_page
 
-PROMISES = (ROOT / "PROMISES.md").read_text(encoding="utf-8")
+PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 _TEST = re.compile(r"`(tests/[^`]*)`")
 
 

@@ -9,7 +9,7 @@ from named_tests import ROOT
 
 PINNING = runpy.run_path(str(ROOT / "scripts" / "pin_hashes.py"))
 BILL = runpy.run_path(str(ROOT / "scripts" / "bill_of_materials.py"))
-PINS = PINNING["read_pins"]((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+PINS = PINNING["read_pins"]((ROOT / "requirements" / "constraints.txt").read_text(encoding="utf-8"))
 
 
 def normal(name: str) -> str:
@@ -17,7 +17,7 @@ def normal(name: str) -> str:
 
 
 def test_every_pin_has_a_hash_and_nothing_else_has() -> None:
-    hashes = PINNING["read_hashes"]((ROOT / "constraints-hashes.txt").read_text(encoding="utf-8"))
+    hashes = PINNING["read_hashes"]((ROOT / "requirements" / "constraints-hashes.txt").read_text(encoding="utf-8"))
     assert list(hashes) == PINS, "write it again: scripts/pin_hashes.py"
     assert [pin for pin, found in hashes.items() if not found] == []
 
