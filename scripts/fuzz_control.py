@@ -1,4 +1,4 @@
-"""Hostile conditions, rules and knobs: lists keep to the rules, or are refused; and commands with any words."""
+"""Random conditions, filters and re-ranking weights: lists obey the filters, or the request is refused."""
 
 import io
 import sys
@@ -43,7 +43,7 @@ VALUES = (
 
 
 def condition(rng: np.random.Generator, depth: int = 0) -> str:
-    """Return a condition, mostly a sound one."""
+    """Return a condition that is valid in most cases."""
 
     def of(parts: tuple[str, ...]) -> str:
         return parts[rng.integers(len(parts))]
@@ -67,7 +67,7 @@ def condition(rng: np.random.Generator, depth: int = 0) -> str:
 
 
 def hostile_condition(rng: np.random.Generator) -> str:
-    """Return a condition that may be nonsense, endless or deep."""
+    """Return a condition that may be invalid, very long or deeply nested."""
     made = condition(rng)
     change = int(rng.integers(8))
     if change == 0:
@@ -83,17 +83,17 @@ def hostile_condition(rng: np.random.Generator) -> str:
 
 
 def where(rng: np.random.Generator, _: Path) -> None:
-    """Find the items that meet a condition; one that is met and its opposite share out the items."""
+    """Find the items that meet a condition; each item must meet either the condition or its negation."""
     asked, items = hostile_condition(rng), bundle("ease").items
     met = matching(items, asked)
     if met.shape != (len(items),) or met.dtype != np.bool_:
         raise AssertionError(f"got {met.dtype} of shape {met.shape} for {asked!r}")
     try:
         opposite = matching(items, f"not ({asked})")
-    except InputError:  # too long or too deep by now
+    except InputError:  # now too long or too deep
         return
     if not np.array_equal(opposite, ~met):
-        raise AssertionError(f"{asked!r} and its opposite do not share out the items")
+        raise AssertionError(f"{asked!r} and its negation do not partition the items")
 
 
 @cache
@@ -127,7 +127,7 @@ def _weights(rng: np.random.Generator, low: float) -> Any:
 
 
 def rules(rng: np.random.Generator, _: Path) -> None:
-    """Make lists under any rules and knobs: nothing denied, filtered or seen is in them, and they are full."""
+    """Make lists with random filters and weights: they contain no denied, filtered or seen item and are full."""
     model = bundle(("ease", "popularity", "thinning-pairs", "ials")[rng.integers(4)])
     chosen = Rules(
         where=hostile_condition(rng) if rng.integers(5) == 0 else "stock > 0" if rng.integers(2) else None,
@@ -161,7 +161,7 @@ def _count(rng: np.random.Generator) -> Any:
 
 
 def _check_list(model: Bundle, found: pl.DataFrame, chosen: Rules, history: Any, k: int) -> None:
-    """Raise where a list breaks its rules, or is shorter than they allow."""
+    """Raise if a list breaks its filters or is shorter than necessary."""
     table = model.items["item"].to_list()
     may = np.ones(len(table), bool) if chosen.where is None else matching(model.items, chosen.where)
     allowed = {item for item, met in zip(table, may, strict=True) if met} - _texts(chosen.deny)
@@ -171,14 +171,14 @@ def _check_list(model: Bundle, found: pl.DataFrame, chosen: Rules, history: Any,
         allowed -= _texts(history)
     items = found["item"].to_list()
     if not set(items) <= allowed or len(set(items)) < len(items):
-        raise AssertionError(f"{items} holds what it may not, or something twice")
+        raise AssertionError(f"{items} contains a forbidden or repeated item")
     if not chosen.at_most and len(items) != min(k, len(allowed)):
-        raise AssertionError(f"{len(items)} items where {min(k, len(allowed))} can be had")
+        raise AssertionError(f"{len(items)} items instead of {min(k, len(allowed))}")
     kinds = dict(model.items.select("item", "kind").iter_rows())
     for most in chosen.at_most.values():
         values = [part for item in items for part in (kinds[item] or "").split("|") if part]
         if any(values.count(part) > most for part in values):
-            raise AssertionError(f"more than {most} of a kind in {items}")
+            raise AssertionError(f"more than {most} of a category in {items}")
 
 
 def _texts(ids: Any) -> set[str]:
@@ -186,7 +186,7 @@ def _texts(ids: Any) -> set[str]:
 
 
 def commands(rng: np.random.Generator, _folder: Path) -> None:
-    """Run a command of control with any words; it ends well, or says what is wrong."""
+    """Run a command with random options; it must succeed or report one error."""
     from recfusion.cli.main import main
 
     def text() -> str:

@@ -12,14 +12,14 @@ from recfusion.testing import check_recommender
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_the_model_of_one_s_own_keeps_the_contract_and_knows_tastes() -> None:
+def test_the_example_model_keeps_the_contract_and_learns_tastes() -> None:
     model = load_class(f"{EXAMPLES / 'own_model.py'}:ItemKNN")()
     check_recommender(model)
     check_recommender(model, only="learns_tastes")
 
 
 @pytest.mark.slow
-def test_the_model_of_one_s_own_goes_from_a_class_to_recommendations(tmp_path: Path) -> None:
+def test_the_example_model_is_compared_tuned_saved_and_used(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "own_model.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "Comparison(ml-latest-small, splits 0, 1, 2, ndcg@100: ease" in done.stdout

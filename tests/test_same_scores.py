@@ -27,8 +27,6 @@ def test_stored_digests_are_those_of_the_same_request(tmp_path: Path) -> None:
         SCRIPT["stored_digests"](file, {**REQUEST, "split": "temporal"})
 
 
-def test_a_model_gives_the_same_digest_twice_and_another_one_for_other_signals() -> None:
-    first = SCRIPT["digests"](ROOT, REQUEST)
-    assert first == SCRIPT["digests"](ROOT, REQUEST)
+def test_with_signals_only_the_models_that_read_them_are_fitted() -> None:
     signals = {**REQUEST, "models": ["popularity", "tale"], "signals": ["times"], "split": "temporal"}
     assert list(SCRIPT["digests"](ROOT, signals)) == ["tale"]

@@ -1,4 +1,4 @@
-"""What we depend on: every pin has hashes, and the bill of materials knows every package with its licence."""
+"""Dependencies: every pin has hashes, and the bill of materials lists every package with its licence."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_the_bill_names_every_dependency_with_its_licence() -> None:
     names = [normal(one.name) for one in listed]
     assert names == sorted(set(names))
     assert {normal(re.split(r"[<>=\[]", text)[0]) for text in project["dependencies"]} < set(names)
-    assert "markupsafe" in names  # jinja2's own
+    assert "markupsafe" in names  # a dependency of jinja2
     assert "recfusion" not in names
     assert [one.name for one in listed if one.licence == "not stated"] == []
     found = json.loads(BILL["as_cyclonedx"](listed))
