@@ -170,10 +170,10 @@ class _Still(datetime):
         return cls(2026, 1, 1, tzinfo=tz)
 
 
-def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges: bool = True) -> Callable[[], int]:
+def program(arguments: str, folder: Path, offer: Offer, log: Path, *, exchanges: bool = True) -> Callable[[], int]:
     """Return a function that runs a command and returns its exit code. It changes the state of its process.
 
-    Output is written to the file `said`. Clocks are replaced, so that results contain no times.
+    Output is written to the file `log`. Clocks are replaced, so that results contain no times.
     """
 
     def run() -> int:
@@ -185,7 +185,7 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         from recfusion.experiments.tuning import engine as local
         from recfusion.experiments.tuning import trials_file
 
-        printed = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         os.chdir(folder)

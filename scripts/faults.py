@@ -133,23 +133,25 @@ NextRuns: TypeAlias = dict[tuple[str, frozenset[tuple[str, bytes]]], str]  # cas
 def try_fault(known: Known, fault: Fault, call: Call, offer: Offer, next_runs: NextRuns) -> Tried:
     """Run a case with a fault at a call, then again without one, and return the problems."""
     case, old = known.case, tree(known.start)
-    with _copy(known.start) as (folder, said):
-        ended = traced(program(case.command, folder, offer, said, exchanges=case.exchanges), folder, call, fault)
+    with _copy(known.start) as (folder, log):
+        ended = traced(program(case.command, folder, offer, log, exchanges=case.exchanges), folder, call, fault)
         if not ended.hit:
             return Tried(case.name, fault, call, hit=False)
-        after, text = tree(folder), said.read_text()
+        after, text = tree(folder), log.read_text()
         verdict, wrong = judged(case, old, known.new, after, may_be_cut=fault in ("KILL", "TORN", "DEAD"))
         wrong += [f"{path} was written to" for path in ended.outside if not path.startswith(f"{folder.parent}/")]
         unchanged = [output for output in case.outputs if _state(output, old, old, after, may_be_cut=True) == "old"]
         wrong += _wrong_end(case, fault, ended.code, verdict, text, unchanged)
-        told = re.findall(r"^acknowledged (\S+)$", text, re.MULTILINE)
-        wrong += [f"{one} was acknowledged and is lost" for one in told if one.encode() not in after.get(EVENTS, b"")]
+        acknowledged = re.findall(r"^acknowledged (\S+)$", text, re.MULTILINE)
+        wrong += [
+            f"{one} was acknowledged and is lost" for one in acknowledged if one.encode() not in after.get(EVENTS, b"")
+        ]
         key = (case.name, frozenset((RANDOM.sub("", name), content) for name, content in after.items()))
         if key not in next_runs:  # it depends only on the folder
-            code = alone(program(f"{case.command} {case.again}", folder, offer, said, exchanges=case.exchanges))
+            code = alone(program(f"{case.command} {case.again}", folder, offer, log, exchanges=case.exchanges))
             differing = {name for name, _ in tree(folder).items() ^ known.new.items()}
             differ = sorted(name for name in differing if not _below(name, *case.renews))
-            next_runs[key] = f"the next run: exit code {code}, {differ} differ, {_last(said.read_text())}"
+            next_runs[key] = f"the next run: exit code {code}, {differ} differ, {_last(log.read_text())}"
             next_runs[key] = next_runs[key] if code or differ else ""
         wrong += filter(None, [next_runs[key]])
         return Tried(case.name, fault, call, True, verdict, any(map(_is_hidden, after)), tuple(wrong))
@@ -190,16 +192,16 @@ def learn(case: Case, inputs: Path, folder: Path, offer: Offer) -> Known:
     start = folder / case.name.replace(" ", "-")
     shutil.copytree(inputs, start)
     if case.before:
-        _preload(alone, program(case.before, start, offer, folder / "said"), folder / "said")
-    with _copy(start) as (copy, said):
-        run = program(case.command, copy, offer, said, exchanges=case.exchanges)
-        ended = _preload(lambda listed: traced(listed, copy), run, said)
+        _preload(alone, program(case.before, start, offer, folder / "log"), folder / "log")
+    with _copy(start) as (copy, log):
+        run = program(case.command, copy, offer, log, exchanges=case.exchanges)
+        ended = _preload(lambda listed: traced(listed, copy), run, log)
         return Known(case, start, tree(copy), tuple(ended.calls))
 
 
-def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], said: Path) -> T:
+def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], log: Path) -> T:
     """Run a command, which must succeed, and import its modules here, so that later runs need not import them again."""
-    names = said.with_name("modules")
+    names = log.with_name("modules")
     names.unlink(missing_ok=True)
 
     def listed() -> int:
@@ -210,7 +212,7 @@ def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], s
 
     ended = runner(listed)
     if not names.exists():
-        raise SystemExit(f"A command fails without any fault:\n{said.read_text()}")
+        raise SystemExit(f"A command fails without any fault:\n{log.read_text()}")
     for name in json.loads(names.read_text()):
         with suppress(ImportError):
             importlib.import_module(name)
@@ -222,7 +224,7 @@ def _copy(start: Path) -> Iterator[tuple[Path, Path]]:
     """Yield a copy of a folder and the path of a file for the output."""
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as place:
         shutil.copytree(start, Path(place).resolve() / "box")
-        yield Path(place).resolve() / "box", Path(place) / "said"
+        yield Path(place).resolve() / "box", Path(place) / "log"
 
 
 def _below(name: str, *places: str) -> bool:
@@ -259,7 +261,7 @@ def enumerate_faults(
             inputs.mkdir()
             write_inputs(inputs)
             for command in INPUTS:
-                _preload(alone, program(command, inputs, offer, folder / "said"), folder / "said")
+                _preload(alone, program(command, inputs, offer, folder / "log"), folder / "log")
             known = [learn(case, inputs, folder, offer) for case in cases]
             points = [
                 (one, fault, call) for one in known for fault in faults for call in one.calls if call.takes(fault)

@@ -112,14 +112,14 @@ def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, k
             result.unlink(missing_ok=True)
             subprocess.run([sys.executable, __file__, *map(str, given)], check=False)
             if result.exists():
-                found, said = json.loads(result.read_text())
+                found, problems = json.loads(result.read_text())
                 counts.update(found)
-                wrong += said
+                wrong += problems
                 first += batch
             else:
-                name, seed, found, said = json.loads(started.read_text())
+                name, seed, found, problems = json.loads(started.read_text())
                 counts.update({**found, f"{name} died": 1})
-                wrong += [*said, f"{name}, seed {seed}: {_DIED}"]
+                wrong += [*problems, f"{name}, seed {seed}: {_DIED}"]
                 first = seed + 1
     print_table(counts)
     return wrong

@@ -206,19 +206,19 @@ def commands(rng: np.random.Generator, _folder: Path) -> None:
         options = of[name].split()
         words += [options[rng.integers(len(options))], text()]
     words += ["--json"] * int(rng.integers(2))
-    said, before = io.StringIO(), sys.argv
+    printed, before = io.StringIO(), sys.argv
     sys.argv = ["recfusion", *words]
     try:
-        with redirect_stdout(said), redirect_stderr(said):
+        with redirect_stdout(printed), redirect_stderr(printed):
             main()
     except SystemExit as left:
         code = left.code
     finally:
         sys.argv = before
-    if code not in (0, 2) or "Traceback" in said.getvalue() or "\x1b[31m" in said.getvalue():
-        raise AssertionError(f"exit code {code} for {words[2:]}: {said.getvalue()[-300:]!r}")
+    if code not in (0, 2) or "Traceback" in printed.getvalue() or "\x1b[31m" in printed.getvalue():
+        raise AssertionError(f"exit code {code} for {words[2:]}: {printed.getvalue()[-300:]!r}")
     if code == 2:
-        raise InputError(said.getvalue().strip().replace("\n", " "))
+        raise InputError(printed.getvalue().strip().replace("\n", " "))
 
 
 TARGETS = {"where": where, "rules": rules, "commands": commands}

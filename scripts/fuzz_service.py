@@ -49,10 +49,10 @@ def fault_of(reply: Any) -> str | None:
         return f"status {reply.status_code}"
     if 400 <= reply.status_code < 500:
         try:
-            told = json.loads(reply.content)
+            answer = json.loads(reply.content)
         except ValueError:
             return f"status {reply.status_code} without JSON"
-        if not isinstance(told.get("field"), str) or not told["field"] or not isinstance(told.get("error"), str):
+        if not isinstance(answer.get("field"), str) or not answer["field"] or not isinstance(answer.get("error"), str):
             return f"status {reply.status_code} without a field"
     return None
 
