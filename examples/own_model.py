@@ -52,7 +52,7 @@ def main() -> None:
     check_recommender(ItemKNN())  # says in one sentence what is wrong, if anything is
 
     data = rf.load("ml-latest-small")
-    print(rf.compare(data, {"mine": ItemKNN(), "ease": rf.EASE()}, splits=3))
+    print(rf.compare(data, {"mine": ItemKNN(), "ease": rf.EASE(l2=200.0)}, splits=3))
 
     tuned = rf.tune(ItemKNN, data, trials=10)
     print("The best settings of ten trials:", tuned.settings)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 torch.set_num_threads(1)
 threadpool_limits(1)
 os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")  # for commands that tests start
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # Spark here lives for seconds
 collect_ignore_glob = [] if find_spec("uvicorn") and find_spec("fastapi") else ["server/*"]  # without the extra serve
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test may depend on the load of the machine

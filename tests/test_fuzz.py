@@ -34,7 +34,7 @@ def test_hostile_input_works_or_is_refused(tmp_path: Path, name: str) -> None:
     ("raised", "words"),
     [
         (KeyError("x"), "KeyError"),
-        (InputError("no full stop"), "no sentence"),
+        (InputError("no full stop"), "not one sentence"),
         (AssertionError("torn"), "torn"),
     ],
 )
