@@ -107,7 +107,7 @@ def draw(process: Binomial, network: Denoiser, held_out: Tensor, rng: torch.Gene
     heights = [math.ceil(len(images) / 12) for _, images in panels]
     figure, axes = plt.subplots(len(panels), figsize=(8, sum(heights) * 0.72 + 1.2), height_ratios=heights)
     for axis, (title, images) in zip(axes, panels, strict=True):
-        axis.imshow(mosaic(images), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+        axis.imshow(mosaic(images).numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
         axis.set_title(title, fontsize=9)
         axis.axis("off")
     figure.tight_layout()

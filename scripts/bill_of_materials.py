@@ -1,6 +1,6 @@
-"""The bill of materials: name, version and licence of everything that recfusion needs, as it is installed here.
+"""Print the bill of materials: name, version and licence of every installed dependency.
 
-`python scripts/bill_of_materials.py` prints Markdown, with `--json` CycloneDX 1.5; `--extra spark` adds an extra.
+`python scripts/bill_of_materials.py` prints Markdown, `--json` prints CycloneDX 1.5, `--extra spark` adds an extra.
 """
 
 import argparse
@@ -25,7 +25,7 @@ class Part:
 
 
 def parts(package: str = PACKAGE, extras: Iterable[str] = ()) -> list[Part]:
-    """Return what a package needs, directly or not, by name; what is not installed here is an error."""
+    """Return all direct and indirect dependencies, sorted by name; raise if one is not installed."""
     found: dict[str, Part] = {}
     pending = [(package, frozenset(extras))]
     asked = set(pending)
@@ -45,7 +45,7 @@ def parts(package: str = PACKAGE, extras: Iterable[str] = ()) -> list[Part]:
 
 
 def licence(package: Distribution) -> str:
-    """Return a package's licence by its own words: the expression, the classifiers, or the first line of the text."""
+    """Return the licence that a package declares: its expression, its classifiers, or the first line of its text."""
     metadata = package.metadata
     for expression in metadata.get_all("License-Expression") or ():
         return expression
@@ -58,7 +58,7 @@ def licence(package: Distribution) -> str:
 
 
 def as_markdown(listed: Iterable[Part]) -> str:
-    """Return a table."""
+    """Return a Markdown table."""
     rows = "".join(f"| {one.name} | {one.version} | {one.licence} |\n" for one in listed)
     return f"| package | version | licence |\n|---|---|---|\n{rows}"
 
@@ -101,7 +101,7 @@ def main() -> None:
     try:
         listed = parts(extras=options.extra)
     except PackageNotFoundError as error:
-        parser.exit(2, f"{error.name} is not installed here: install recfusion with what is asked for first.\n")
+        parser.exit(2, f"{error.name} is not installed: install recfusion with these extras first.\n")
     print((as_cyclonedx if options.json else as_markdown)(listed), end="")
 
 

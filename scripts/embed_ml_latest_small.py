@@ -26,7 +26,7 @@ def embed(source: Path, target: Path) -> None:
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write one row group, compressed as far as zstd goes."""
+    """Write one row group with the highest zstd compression."""
     frame.write_parquet(path, compression="zstd", compression_level=22, row_group_size=max(frame.height, 1))
 
 

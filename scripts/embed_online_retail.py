@@ -2,9 +2,9 @@
 
 Usage: python scripts/embed_online_retail.py CSV_FILE [TARGET_FOLDER]
 
-The CSV (gzip or plain) is that of the CRAN package `onlineretail`. Lines without a customer cannot be used and are
-left out, and so are those of no product (postage, discounts, manual entries), whose codes do not begin with five
-digits. Every other line stays, returns too, with its customer, product, quantity and minute.
+The CSV (gzip or plain) is that of the CRAN package `onlineretail`. Lines without a customer are left out, and so are
+lines without a product (postage, discounts, manual entries), whose codes do not begin with five digits. All other
+lines, also returns, are kept with customer, product, quantity and minute.
 """
 
 import sys
@@ -17,7 +17,7 @@ NAME = "online-retail"
 
 
 def embed(source: Path, target: Path) -> None:
-    """Write the invoice lines and the products of `source` to `target`, and say how many lines were left out."""
+    """Write the invoice lines and products of `source` to `target`, and print how many lines were left out."""
     lines = pl.read_csv(source, infer_schema_length=0)
     lines = lines.with_columns(
         pl.col("StockCode").str.strip_chars().str.to_uppercase().alias("item"),
@@ -30,9 +30,9 @@ def embed(source: Path, target: Path) -> None:
     anybody = lines["user"].is_null()
     no_product = ~anybody & ~lines["item"].str.contains(r"^\d{5}")
     kept = lines.filter(~anybody & ~no_product)
-    print(f"{lines.height:,} lines: {anybody.sum():,} without a customer, {no_product.sum():,} of no product, ")
+    print(f"{lines.height:,} lines: {anybody.sum():,} without a customer, {no_product.sum():,} without a product, ")
     print(f"{kept.height:,} kept of {kept['user'].n_unique():,} customers and {kept['item'].n_unique():,} products")
-    # A product is called what most of its lines call it, and costs what it mostly did.
+    # The title of a product is the most frequent one, its price the median.
     products = (
         kept.group_by("item")
         .agg(pl.col("title").drop_nulls().mode().sort().first(), pl.col("price").filter(pl.col("price") > 0).median())

@@ -1,4 +1,4 @@
-"""Commands that write, on data of 60 users, and how one is run in a folder so that it always writes the same bytes."""
+"""The commands that faults.py tests, on data of 60 users; they always write the same bytes."""
 
 import asyncio
 import io
@@ -22,16 +22,16 @@ ARCHIVE = "ml-100k.zip"
 
 @dataclass(frozen=True)
 class Case:
-    """A command, and what it writes."""
+    """A command and the files that it writes."""
 
     name: str
     command: str
-    outputs: tuple[str, ...]  # files and folders, each of which is replaced whole; lines are added to .jsonl
-    before: str = ""  # run earlier, so that there is something to replace
-    again: str = ""  # what the run after an interrupted one is told besides
-    keeps: tuple[str, ...] = ()  # files that an interrupted one may leave for the next
-    exchanges: bool = True  # whether the system can let two folders change places
-    renews: tuple[str, ...] = ()  # what a run after a finished one makes anew: it has another past then
+    outputs: tuple[str, ...]  # files and folders, replaced as a whole; lines are appended to .jsonl
+    before: str = ""  # a command that runs first, so that there is something to replace
+    again: str = ""  # further options of the run after an interrupted one
+    keeps: tuple[str, ...] = ()  # files that an interrupted run may leave for the next one
+    exchanges: bool = True  # whether the system can swap two folders in one step
+    renews: tuple[str, ...] = ()  # outputs that a second complete run changes
 
 
 _DATA = "--data data.csv --tune-trials 0"
@@ -48,7 +48,7 @@ INPUTS = (
     f"train popularity {_DATA} --out old",
     _DESCRIBED,
 )
-RECORD, EVENTS = "record", "events.sqlite"  # no command: what a service does with events and a reload
+RECORD, EVENTS = "record", "events.sqlite"  # not a command: a service that records events and reloads
 _OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
 CASES = (
     Case("train", f"train ease {_DATA} --out out/model", ("out/model",)),
@@ -81,7 +81,7 @@ CASES = (
 
 
 def write_inputs(folder: Path) -> None:
-    """Write the data of three groups of users, and an experiment on it."""
+    """Write interactions of three groups of users, item tables and an experiment file."""
     rng = random.Random(0)
     rows = ["user,item"]
     for user in range(60):
@@ -98,7 +98,7 @@ def write_inputs(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Offer:
-    """An archive that a process of its own serves."""
+    """An archive that a separate process serves over HTTP."""
 
     url: str
     md5: str
@@ -106,7 +106,7 @@ class Offer:
 
 
 def serve() -> Offer:
-    """Start to serve an archive that is downloaded in several pieces."""
+    """Start a server of an archive that is downloaded in several pieces."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         packed.writestr("ml-100k/u.data", random.Random(0).randbytes(600_000))
@@ -123,7 +123,7 @@ def serve() -> Offer:
                 self.wfile.write(content[start:])
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Do not log."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     server.timeout, parent = 5, os.getpid()
@@ -137,7 +137,7 @@ def serve() -> Offer:
 
 
 def record() -> int:
-    """Record three events as a service does, say of each when it is acknowledged, and read the model again."""
+    """Record three events as a service does, print each acknowledgement, and reload the model."""
     from recfusion.core.errors import InputError
     from recfusion.server.config import Settings
     from recfusion.server.event_store import Event, Store
@@ -155,7 +155,7 @@ def record() -> int:
 
     try:
         asyncio.run(serve_some(Service(Settings(folder=Path("model"), events=Path(EVENTS)), Metrics())))
-    except (InputError, OSError, sqlite3.Error) as error:  # over HTTP each of them is an answer
+    except (InputError, OSError, sqlite3.Error) as error:  # the HTTP service answers each of them
         print(f"Error: {str(error).rstrip('.')}.")
         sys.stdout.flush()
         return 2
@@ -163,17 +163,17 @@ def record() -> int:
 
 
 class _Still(datetime):
-    """A clock that stands."""
+    """A clock that always shows the same time."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> "_Still":
         return cls(2026, 1, 1, tzinfo=tz)
 
 
-def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges: bool = True) -> Callable[[], int]:
-    """Return the command line as a function that returns its exit code, for a process that it may change as it likes.
+def program(arguments: str, folder: Path, offer: Offer, log: Path, *, exchanges: bool = True) -> Callable[[], int]:
+    """Return a function that runs a command and returns its exit code. It changes the state of its process.
 
-    What is printed goes to the file `said`. Times are left out of results: clocks stand still.
+    Output is written to the file `log`. Clocks are replaced, so that results contain no times.
     """
 
     def run() -> int:
@@ -185,7 +185,7 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         from recfusion.experiments.tuning import engine as local
         from recfusion.experiments.tuning import trials_file
 
-        printed = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         os.chdir(folder)
@@ -201,7 +201,7 @@ def program(arguments: str, folder: Path, offer: Offer, said: Path, *, exchanges
         if arguments.split() == [RECORD]:
             return record()
         engine = local.local_engine
-        vars(tune)["local_engine"] = lambda *_: engine(0)  # trials write nothing: they need no process of their own
+        vars(tune)["local_engine"] = lambda *_: engine(0)  # run trials in this process, as they write nothing
         sys.argv = ["recfusion", *arguments.split()]
         try:
             main()

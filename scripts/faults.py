@@ -1,5 +1,8 @@
-"""Failures at every system call that writes: `python scripts/faults.py` runs each command once for each call of it that
-concerns its folder and each fault that can befall that call, then once more without any, and looks at what there is."""
+"""Test every command that writes files against failures of each system call.
+
+`python scripts/faults.py` runs each command once for each of its system calls on its folder and each possible fault of
+that call, then once more without a fault, and checks the folder after each run.
+"""
 
 import argparse
 import gc
@@ -23,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-# A process with threads cannot be forked, and libraries read these as they are loaded.
+# A process with threads cannot be forked; libraries read these variables when they are loaded.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 sys.dont_write_bytecode = True
 
@@ -31,7 +34,7 @@ from fault_cases import CASES, EVENTS, INPUTS, Case, Offer, program, serve, writ
 from faulty_calls import FAULTS, RANDOM, Call, Fault, run_to_the_end, traced, why_not  # noqa: E402
 
 T = TypeVar("T")
-Tree: TypeAlias = dict[str, bytes]  # files by their path in a folder; hidden folders too, so that none is overlooked
+Tree: TypeAlias = dict[str, bytes]  # path -> content of all files in a folder, and hidden folders
 Verdict: TypeAlias = Literal["old", "new", "between", "torn"]
 _DEADLY = ("KILL", "TORN")
 _LARGE = ("torch", "recfusion.cli.compare", "recfusion.cli.train", "recfusion.server.service")
@@ -39,24 +42,24 @@ _LARGE = ("torch", "recfusion.cli.compare", "recfusion.cli.train", "recfusion.se
 
 @dataclass(frozen=True)
 class Known:
-    """A case as it goes without a fault."""
+    """A case and its outcome without a fault."""
 
     case: Case
-    start: Path  # the folder as the command finds it
+    start: Path  # the folder before the command
     new: Tree
     calls: tuple[Call, ...]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of a fault at a call."""
+    """The outcome of a fault at a call."""
 
     case: str
     fault: Fault
     call: Call
     hit: bool
     verdict: Verdict = "old"
-    left: bool = False  # something hidden stayed until the next run
+    left: bool = False  # a hidden file or folder was left until the next run
     wrong: tuple[str, ...] = ()
 
 
@@ -66,7 +69,7 @@ def tree(folder: Path) -> Tree:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file():
-            if not name.startswith(f"{EVENTS}-"):  # what SQLite keeps beside its file is part of that
+            if not name.startswith(f"{EVENTS}-"):  # SQLite's other files belong to the events file
                 found[name] = recorded(path) if name == EVENTS else path.read_bytes()
         elif _is_hidden(name):
             found[f"{name}/"] = b""
@@ -74,7 +77,7 @@ def tree(folder: Path) -> Tree:
 
 
 def recorded(path: Path) -> bytes:
-    """Return the events in a file, a line each, as the next process finds them; the file itself is left as it is."""
+    """Return the events in a file, one per line, as the next process would read them, without changing the file."""
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
         for file in path.parent.glob(f"{EVENTS}*"):
             shutil.copy(file, place)
@@ -86,11 +89,11 @@ def recorded(path: Path) -> bytes:
 
 
 def judged(case: Case, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) -> tuple[Verdict, list[str]]:
-    """Return the state of the outputs, and what is wrong with the folder."""
+    """Return the state of the outputs and the problems of the folder."""
     wrong, states = [], set()
     for output in case.outputs:
         if _part(old, output) == _part(new, output) == _part(found, output):
-            continue  # the command changes nothing of it: it is as old as it is new
+            continue  # the command does not change it
         state = _state(output, old, new, found, may_be_cut=may_be_cut)
         states.add(state)
         if state == "torn":
@@ -108,45 +111,47 @@ def _state(output: str, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) 
     was, is_, will = (_part(whole, output) for whole in (old, found, new))
     if is_ in (was, will):
         return "old" if is_ == was else "new"
-    if was and not is_ and may_be_cut:  # moved away, where folders cannot change places; the next run puts it back
+    if was and not is_ and may_be_cut:  # moved away because folders cannot be swapped; the next run restores it
         hidden = {place: _hidden(output, place, found) for place in ("old", "older", "new")}
         return "new" if will == hidden["new"] else "old" if was in (hidden["old"], hidden["older"]) else "torn"
     if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl", EVENTS)):
         lines, before, after = (part.get(output, b"") for part in (is_, was, will))
         if lines.startswith(before) and after.startswith(lines) and (may_be_cut or not lines or lines.endswith(b"\n")):
-            return "between"  # some of its lines, whole; the next run removes the beginning of another
+            return "between"  # some complete lines; the next run removes an incomplete last one
     return "torn"
 
 
 def _hidden(output: str, place: str, found: Tree) -> Tree:
-    """Return a folder that lies in this place of a hidden one, under the name that it is to have."""
+    """Return the files of a sub-folder of a hidden folder, under the name of the output."""
     parts = {name: name.partition(f"/{place}/") for name in found if _is_hidden(name) and f"/{place}/" in name[:-1]}
     return {f"{output}/{rest}": found[name] for name, (_, _, rest) in parts.items()}
 
 
-NextRuns: TypeAlias = dict[tuple[str, frozenset[tuple[str, bytes]]], str]  # case and folder -> what was wrong
+NextRuns: TypeAlias = dict[tuple[str, frozenset[tuple[str, bytes]]], str]  # case and folder -> problem
 
 
 def try_fault(known: Known, fault: Fault, call: Call, offer: Offer, next_runs: NextRuns) -> Tried:
-    """Run a case with a fault at a call, then again without, and say what is wrong."""
+    """Run a case with a fault at a call, then again without one, and return the problems."""
     case, old = known.case, tree(known.start)
-    with _copy(known.start) as (folder, said):
-        ended = traced(program(case.command, folder, offer, said, exchanges=case.exchanges), folder, call, fault)
+    with _copy(known.start) as (folder, log):
+        ended = traced(program(case.command, folder, offer, log, exchanges=case.exchanges), folder, call, fault)
         if not ended.hit:
             return Tried(case.name, fault, call, hit=False)
-        after, text = tree(folder), said.read_text()
+        after, text = tree(folder), log.read_text()
         verdict, wrong = judged(case, old, known.new, after, may_be_cut=fault in ("KILL", "TORN", "DEAD"))
         wrong += [f"{path} was written to" for path in ended.outside if not path.startswith(f"{folder.parent}/")]
         unchanged = [output for output in case.outputs if _state(output, old, old, after, may_be_cut=True) == "old"]
         wrong += _wrong_end(case, fault, ended.code, verdict, text, unchanged)
-        told = re.findall(r"^acknowledged (\S+)$", text, re.MULTILINE)
-        wrong += [f"{one} was acknowledged and is lost" for one in told if one.encode() not in after.get(EVENTS, b"")]
+        acknowledged = re.findall(r"^acknowledged (\S+)$", text, re.MULTILINE)
+        wrong += [
+            f"{one} was acknowledged and is lost" for one in acknowledged if one.encode() not in after.get(EVENTS, b"")
+        ]
         key = (case.name, frozenset((RANDOM.sub("", name), content) for name, content in after.items()))
-        if key not in next_runs:  # it depends on nothing but the folder
-            code = alone(program(f"{case.command} {case.again}", folder, offer, said, exchanges=case.exchanges))
+        if key not in next_runs:  # it depends only on the folder
+            code = alone(program(f"{case.command} {case.again}", folder, offer, log, exchanges=case.exchanges))
             differing = {name for name, _ in tree(folder).items() ^ known.new.items()}
             differ = sorted(name for name in differing if not _below(name, *case.renews))
-            next_runs[key] = f"the next run: exit code {code}, {differ} differ, {_last(said.read_text())}"
+            next_runs[key] = f"the next run: exit code {code}, {differ} differ, {_last(log.read_text())}"
             next_runs[key] = next_runs[key] if code or differ else ""
         wrong += filter(None, [next_runs[key]])
         return Tried(case.name, fault, call, True, verdict, any(map(_is_hidden, after)), tuple(wrong))
@@ -155,7 +160,7 @@ def try_fault(known: Known, fault: Fault, call: Call, offer: Offer, next_runs: N
 def _wrong_end(
     case: Case, fault: Fault, code: int, verdict: Verdict, text: str, unchanged: Sequence[str]
 ) -> Iterator[str]:
-    """Yield what is wrong with how a command ended and what it said."""
+    """Yield the problems of a command's exit code and output."""
     if fault in _DEADLY:
         if code != -signal.SIGKILL:
             yield f"was not killed but ended with exit code {code}"
@@ -167,15 +172,15 @@ def _wrong_end(
     elif code not in (0, 2):
         yield f"exit code {code}: {_last(text)}"
     elif code == 2 and (f"\n{text}".count("\nError: ") != 1 or not re.search(r"^Error: .*\.\n\Z", text, re.MULTILINE)):
-        yield f"no sentence: {text[-300:]!r}"
+        yield f"the error is not one sentence: {text[-300:]!r}"
     elif code == 2 and "The old content is unchanged" in text:
         for output in case.outputs:
             if f"{output}'" in text and output not in unchanged:
-                yield f"says that it is unchanged, but it is not: {_last(text)}"
+                yield f"claims to be unchanged, but is not: {_last(text)}"
 
 
 def alone(run: Callable[[], int]) -> int:
-    """Run a function in a process of its own and return its exit code."""
+    """Run a function in a separate process and return its exit code."""
     child = os.fork()
     if not child:
         run_to_the_end(run)
@@ -183,20 +188,20 @@ def alone(run: Callable[[], int]) -> int:
 
 
 def learn(case: Case, inputs: Path, folder: Path, offer: Offer) -> Known:
-    """Return how a case goes without a fault."""
+    """Run a case without a fault and return its calls and result."""
     start = folder / case.name.replace(" ", "-")
     shutil.copytree(inputs, start)
     if case.before:
-        _preload(alone, program(case.before, start, offer, folder / "said"), folder / "said")
-    with _copy(start) as (copy, said):
-        run = program(case.command, copy, offer, said, exchanges=case.exchanges)
-        ended = _preload(lambda listed: traced(listed, copy), run, said)
+        _preload(alone, program(case.before, start, offer, folder / "log"), folder / "log")
+    with _copy(start) as (copy, log):
+        run = program(case.command, copy, offer, log, exchanges=case.exchanges)
+        ended = _preload(lambda listed: traced(listed, copy), run, log)
         return Known(case, start, tree(copy), tuple(ended.calls))
 
 
-def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], said: Path) -> T:
-    """Run a command, which must end well, and import here what it imported: not once more for every fault."""
-    names = said.with_name("modules")
+def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], log: Path) -> T:
+    """Run a command, which must succeed, and import its modules here, so that later runs need not import them again."""
+    names = log.with_name("modules")
     names.unlink(missing_ok=True)
 
     def listed() -> int:
@@ -207,7 +212,7 @@ def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], s
 
     ended = runner(listed)
     if not names.exists():
-        raise SystemExit(f"A command fails without any fault:\n{said.read_text()}")
+        raise SystemExit(f"A command fails without any fault:\n{log.read_text()}")
     for name in json.loads(names.read_text()):
         with suppress(ImportError):
             importlib.import_module(name)
@@ -216,10 +221,10 @@ def _preload(runner: Callable[[Callable[[], int]], T], run: Callable[[], int], s
 
 @contextmanager
 def _copy(start: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield a copy of a folder and the name of a file beside it for what is printed."""
+    """Yield a copy of a folder and the path of a file for the output."""
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as place:
         shutil.copytree(start, Path(place).resolve() / "box")
-        yield Path(place).resolve() / "box", Path(place) / "said"
+        yield Path(place).resolve() / "box", Path(place) / "log"
 
 
 def _below(name: str, *places: str) -> bool:
@@ -246,17 +251,17 @@ def _try_all(points: Sequence[tuple[Known, Fault, Call]], offer: Offer) -> list[
 def enumerate_faults(
     cases: Sequence[Case], faults: Sequence[Fault], sample: int | None, jobs: int
 ) -> tuple[list[Known], list[Tried]]:
-    """Try each fault at each call of the cases, or at so many of them, evenly spread, in so many processes."""
+    """Try each fault at each call of the cases, or at an evenly spread sample of them, in several processes."""
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
         folder, offer = Path(place).resolve(), serve()
         try:
-            for name in _LARGE:  # or the first command of each imports them in vain
+            for name in _LARGE:  # imported once here instead of by each first command
                 importlib.import_module(name)
             inputs = folder / "inputs"
             inputs.mkdir()
             write_inputs(inputs)
             for command in INPUTS:
-                _preload(alone, program(command, inputs, offer, folder / "said"), folder / "said")
+                _preload(alone, program(command, inputs, offer, folder / "log"), folder / "log")
             known = [learn(case, inputs, folder, offer) for case in cases]
             points = [
                 (one, fault, call) for one in known for fault in faults for call in one.calls if call.takes(fault)
@@ -264,7 +269,7 @@ def enumerate_faults(
             count = min(len(points), sample or len(points))
             chosen = [points[place * len(points) // count] for place in range(count)]
             shares = [chosen[start::jobs] for start in range(jobs)]
-            gc.freeze()  # or each collection in a fork copies all that was imported
+            gc.freeze()  # otherwise each garbage collection in a fork copies all imported objects
             with multiprocessing.get_context("fork").Pool(jobs) as pool:
                 tried = pool.map(partial(_try_all, offer=offer), shares)
             return known, sorted(itertools.chain(*tried), key=lambda one: [case.name for case in cases].index(one.case))
@@ -290,11 +295,11 @@ def print_table(known: Sequence[Known], tried: Sequence[Tried]) -> None:
 
 def main() -> int:
     names = sorted({case.name.split()[0] for case in CASES})
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--command", action="append", choices=names, help="only this one; may be repeated")
-    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one; may be repeated")
-    parser.add_argument("--sample", type=int, help="so many points, evenly spread, and not all of them")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--command", action="append", choices=names, help="only this one (repeatable)")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one (repeatable)")
+    parser.add_argument("--sample", type=int, help="try only this number of points, evenly spread")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="number of parallel processes")
     options = parser.parse_args()
     if reason := why_not():
         print(f"Cannot run here: {reason}.")

@@ -1,7 +1,8 @@
-"""Run a function in a process of its own and fail or kill it at a chosen system call that concerns a folder.
+"""Run a function in a separate process and inject a fault at a chosen system call on a folder.
 
-The process is traced (Linux on x86-64): a seccomp filter stops each of its threads at the calls of CALLS and nowhere
-else, so that native writers are seen like Python's own; a call is let through, refused, cut short or made the last."""
+The process is traced (Linux on x86-64). A seccomp filter stops each of its threads only at the calls of CALLS, also
+those of native code. A call is then allowed, refused, shortened, or the process is killed.
+"""
 
 import ctypes
 import errno
@@ -23,7 +24,7 @@ from typing import BinaryIO, Literal, NoReturn, TypeAlias, get_args
 Fault: TypeAlias = Literal["ENOSPC", "EIO", "KILL", "TORN", "FULL", "DEAD"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
-# By what their arguments are: f a descriptor, p a path, d a folder's descriptor and a path after it, . something else.
+# Grouped by their arguments: f descriptor, p path, d descriptor of a folder followed by a path, . anything else.
 _NUMBERS = {
     "f": "write=1 pwrite64=18 writev=20 pwritev=296 pwritev2=328 sendfile=40 fsync=74 fdatasync=75 sync_file_range=277 "
     "syncfs=306 ftruncate=77 fallocate=285 fchmod=91",
@@ -37,7 +38,7 @@ _NUMBERS = {
 }
 _PAIRS = [(shape, call.split("=")) for shape, calls in _NUMBERS.items() for call in calls.split()]
 CALLS = {int(number): (name, shape) for shape, (name, number) in _PAIRS}
-_SOME_BYTES = frozenset({"write", "pwrite64"})  # calls that can be told to write less
+_SOME_BYTES = frozenset({"write", "pwrite64"})  # calls that can be made to write less
 _SPACE = _SOME_BYTES | {"writev", "pwritev", "pwritev2", "creat", "mkdir", "mkdirat", "fallocate", "link"}
 _SPACE |= {"linkat", "symlink", "symlinkat", "sendfile", "copy_file_range", "open to create"}
 
@@ -55,18 +56,18 @@ class _Registers(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Call:
-    """A system call, the same in every run: what is random in its paths is left out."""
+    """A system call that is the same in every run, because random parts of its paths are removed."""
 
     name: str
-    paths: tuple[str, ...]  # from the folder on
-    nth: int = 0  # among those that are equal otherwise
+    paths: tuple[str, ...]  # relative to the folder
+    nth: int = 0  # number among otherwise equal calls
 
     def takes(self, fault: Fault) -> bool:
-        """Return whether the fault can befall this call, and is not the same as another that can."""
+        """Return whether this call can have the fault, and no other fault has the same effect."""
         if fault == "TORN":
             return self.name in _SOME_BYTES
         if fault == "KILL":
-            return self.name != "open to read"  # nothing has changed since the call before
+            return self.name != "open to read"  # nothing has changed since the previous call
         if fault == "FULL":
             return self.name in _SPACE
         return fault != "ENOSPC" or self.name != "open to read"
@@ -80,15 +81,17 @@ class Ended:
     """How a traced process ended."""
 
     code: int = 0  # negative: by this signal
-    calls: list[Call] = field(default_factory=list)  # that concern the folder, up to the fault
-    outside: set[str] = field(default_factory=set)  # files elsewhere that were opened for writing or changed
-    hit: bool = False  # whether the call was met that was to fail
+    calls: list[Call] = field(default_factory=list)  # calls on the folder, until the fault
+    outside: set[str] = field(
+        default_factory=set
+    )  # files outside of the folder that were changed or opened for writing
+    hit: bool = False  # whether the call that should fail was made
 
 
 def why_not() -> str:
-    """Return why processes cannot be traced here; nothing where they can."""
+    """Return why processes cannot be traced on this system; an empty text if they can."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return "system calls are traced on Linux on x86-64 alone"
+        return "system calls can only be traced on Linux on x86-64"
     try:
         return "" if traced(lambda: 7, Path("/nowhere")).code == 7 else "seccomp does not stop a process here"
     except OSError as error:
@@ -96,7 +99,7 @@ def why_not() -> str:
 
 
 def traced(run: Callable[[], int], folder: Path, at: Call | None = None, fault: Fault = "EIO") -> Ended:
-    """Run a function in a process of its own, with a fault `at` a call; its return value is the exit code."""
+    """Run a function in a separate process with a fault `at` a call; its return value is the exit code."""
     ready, go = os.pipe()
     child = os.fork()
     if not child:
@@ -112,12 +115,12 @@ def traced(run: Callable[[], int], folder: Path, at: Call | None = None, fault: 
         os.waitpid(child, 0)
         raise
     finally:
-        os.close(go)  # its read ends
+        os.close(go)  # ends its read
     return _Tracer(child, f"{folder}/", at, fault).follow()
 
 
 def run_to_the_end(run: Callable[[], int]) -> NoReturn:
-    """Run a function and end the process with what it returns, whatever happens."""
+    """Run a function and end the process with its return value as exit code, also after an exception."""
     code = 1
     try:
         code = run()
@@ -137,7 +140,7 @@ class _Tracer:
     seen: Counter[Call] = field(default_factory=Counter)
 
     def follow(self) -> Ended:
-        """Let the process run to its end, and stop at each of its calls."""
+        """Run the process to its end and handle each stop."""
         alive = {self.child}
         while alive:
             task, status = os.waitpid(-1, _WALL)
@@ -159,7 +162,7 @@ class _Tracer:
                 else:
                     _ptrace(_CONT, task, 0, 0 if event else stop)
             except ProcessLookupError:
-                continue  # it was killed meanwhile, which is heard of next
+                continue  # it was killed in the meantime; waitpid reports that next
         return self.ended
 
     def _meet(self, task: int) -> None:
@@ -177,7 +180,7 @@ class _Tracer:
             elif now and self.fault in ("KILL", "TORN"):
                 os.kill(self.child, signal.SIGKILL)
             elif now or (self.ended.hit and self._lasts(call)):
-                registers.orig_rax = 2**64 - 1  # no such call, so that none is made
+                registers.orig_rax = 2**64 - 1  # an invalid number, so that no call is made
                 registers.rax = 2**64 - (errno.ENOSPC if self.fault in ("ENOSPC", "FULL") else errno.EIO)
                 _ptrace(_SETREGS, task, 0, ctypes.addressof(registers))
         _ptrace(resume, task)
@@ -186,7 +189,7 @@ class _Tracer:
         return self.fault == "DEAD" or (self.fault == "FULL" and call.name in _SPACE)
 
     def _call(self, task: int, registers: _Registers) -> Call | None:
-        """Return the call that a task is about to make, if it concerns the folder."""
+        """Return the call that a task is about to make, or None if it does not use the folder."""
         name, shape = CALLS[registers.orig_rax]
         given = [int(getattr(registers, name)) for name in _ARGUMENTS]
         if name in ("open", "openat", "openat2"):
@@ -259,11 +262,11 @@ def _ptrace(request: int, task: int, address: int = 0, data: int = 0) -> None:
     libc.ptrace.restype = ctypes.c_long
     if libc.ptrace(request, task, address, data) < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))  # Python picks ProcessLookupError and the like by the number
+        raise OSError(number, os.strerror(number))  # Python derives ProcessLookupError etc. from the number
 
 
 def _stop_at_calls() -> None:
-    """Have this process and all its threads stop at the calls of CALLS from now on."""
+    """Stop this process and all its threads at the calls of CALLS from now on."""
     load, jump_if_equal, leave, trace, allow = 0x20, 0x15, 0x06, 0x7FF00000, 0x7FFF0000
     numbers = sorted(CALLS)
     steps = [(load, 0, 0, 0)]

@@ -1,8 +1,8 @@
-"""Hostile input of every kind, made from seeds: `python scripts/fuzz.py --seconds 600`.
+"""Test readers, folders, texts and commands with random hostile input: `python scripts/fuzz.py --seconds 600`.
 
-Each case must work, or be refused by an `InputError` of one sentence. Anything else is a finding: another exception, a
-crash of the interpreter, a case that takes a minute, memory without bound, an input line that is not accounted for, a
-list that breaks its rules. What a finding was made of stays in a folder, and its seed makes it again.
+Each case must work or raise an `InputError` of one sentence. Anything else is a finding: another exception, a crash of
+the interpreter, a case that takes a minute, unbounded memory, an input line that is neither read nor counted, a list
+that breaks its filters. The files of a finding are kept in a folder, and its seed reproduces it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-# Libraries read these as they are loaded.
+# Libraries read these variables when they are loaded.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 
 import fuzz_control
@@ -42,14 +42,14 @@ TARGETS: Mapping[str, Target] = {
     **fuzz_control.TARGETS,
 }
 LONGEST_MESSAGE = 3000
-SECONDS = 60  # that one case may take on any machine
+SECONDS = 60  # that one case may take
 BYTES = 6 << 30  # of address space, libraries and threads included
 BATCH = 2000  # cases of one process
 _DIED = "the interpreter died or took too long"
 
 
 def outcome(target: Target, seed: int, folder: Path) -> tuple[str, str]:
-    """Return what became of a case, and what is wrong with that: nothing where it is empty."""
+    """Return the outcome of a case and its problem (empty if there is none)."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -64,17 +64,17 @@ def outcome(target: Target, seed: int, folder: Path) -> tuple[str, str]:
 
 
 def wrong_sentence(text: str) -> str:
-    """Return what is wrong with the message of an error."""
+    """Return the problem of an error message (empty if there is none)."""
     whole = text.endswith(".") and "\n" not in text and len(text) <= LONGEST_MESSAGE
-    return "" if whole else f"no sentence: {text[:200]!r}"
+    return "" if whole else f"not one sentence: {text[:200]!r}"
 
 
 def fuzz(
     names: Sequence[str], first: int, cases: int, end: float, keep: Path, started: Path | None = None
 ) -> tuple[Counter[str], list[str]]:
-    """Run cases from the seed `first` on, each by the next target; return what became of them, and findings.
+    """Run cases with the seeds from `first` on, targets in turn; return the outcomes and the findings.
 
-    The file `started` holds the case that is being run, and all of that, for whoever finds this process dead.
+    The file `started` holds the current case and the results so far, in case this process crashes.
     """
     counts: Counter[str] = Counter()
     wrong: list[str] = []
@@ -87,7 +87,7 @@ def fuzz(
         folder.mkdir(parents=True)
         if started is not None:
             started.write_text(json.dumps([name, seed, counts, wrong]))
-        # No signal reaches a loop outside Python; this ends the process, and leaves the folder.
+        # Signals do not interrupt native loops; this ends the process and keeps the folder.
         faulthandler.dump_traceback_later(SECONDS, exit=True, file=sys.__stderr__ or 2)
         became, problem = outcome(TARGETS[name], seed, folder)
         faulthandler.cancel_dump_traceback_later()
@@ -100,7 +100,7 @@ def fuzz(
 
 
 def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, keep: Path) -> list[str]:
-    """Run cases in one process after another, so that a crash is a finding and not the end; return the findings."""
+    """Run cases in successive processes, so that a crash is only a finding; return the findings."""
     end, last = time.monotonic() + seconds, first + cases
     counts: Counter[str] = Counter()
     wrong: list[str] = []
@@ -112,21 +112,21 @@ def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, k
             result.unlink(missing_ok=True)
             subprocess.run([sys.executable, __file__, *map(str, given)], check=False)
             if result.exists():
-                found, said = json.loads(result.read_text())
+                found, problems = json.loads(result.read_text())
                 counts.update(found)
-                wrong += said
+                wrong += problems
                 first += batch
             else:
-                name, seed, found, said = json.loads(started.read_text())
+                name, seed, found, problems = json.loads(started.read_text())
                 counts.update({**found, f"{name} died": 1})
-                wrong += [*said, f"{name}, seed {seed}: {_DIED}"]
+                wrong += [*problems, f"{name}, seed {seed}: {_DIED}"]
                 first = seed + 1
     print_table(counts)
     return wrong
 
 
 def print_table(counts: Counter[str]) -> None:
-    """Print what became of the cases of each target."""
+    """Print the number of cases of each target and outcome."""
     kinds = ("worked", "refused", "failed", "died")
     print(f"{'target':12}" + "".join(f"{kind:>10}" for kind in kinds))
     for name in dict.fromkeys(key.split()[0] for key in counts):
@@ -135,27 +135,27 @@ def print_table(counts: Counter[str]) -> None:
 
 
 def limit_memory() -> None:
-    """Let an allocation without bound fail here, and not the machine."""
+    """Limit the memory of this process, so that an unbounded allocation fails."""
     try:
         import resource
-    except ImportError:  # a system without it
+    except ImportError:  # not available on this system
         return
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, resource.RLIM_INFINITY))
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("target", nargs="*", help=f"all unless named: {', '.join(TARGETS)}")
-    options.add_argument("--cases", type=int, default=10**9, help="how many at most")
-    options.add_argument("--seconds", type=float, default=60.0, help="how long at most")
-    options.add_argument("--seed", type=int, default=0, help="of the first case; the others count on from it")
+    options.add_argument("target", nargs="*", help=f"default: all of {', '.join(TARGETS)}")
+    options.add_argument("--cases", type=int, default=10**9, help="maximal number of cases")
+    options.add_argument("--seconds", type=float, default=60.0, help="maximal time")
     options.add_argument(
-        "--keep", type=Path, default=Path("fuzz-findings"), help="folder for what findings are made of"
+        "--seed", type=int, default=0, help="seed of the first case; the next cases have the next seeds"
     )
+    options.add_argument("--keep", type=Path, default=Path("fuzz-findings"), help="folder for the files of findings")
     options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if unknown := set(chosen.target) - set(TARGETS):
-        options.error(f"unknown target {', '.join(sorted(unknown))}: choose of {', '.join(TARGETS)}")
+        options.error(f"unknown target {', '.join(sorted(unknown))}: choose from {', '.join(TARGETS)}")
     names = chosen.target or list(TARGETS)
     logging.disable(logging.WARNING)
     if chosen.inside:

@@ -42,7 +42,7 @@ VALUES = (
 
 
 def condition(rng: np.random.Generator, depth: int = 0) -> str:
-    """Return a condition, mostly a sound one."""
+    """Return a condition that is valid in most cases."""
 
     def of(parts: tuple[str, ...]) -> str:
         return parts[rng.integers(len(parts))]
@@ -66,7 +66,7 @@ def condition(rng: np.random.Generator, depth: int = 0) -> str:
 
 
 def hostile_condition(rng: np.random.Generator) -> str:
-    """Return a condition that may be nonsense, endless or deep."""
+    """Return a condition that may be invalid, very long or deeply nested."""
     made = condition(rng)
     change = int(rng.integers(8))
     if change == 0:
@@ -82,17 +82,17 @@ def hostile_condition(rng: np.random.Generator) -> str:
 
 
 def where(rng: np.random.Generator, _: Path) -> None:
-    """Find the items that meet a condition; one that is met and its opposite share out the items."""
+    """Find the items that meet a condition; each item must meet either the condition or its negation."""
     asked, items = hostile_condition(rng), bundle("ease").items
     met = matching(items, asked)
     if met.shape != (len(items),) or met.dtype != np.bool_:
         raise AssertionError(f"got {met.dtype} of shape {met.shape} for {asked!r}")
     try:
         opposite = matching(items, f"not ({asked})")
-    except InputError:  # too long or too deep by now
+    except InputError:  # now too long or too deep
         return
     if not np.array_equal(opposite, ~met):
-        raise AssertionError(f"{asked!r} and its opposite do not share out the items")
+        raise AssertionError(f"{asked!r} and its negation do not partition the items")
 
 
 @cache
@@ -170,14 +170,14 @@ def _check_list(model: Bundle, found: pl.DataFrame, chosen: Filters, history: An
         allowed -= _texts(history)
     items = found["item"].to_list()
     if not set(items) <= allowed or len(set(items)) < len(items):
-        raise AssertionError(f"{items} holds what it may not, or something twice")
+        raise AssertionError(f"{items} contains a forbidden or repeated item")
     if not chosen.at_most and len(items) != min(k, len(allowed)):
-        raise AssertionError(f"{len(items)} items where {min(k, len(allowed))} can be had")
+        raise AssertionError(f"{len(items)} items instead of {min(k, len(allowed))}")
     kinds = dict(model.items.select("item", "kind").iter_rows())
     for most in chosen.at_most.values():
         values = [part for item in items for part in (kinds[item] or "").split("|") if part]
         if any(values.count(part) > most for part in values):
-            raise AssertionError(f"more than {most} of a kind in {items}")
+            raise AssertionError(f"more than {most} of a category in {items}")
 
 
 def _texts(ids: Any) -> set[str]:
@@ -185,7 +185,7 @@ def _texts(ids: Any) -> set[str]:
 
 
 def commands(rng: np.random.Generator, _folder: Path) -> None:
-    """Run a command of control with any words; it ends well, or says what is wrong."""
+    """Run a command with random options; it must succeed or report one error."""
     from recfusion.cli.main import main
 
     def text() -> str:
@@ -205,19 +205,19 @@ def commands(rng: np.random.Generator, _folder: Path) -> None:
         options = of[name].split()
         words += [options[rng.integers(len(options))], text()]
     words += ["--json"] * int(rng.integers(2))
-    said, before = io.StringIO(), sys.argv
+    printed, before = io.StringIO(), sys.argv
     sys.argv = ["recfusion", *words]
     try:
-        with redirect_stdout(said), redirect_stderr(said):
+        with redirect_stdout(printed), redirect_stderr(printed):
             main()
     except SystemExit as left:
         code = left.code
     finally:
         sys.argv = before
-    if code not in (0, 2) or "Traceback" in said.getvalue() or "\x1b[31m" in said.getvalue():
-        raise AssertionError(f"exit code {code} for {words[2:]}: {said.getvalue()[-300:]!r}")
+    if code not in (0, 2) or "Traceback" in printed.getvalue() or "\x1b[31m" in printed.getvalue():
+        raise AssertionError(f"exit code {code} for {words[2:]}: {printed.getvalue()[-300:]!r}")
     if code == 2:
-        raise InputError(said.getvalue().strip().replace("\n", " "))
+        raise InputError(printed.getvalue().strip().replace("\n", " "))
 
 
 TARGETS = {"where": where, "rules": rules, "commands": commands}

@@ -1,4 +1,4 @@
-"""Hostile data files and archives: reading must account for every line, or refuse."""
+"""Random data files and archives: readers must read or count every line, or refuse the file."""
 
 import gzip
 import io
@@ -27,7 +27,7 @@ EVERY = Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0)
 
 
 def seed_file(rng: np.random.Generator, kind: str) -> bytes:
-    """Return a sound file of a kind, small and random."""
+    """Return a valid small random file of a kind."""
     rows = int(rng.integers(1, 40))
     text = bool(rng.integers(2))
     frame = pl.DataFrame(
@@ -51,7 +51,7 @@ def seed_file(rng: np.random.Generator, kind: str) -> bytes:
 
 
 def hostile_file(rng: np.random.Generator, folder: Path) -> Path:
-    """Write a file for a reader to fail on."""
+    """Write a damaged file."""
     kind = str(rng.choice(KINDS))
     content = mutated(rng, seed_file(rng, kind))
     if rng.integers(40) == 0:
@@ -70,7 +70,7 @@ def data(rng: np.random.Generator, folder: Path) -> None:
 
 
 def read_whole(path: Path, reader: Callable[..., Interactions] = load) -> None:
-    """Read a file, and raise unless every line of it is accounted for."""
+    """Read a file and raise unless every line was read or counted."""
     found = reader(path, EVERY, max_bad_share=1.0)
     report = found.report
     if report.rows != found.steps[0].interactions + report.missing + report.unparsable:
@@ -86,7 +86,7 @@ def items(rng: np.random.Generator, folder: Path) -> None:
 
 
 def _lines(path: Path) -> int | None:
-    """Return the lines below the header of a text, or those with something in them of JSON; None for Parquet."""
+    """Return the number of lines below the header of a text, or of non-empty lines of JSON; None for Parquet."""
     if path.suffix == ".parquet":
         return None
     content = path.read_bytes()
@@ -153,7 +153,7 @@ def _zip(rng: np.random.Generator, files: dict[str, bytes]) -> bytes:
 
 
 def _tar(rng: np.random.Generator, files: dict[str, bytes]) -> bytes:
-    """Return a tar within gzip; the training set is seldom a tar of its own, as the publisher had it."""
+    """Return a gzipped tar; rarely, the training set is a tar inside it, as in the published archive."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz" if rng.integers(8) else "w") as packed:
         for name, content in files.items():

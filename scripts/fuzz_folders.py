@@ -1,4 +1,4 @@
-"""Model folders and results that somebody has tampered with: they load and can be used, or are refused."""
+"""Damaged model folders and results: they must load and work, or be refused."""
 
 import base64
 import datetime
@@ -58,7 +58,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @cache
 def shop() -> Interactions:
-    """Return forty users of two tastes, and twenty items with columns of all types."""
+    """Return forty users of two groups, and twenty items with columns of all types."""
     rng = np.random.default_rng(0)
     pairs = [(f"u{u}", f"i{(10 * (u % 2) + int(n)) % 20:02d}") for u in range(40) for n in rng.permutation(12)[:7]]
     rows = pl.DataFrame(pairs, ["user", "item"], orient="row")
@@ -90,7 +90,7 @@ def sound_folder(name: str) -> Path:
 
 
 def folders(rng: np.random.Generator, folder: Path) -> None:
-    """Load and use a model folder of which something was changed, its digests put right or not."""
+    """Load and use a changed model folder, with or without corrected digests."""
     name = list(MODELS)[rng.integers(len(MODELS))]
     path = folder / "model"
     shutil.copytree(sound_folder(name), path)
@@ -115,7 +115,7 @@ def folders(rng: np.random.Generator, folder: Path) -> None:
 
 
 def use(bundle: Bundle, rng: np.random.Generator) -> None:
-    """Ask a model for everything it offers."""
+    """Call everything that a model offers."""
     history = bundle.items["item"].cast(pl.String).to_list()[: int(rng.integers(0, 5))]
     columns = bundle.items.columns
     column = columns[rng.integers(len(columns))]
@@ -135,7 +135,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _reseal(path: Path) -> None:
-    """Write the digests of the files as they are now, where there is still a place for them."""
+    """Correct the digests of changed files, if the configuration still has digests."""
     try:
         config = json.loads((path / "config.json").read_text())
         config["digests"] = {name: file_digest(path / name) for name in FILES}
@@ -148,12 +148,12 @@ def _json(rng: np.random.Generator, path: Path) -> None:
     file = path / str(rng.choice(["config.json", "config.json", "metrics.json", "protocol.json"]))
     try:
         file.write_text(json.dumps(changed(rng, json.loads(file.read_text()))), encoding="utf-8")
-    except ValueError:  # changed before
+    except ValueError:  # damaged by an earlier change
         return
 
 
 def _sound(text: str) -> str:
-    """Return a text as polars and safetensors can hold it: without lone surrogates."""
+    """Return a text without lone surrogates, which polars and safetensors cannot store."""
     return text.encode(errors="replace").decode()
 
 
@@ -209,7 +209,7 @@ def _items(rng: np.random.Generator, path: Path) -> None:
 def _weights(rng: np.random.Generator, path: Path) -> None:
     try:
         state = dict(load_file(path / "model.safetensors"))
-    except Exception:  # changed before
+    except Exception:  # damaged by an earlier change
         return
     if not state:
         return
@@ -246,7 +246,7 @@ def _weights(rng: np.random.Generator, path: Path) -> None:
 def _bytes(rng: np.random.Generator, path: Path) -> None:
     file = path / str(rng.choice([*FILES, "config.json"]))
     content = file.read_bytes()
-    if rng.integers(2) and file.suffix == ".safetensors":  # sizes in its head
+    if rng.integers(2) and file.suffix == ".safetensors":  # the sizes in its header
         head = int.from_bytes(content[:8], "little")
         content = mutated(rng, content[: 8 + head], 3) + content[8 + head :]
     else:
@@ -263,7 +263,7 @@ def _results() -> tuple[bytes, ...]:
 
 
 def results(rng: np.random.Generator, folder: Path) -> None:
-    """Report on a store of which some lines were edited by hand."""
+    """Report on a store with some edited lines."""
     lines = list(_results())
     for _ in range(int(rng.integers(1, 3))):
         place = int(rng.integers(len(lines)))
@@ -286,12 +286,12 @@ def results(rng: np.random.Generator, folder: Path) -> None:
     comparison = Comparison.of(stored)
     for text in (results_markdown, results_csv, results_latex):
         text(comparison)
-    if rng.integers(25) == 0:  # it draws, which takes its time
+    if rng.integers(25) == 0:  # rarely, as drawing is slow
         render(comparison)
 
 
 def tables(rng: np.random.Generator, folder: Path) -> None:
-    """Carry an item table with columns of any type and name from a file to lists on paper, on screen and as JSON."""
+    """Read an item table with columns of any type and name, and write lists with them to files and the screen."""
     from recfusion.cli.output import print_json
     from recfusion.cli.request_options import print_items
 

@@ -1,8 +1,8 @@
-"""Hostile requests: `python scripts/fuzz_service.py --cases 10000` sends what the service's own OpenAPI document
-allows, and what it forbids, to a service that runs here, and looks at every answer.
+"""Test a service with random requests: `python scripts/fuzz_service.py --cases 10000`.
 
-No answer may be a 5xx but the 503 of a full queue, every 4xx is JSON with the name of a field, and a request that the
-document forbids is refused. It needs schemathesis (the extra `dev`).
+The requests are generated from the service's OpenAPI document, valid and invalid ones. Every invalid request must be
+refused, every 4xx must be JSON with the name of a field, and the only allowed 5xx is the 503 of a full queue. This
+needs schemathesis (the extra `dev`).
 """
 
 import argparse
@@ -27,7 +27,7 @@ KINDS = ("Tea", "Coffee|Gift", "Cups", "Books|Gift")
 
 
 def small_shop(folder: Path) -> Path:
-    """Train a model of forty things in four kinds."""
+    """Train a model of forty items in four categories."""
     rng = np.random.default_rng(0)
     rows = [(f"u{n}", f"i{item}") for n in range(80) for item in rng.permutation(10)[:7] + 10 * (n % 4)]
     items = pl.DataFrame(
@@ -44,21 +44,21 @@ def small_shop(folder: Path) -> Path:
 
 
 def fault_of(reply: Any) -> str | None:
-    """Return what is wrong with an answer."""
+    """Return the problem of an answer (empty if there is none)."""
     if reply.status_code >= 500 and reply.status_code != 503:
         return f"status {reply.status_code}"
     if 400 <= reply.status_code < 500:
         try:
-            told = json.loads(reply.content)
+            answer = json.loads(reply.content)
         except ValueError:
             return f"status {reply.status_code} without JSON"
-        if not isinstance(told.get("field"), str) or not told["field"] or not isinstance(told.get("error"), str):
+        if not isinstance(answer.get("field"), str) or not answer["field"] or not isinstance(answer.get("error"), str):
             return f"status {reply.status_code} without a field"
     return None
 
 
 def fuzz(client: Client, cases: int, first: int = 0) -> tuple[collections.Counter[str], list[str]]:
-    """Send `cases` requests, divided among the operations; return the answers by status, and what was wrong."""
+    """Send `cases` requests to all operations; return the answers by status and the problems."""
     base = f"http://127.0.0.1:{client.port}"
     document = client.get("/openapi.json").json
     answers: collections.Counter[str] = collections.Counter()
@@ -87,14 +87,14 @@ def fuzz(client: Client, cases: int, first: int = 0) -> tuple[collections.Counte
 
             try:
                 send()
-            except Exception as error:  # an operation without parameters has nothing to negate
+            except Exception as error:  # an operation without parameters has no invalid requests
                 if "negative" not in str(error).lower() and "unsatisfiable" not in type(error).__name__.lower():
                     raise
     return answers, wrong
 
 
 def main() -> None:
-    """Run and print."""
+    """Send the requests and print a summary."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)

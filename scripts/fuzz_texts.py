@@ -1,4 +1,4 @@
-"""Hostile texts: experiments and search spaces as TOML, trials of a search, and settings as `--set` gives them."""
+"""Random experiment files, search spaces, trial files and `--set` values."""
 
 import json
 import math
@@ -56,7 +56,7 @@ def _toml_file(rng: np.random.Generator, folder: Path, document: dict[str, Any])
 
 
 def _lines(table: Any, prefix: str) -> list[str]:
-    """Return a document as TOML; what TOML has no form for is left to be refused."""
+    """Return a document as TOML; values that TOML cannot express give invalid TOML."""
     if not isinstance(table, dict):
         return [f"x = {_toml(table)}"]
     deeper = {key: inner for key, inner in table.items() if isinstance(inner, dict)}
@@ -104,7 +104,7 @@ def _parts() -> Split:
     return split(shop(), SplitPlan(valid=0.2, test=0.2), seed=0)
 
 
-# A fit with any number that they accept ends at once on twenty items.
+# Models that fit twenty items immediately with any accepted setting.
 _QUICK = (
     "popularity",
     "ease",
@@ -120,7 +120,7 @@ _QUICK = (
 
 
 def settings(rng: np.random.Generator, _: Path) -> None:
-    """Make a model of settings as `--set` gives them, and fit it where that is quick."""
+    """Make a model from `--set` values, and fit it if that is fast."""
     names: tuple[str, ...] = _QUICK if rng.integers(2) else tuple(MODELS)
     name = names[rng.integers(len(names))]
     known = [*settings_of(MODELS[name].load()), "preset", word(rng)]

@@ -1,4 +1,4 @@
-"""What hostile input is made of: bytes, values and documents, changed from a seed."""
+"""Random changes of bytes, values and documents, for hostile input."""
 
 import copy
 from typing import Any
@@ -32,7 +32,7 @@ NUMBERS = (0, 1, -1, 2, 7, 40, 41, 2**31, 2**63, 2**64, 10**22, 1e308, -1e308, 1
 
 
 def mutated(rng: np.random.Generator, content: bytes, most: int = 8) -> bytes:
-    """Return the content with a few changes: tokens put in, pieces cut out, doubled or spoiled."""
+    """Return the content with a few changes: inserted tokens; removed, repeated or overwritten pieces."""
     for _ in range(int(rng.integers(0, most))):
         start, end = sorted(int(place) for place in rng.integers(0, len(content) + 1, 2))
         token = TOKENS[rng.integers(len(TOKENS))]
@@ -53,7 +53,7 @@ def mutated(rng: np.random.Generator, content: bytes, most: int = 8) -> bytes:
 
 
 def word(rng: np.random.Generator) -> str:
-    """Return a text that nobody expects."""
+    """Return an unexpected text."""
     made = int(rng.integers(5))
     if made == 0:
         return str(NUMBERS[rng.integers(len(NUMBERS))])
@@ -65,7 +65,7 @@ def word(rng: np.random.Generator) -> str:
 
 
 def value(rng: np.random.Generator, depth: int = 0) -> Any:
-    """Return a value of any kind that JSON has, and seldom one that is nested without end."""
+    """Return a JSON value of any type, rarely a very deeply nested one."""
     kind = int(rng.integers(9 if depth < 3 else 4))
     if kind < 2:
         return NUMBERS[rng.integers(len(NUMBERS))]
@@ -86,12 +86,12 @@ def value(rng: np.random.Generator, depth: int = 0) -> Any:
 
 
 def changed(rng: np.random.Generator, document: Any, most: int = 3) -> Any:
-    """Return a copy of a document in which a few entries are replaced, removed, added or exchanged."""
+    """Return a copy of a document with a few entries replaced, removed, added or swapped."""
     document = copy.deepcopy(document)
     for _ in range(int(rng.integers(1, most + 1))):
         parts = [(document, key) for key in _keys(document)]
         seen = 0
-        while seen < len(parts) < 400:  # every place in the tree, from the top
+        while seen < len(parts) < 400:  # every place in the document, breadth first
             inner = parts[seen][0][parts[seen][1]]
             parts += [(inner, key) for key in _keys(inner)]
             seen += 1

@@ -1,5 +1,8 @@
-"""Hashes of the pins: `python scripts/pin_hashes.py` asks pip which files constraints.txt means on this system and adds
-their SHA-256 to constraints-hashes.txt; hashes of other systems stay as long as the version does."""
+"""Add the SHA-256 of every pinned package to requirements/constraints-hashes.txt.
+
+`python scripts/pin_hashes.py` asks pip which files it would install on this system for the pins of
+requirements/constraints.txt. Hashes of other systems are kept until the pinned version changes.
+"""
 
 import json
 import re
@@ -10,16 +13,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PINS, HASHES = ROOT / "constraints.txt", ROOT / "constraints-hashes.txt"
+PINS, HASHES = ROOT / "requirements" / "constraints.txt", ROOT / "requirements" / "constraints-hashes.txt"
 HEAD = """\
-# constraints.txt with the SHA-256 of the files that were tested, made by scripts/pin_hashes.py (run it on other systems
-# to add theirs). In a fresh environment, without anything that is not listed here:
-#   pip install --no-deps --require-hashes -r constraints-hashes.txt && pip install --no-deps --no-build-isolation .
+# The pins of constraints.txt with the SHA-256 of the tested files, written by scripts/pin_hashes.py. Run it on another
+# system to add the hashes of that system. To install only these files into a fresh environment:
+#   pip install --no-deps --require-hashes -r requirements/constraints-hashes.txt
+#   pip install --no-deps --no-build-isolation .
 """
 
 
 def read_pins(text: str) -> list[str]:
-    """Return the pins, name==version, of a file of constraints."""
+    """Return the pins (name==version) in the text of a constraints file."""
     return re.findall(r"^[\w.-]+==[\w.+-]+", text, re.MULTILINE)
 
 
@@ -29,7 +33,7 @@ def read_hashes(text: str) -> dict[str, set[str]]:
     return {pin: set(re.findall(r"sha256:([0-9a-f]{64})", block)) for block in blocks for pin in read_pins(block)}
 
 
-def asked_of_pip(pins: Iterable[str]) -> dict[str, str]:
+def hashes_from_pip(pins: Iterable[str]) -> dict[str, str]:
     """Return name -> SHA-256 of the file that pip would install here."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -40,7 +44,7 @@ def asked_of_pip(pins: Iterable[str]) -> dict[str, str]:
 
 
 def document(pins: Iterable[str], known: Mapping[str, set[str]], here: Mapping[str, str]) -> str:
-    """Return the file: each pin with the hashes that are known and the one of this system."""
+    """Return the text of the hashes file: each pin with the known hashes and that of this system."""
     lines = []
     for pin in pins:
         mine = here.get(_normal(pin.partition("==")[0]))
@@ -56,5 +60,5 @@ def _normal(name: str) -> str:
 if __name__ == "__main__":
     wanted = read_pins(PINS.read_text(encoding="utf-8"))
     before = read_hashes(HASHES.read_text(encoding="utf-8")) if HASHES.exists() else {}
-    HASHES.write_text(document(wanted, before, asked_of_pip(wanted)), encoding="utf-8")
+    HASHES.write_text(document(wanted, before, hashes_from_pip(wanted)), encoding="utf-8")
     print(f"{len(wanted)} pins in {HASHES.name}")

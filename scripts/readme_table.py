@@ -71,13 +71,13 @@ def _ahead(name: str) -> dict[str, str]:
     return cells
 
 
-def with_tables(readme: str) -> str:
-    """Return the README with its tables replaced."""
-    for first, table in (("model | Recall@20", headline_table()), (f"`{OURS}` minus", opponents_table())):
+def with_tables(document: str) -> str:
+    """Return a document with those of the two tables that it contains replaced by new ones."""
+    for first, table in (("model | Recall@20", headline_table), (f"`{OURS}` minus", opponents_table)):
         found = re.compile(rf"^\| {re.escape(first)} .*\n(\|.*\n)+", re.MULTILINE)
-        assert len(found.findall(readme)) == 1, first
-        readme = found.sub(lambda _, table=table: table, readme)  # type: ignore[misc]
-    return readme
+        assert len(found.findall(document)) <= 1, first
+        document = found.sub(lambda _, table=table: table(), document)  # type: ignore[misc]
+    return document
 
 
 def _value(model: ModelSummary, metric: str, paper: float | None) -> str:

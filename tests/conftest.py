@@ -1,4 +1,4 @@
-"""Small data that several tests share."""
+"""Small data and fixtures that several tests share."""
 
 import os
 import shutil
@@ -25,13 +25,14 @@ from recfusion.data.prepare import prepare
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Matrices and nets this small lose more by waiting for a second thread than they gain, on a busy machine above all.
+# For matrices and networks this small, a second thread costs more time than it saves.
 torch.set_num_threads(1)
 threadpool_limits(1)
-os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")  # of the commands that tests start
+os.environ |= dict.fromkeys(THREAD_VARIABLES, "1")  # for commands that tests start
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # Spark here lives for seconds
 collect_ignore_glob = [] if find_spec("uvicorn") and find_spec("fastapi") else ["server/*"]  # without the extra serve
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # no test may depend on how busy the machine is
+settings.load_profile("any machine")  # no test may depend on the load of the machine
 
 
 def csr(rows: list[list[int]], n_columns: int) -> Csr:
@@ -55,7 +56,7 @@ def raw(rows: Mapping[str, Sequence[object]], items: pl.DataFrame | None = None)
 
 @pytest.fixture(scope="session")
 def groups() -> Interactions:
-    """Four groups of users with tastes of their own: 80 users, 40 items, a fifth of each group's items each."""
+    """Four groups of users with different tastes: 80 users and 40 items."""
     rng = np.random.default_rng(0)
     user, item = [], []
     for number in range(80):
@@ -72,7 +73,7 @@ def groups() -> Interactions:
 
 @pytest.fixture
 def data_folder() -> Path:
-    """The folder of local copies of the published data sets; tests that need it are skipped where there is none."""
+    """The folder with local copies of published data sets; tests that need it are skipped without one."""
     folder = os.environ.get("RECFUSION_DATA")
     if not folder:
         pytest.skip("RECFUSION_DATA names no folder with local copies of the data sets")
@@ -80,7 +81,7 @@ def data_folder() -> Path:
 
 
 def require_spark() -> None:
-    """Skip the test unless Spark can be started here."""
+    """Skip the test unless Spark can be started."""
     pytest.importorskip("pyspark", reason="pyspark is not installed (the extra spark)")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("there is no Java here")
@@ -88,7 +89,7 @@ def require_spark() -> None:
 
 @pytest.fixture(scope="session")
 def session() -> "Iterator[SparkSession]":
-    """One Spark in local mode for all tests that need one; they are skipped where pyspark or Java is missing."""
+    """One local Spark session for all tests that need one; they are skipped without pyspark or Java."""
     require_spark()
     from recfusion.spark.session import spark_session
 
@@ -100,7 +101,7 @@ def session() -> "Iterator[SparkSession]":
         "spark.driver.memory": "512m",
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pyspark leaves sockets to the collector
+        warnings.simplefilter("ignore")  # pyspark does not close its sockets
         found = spark_session("local[2]", small)
     yield found
     found.stop()

@@ -1,4 +1,4 @@
-"""Tests that a list or a document names as path::name: whether they are there."""
+"""Check that tests which a list or a document names as path::name exist."""
 
 import ast
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def missing(names: Iterable[str]) -> list[str]:
-    """Return those of path or path::name of which there is no such file, or no such test in it."""
+    """Return the names (path or path::name) without such a file, or without such a test in it."""
     return [name for name in names if not _exists(*name.partition("::")[::2])]
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,14 @@ from recfusion.testing import check_recommender
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_the_model_of_one_s_own_keeps_the_contract_and_knows_tastes() -> None:
+def test_the_example_model_keeps_the_contract_and_learns_tastes() -> None:
     model = load_class(f"{EXAMPLES / 'own_model.py'}:ItemKNN")()
     check_recommender(model)
     check_recommender(model, only="learns_tastes")
 
 
 @pytest.mark.slow
-def test_the_model_of_one_s_own_goes_from_a_class_to_recommendations(tmp_path: Path) -> None:
+def test_the_example_model_is_compared_tuned_saved_and_used(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "own_model.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "Comparison(ml-latest-small, splits 0, 1, 2, ndcg@100: ease" in done.stdout
@@ -29,11 +30,16 @@ def test_the_model_of_one_s_own_goes_from_a_class_to_recommendations(tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_digits_are_learned_drawn_and_completed(tmp_path: Path) -> None:
+def test_the_digits_are_learned_drawn_and_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("sklearn", reason="the example's data comes with scikit-learn")
-    command = [sys.executable, str(EXAMPLES / "binary_digits.py"), "--epochs", "15", "--out", "digits.png"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    bound = float(done.stdout.split("held-out bound ")[1].split()[0])
+    monkeypatch.syspath_prepend(EXAMPLES)
+    example = import_module("binary_digits")
+    monkeypatch.setattr(example, "STEPS", 20)  # a fraction of the example's steps and epochs
+    monkeypatch.setattr("sys.argv", ["binary_digits", "--epochs", "6", "--out", str(tmp_path / "digits.png")])
+    example.main()
+    bound = float(capsys.readouterr().out.split("held-out bound ")[1].split()[0])
     assert 0.3 < bound < 1.0  # bits per pixel; 1 is a fair coin for each
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
 

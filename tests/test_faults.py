@@ -1,4 +1,4 @@
-"""A hundred points of the fault tool, always the same; and that it does to a process what it says."""
+"""A fixed sample of a hundred cases of scripts/faults.py, and a test of the fault injection itself."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 @pytest.mark.slow
 def test_a_fault_at_any_call_of_a_command_leaves_the_old_state_or_the_new_one() -> None:
-    """In a process of its own: one that has threads, as this one has, cannot be forked."""
+    """The tool runs in a separate process, because this one has threads and cannot be forked."""
     command = [sys.executable, str(SCRIPTS / "faults.py"), "--sample", "100"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if "Cannot run here" in run.stdout:

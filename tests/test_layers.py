@@ -1,4 +1,4 @@
-"""The import rule: rooms import downwards only, and heavy libraries stay out of `recfusion --help`."""
+"""Packages import only packages below them, and `recfusion --help` imports no heavy libraries."""
 
 import ast
 import subprocess
@@ -13,7 +13,7 @@ LAYERS = [
 
 
 def layer(module: str) -> int:
-    """Return the layer of a module: that of its own, or of its package."""
+    """Return the layer of a module: its own entry, or that of its package."""
     parts = module.split(".")
     own = ".".join(parts[:2])
     return LAYERS.index(own if own in LAYERS else parts[0])
@@ -31,9 +31,9 @@ def imported_modules(path: Path) -> set[str]:
     return {name for name in ours if (SOURCE / name.split(".")[0]).is_dir()}
 
 
-def test_every_room_is_in_the_list_of_layers() -> None:
-    rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
-    assert rooms == {layer for layer in LAYERS if "." not in layer}
+def test_every_package_is_in_the_list_of_layers() -> None:
+    packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    assert packages == {layer for layer in LAYERS if "." not in layer}
 
 
 def test_imports_go_downwards_only() -> None:

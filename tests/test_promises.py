@@ -1,4 +1,4 @@
-"""PROMISES.md names tests that are there, and the promises that are about the package as a whole hold."""
+"""docs/promises.md names tests that exist, and tests of the promises about the package as a whole."""
 
 import ast
 import logging
@@ -15,7 +15,7 @@ from recfusion.experiments.train import train
 from recfusion.experiments.tuning.tune import tune
 from recfusion.report.page import write_page
 
-PROMISES = (ROOT / "PROMISES.md").read_text(encoding="utf-8")
+PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 _TEST = re.compile(r"`(tests/[^`]*)`")
 
 
@@ -29,14 +29,14 @@ def test_every_promise_names_tests_and_all_of_them_exist() -> None:
 def test_nothing_that_is_written_names_a_user_or_a_folder_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "recfusion")  # a command that ran before may have set another
+    caplog.set_level(logging.DEBUG, "recfusion")  # an earlier command may have changed it
     elsewhere, here = tmp_path / "secret-folder", tmp_path / "work"
     elsewhere.mkdir()
     here.mkdir()
     monkeypatch.chdir(here)
     users = [f"customer-{number}-jones" for number in range(60)]
     rows = [f"{user},{item}" for place, user in enumerate(users) for item in range(place % 4, 20, 2)]
-    broken = ['customer-61-jones,"7', "customer-62-jones"]  # in no form that can be read
+    broken = ['customer-61-jones,"7', "customer-62-jones"]  # unreadable lines
     (elsewhere / "shop.csv").write_text("user,item\n" + "\n".join([*rows, *broken]) + "\n")
     data = load(str(elsewhere / "shop.csv"))
     train("thinning-linear", data).save("model")
@@ -64,5 +64,5 @@ def test_only_what_worker_processes_are_sent_is_unpickled_and_nothing_is_evaluat
         and ast.unparse(node.func) in risky
         and "allow_pickle=False" not in ast.unparse(node)
     }
-    # A job for processes that we start ourselves, and the check that a model can be sent to one.
+    # The job of a worker process, and the check that a model can be sent to one.
     assert found == {("experiments/candidate.py", "pickle.loads"), ("testing/declaration_checks.py", "pickle.loads")}

@@ -1,4 +1,4 @@
-"""What we depend on: every pin has hashes, and the bill of materials knows every package with its licence."""
+"""Dependencies: every pin has hashes, and the bill of materials lists every package with its licence."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from named_tests import ROOT
 
 PINNING = runpy.run_path(str(ROOT / "scripts" / "pin_hashes.py"))
 BILL = runpy.run_path(str(ROOT / "scripts" / "bill_of_materials.py"))
-PINS = PINNING["read_pins"]((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+PINS = PINNING["read_pins"]((ROOT / "requirements" / "constraints.txt").read_text(encoding="utf-8"))
 
 
 def normal(name: str) -> str:
@@ -17,7 +17,7 @@ def normal(name: str) -> str:
 
 
 def test_every_pin_has_a_hash_and_nothing_else_has() -> None:
-    hashes = PINNING["read_hashes"]((ROOT / "constraints-hashes.txt").read_text(encoding="utf-8"))
+    hashes = PINNING["read_hashes"]((ROOT / "requirements" / "constraints-hashes.txt").read_text(encoding="utf-8"))
     assert list(hashes) == PINS, "write it again: scripts/pin_hashes.py"
     assert [pin for pin, found in hashes.items() if not found] == []
 
@@ -40,7 +40,7 @@ def test_the_bill_names_every_dependency_with_its_licence() -> None:
     names = [normal(one.name) for one in listed]
     assert names == sorted(set(names))
     assert {normal(re.split(r"[<>=\[]", text)[0]) for text in project["dependencies"]} < set(names)
-    assert "markupsafe" in names  # jinja2's own
+    assert "markupsafe" in names  # a dependency of jinja2
     assert "recfusion" not in names
     assert [one.name for one in listed if one.licence == "not stated"] == []
     found = json.loads(BILL["as_cyclonedx"](listed))

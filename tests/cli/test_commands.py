@@ -9,6 +9,8 @@ import pytest
 
 from recfusion.cli import demo
 from recfusion.cli import main as cli
+from recfusion.models.linear.ease import EASE
+from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.registry import MODELS
 
 Run = Callable[..., str]
@@ -76,7 +78,8 @@ def test_a_single_test_user_gets_no_interval_and_no_p(
 def test_the_demo_compares_saves_recommends_and_reports(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "_MODELS", ("popularity", "ease", "recfusion"))  # thinning would take a minute
+    small = {"popularity": "popularity", "ease": EASE(tune_trials=0), "recfusion": RecFusion(max_epochs=3)}
+    monkeypatch.setattr(demo, "_MODELS", small)  # the models of the demo would take a minute
     printed = run("demo", "--out", tmp_path / "demo", "--splits", 1)
     assert "659 users, 2,078 items, 44,413 interactions" in printed
     assert "ease against popularity" in printed or "recfusion against popularity" in printed
@@ -257,7 +260,7 @@ def test_item_columns_named_like_those_of_a_list_are_kept_under_other_names(
 
 def test_training_twice_into_one_folder_replaces_the_model(run: Run, tmp_path: Path) -> None:
     run("train", "popularity", "--out", tmp_path / "model")
-    run("train", "ease", "--out", tmp_path / "model")
+    run("train", "ease", "--tune-trials", 0, "--out", tmp_path / "model")
     assert json.loads((tmp_path / "model" / "config.json").read_text())["model"] == "ease"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from recfusion.cli import main as cli
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -46,13 +48,22 @@ def test_an_interrupt_leaves_what_is_finished_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path: Path) -> None:
+def test_an_interrupted_training_goes_on_to_the_same_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The weights after Ctrl-C and --resume equal those of a training that was left alone."""
-    command = [sys.executable, "-m", "recfusion", "train", "recfusion", "--set", "max_epochs=12", "--out"]
-    subprocess.run([*command, "whole"], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    command = ["recfusion", "train", "recfusion", "--set", "max_epochs=12", "--out"]
+
+    def run(*more: str) -> int | str | None:
+        monkeypatch.setattr("sys.argv", [*command, *more])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code
+
+    assert not run("whole")
     process = subprocess.Popen(
-        [*command, "broken"],
-        cwd=tmp_path,
+        [sys.executable, "-m", *command, "broken"],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -64,10 +75,10 @@ def test_an_interrupted_training_goes_on_to_the_same_model(tmp_path: Path) -> No
     assert "continue with --resume" in err
     assert [path.name for path in tmp_path.iterdir() if "broken" in path.name] == ["broken.checkpoint"]
 
-    refused = subprocess.run([*command, "broken"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "add --resume" in refused.stderr
-    subprocess.run([*command, "broken", "--resume"], cwd=tmp_path, check=True, capture_output=True)
+    capsys.readouterr()
+    assert run("broken") == 2
+    assert "add --resume" in capsys.readouterr().err
+    assert not run("broken", "--resume")
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"whole", "broken"}
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
