@@ -3,7 +3,6 @@
 Usage: python scripts/reference_tables.py
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from recfusion.inference.request import Filters, HistoryEntry, ListRequest, Reco
 
 PAGE = Path(__file__).parents[1] / "docs" / "control.md"
 HEAD = ("field", "command line", "values", "default", "meaning")
-FORMS = {"filters": Filters, "reranking": Reranking, "request": ListRequest}
+FORMS: dict[str, type[Record]] = {"filters": Filters, "reranking": Reranking, "request": ListRequest}
 TYPES = {"boolean": "true or false", "string": "text", "array": "ids", "object": "{column: number}"}
 
 
@@ -24,10 +23,11 @@ def reference_tables() -> dict[str, str]:
 def with_tables(text: str) -> str:
     """Return the page with new tables between its markers."""
     for name, table in reference_tables().items():
-        block = f"<!-- {name} -->\n{table}<!-- end -->"
-        text, found = re.subn(rf"<!-- {name} -->\n.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
-        if found != 1:
-            raise SystemExit(f"Expected one table {name} in {PAGE}, got {found}: add <!-- {name} --> and <!-- end -->.")
+        start, end = f"<!-- {name} -->\n", "<!-- end -->"
+        if text.count(start) != 1:
+            raise SystemExit(f"Expected one table {name} in {PAGE}: add {start.strip()} and {end}.")
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}{table}{end}{rest.partition(end)[2]}"
     return text
 
 

@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from recfusion.inference.recommending import Recommendations as Recommendations
     from recfusion.inference.recommending import recommend as recommend
     from recfusion.inference.request import Filters as Filters
-    from recfusion.inference.request import Filters as Rules  # noqa: F401  # the old name
     from recfusion.inference.request import HistoryEntry as HistoryEntry
     from recfusion.inference.request import ItemFilters as ItemFilters
-    from recfusion.inference.request import Reranking as Knobs  # noqa: F401  # the old name
     from recfusion.inference.request import Reranking as Reranking
     from recfusion.inference.similar import similar as similar
     from recfusion.models.base import Recommender as Recommender
@@ -62,6 +60,8 @@ if TYPE_CHECKING:
     from recfusion.models.thinning.linear import ThinningLinear as ThinningLinear
     from recfusion.models.thinning.mixture import Thinning as Thinning
     from recfusion.report.page import write_page as write_page
+
+    Rules, Knobs = Filters, Reranking  # the old names
 
 _MODULES = ("diffusion", "testing")
 _HOMES = {

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recfusion.core.errors import InputError
-from recfusion.inference.conditions import LONGEST, matching
+from recfusion.inference.conditions import matching
+from recfusion.inference.request import LONGEST_CONDITION
 
 TABLE = pl.DataFrame(
     {
@@ -111,7 +112,7 @@ def test_what_is_too_long_or_too_deep_is_refused(condition: str) -> None:
 
 
 def test_the_longest_condition_is_evaluated() -> None:
-    condition = " or ".join(["stock>0"] * (LONGEST // 11))
+    condition = " or ".join(["stock>0"] * (LONGEST_CONDITION // 11))
     assert matching(TABLE, condition).tolist() == [False, True, True, False]
 
 

@@ -1,1 +1,1 @@
-"""A fitted model in use: the folder it is saved in, its card, and the lists that it makes for people."""
+"""A fitted model in use: its folder, its card, and recommendations, similar items and completions."""

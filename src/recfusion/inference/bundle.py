@@ -1,4 +1,4 @@
-"""A fitted model with the names of its items and its protocol: what a model folder holds."""
+"""Bundles: a fitted model with its item table and its protocol, and the model folder that stores them."""
 
 import importlib.metadata
 import shutil
@@ -44,8 +44,8 @@ from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
 
-_REMEMBERED = 100  # conditions on the item table
-# What reading or building from a damaged file raises, also of libraries: torch has RuntimeErrors for sizes.
+_CACHED = 100  # conditions on the item table
+# Errors of damaged files, also from libraries: torch raises RuntimeError for wrong sizes.
 _DAMAGE = (
     OSError,
     SafetensorError,
@@ -57,30 +57,30 @@ _DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-# Of lists, similar items and completions, beside the items' own.
+# Columns of lists, similar items and completions beside those of the item table.
 LIST_COLUMNS = ("user", "rank", "score", "basis", "because", "reasons", "similarity", "alternative")
-COUNT = "train_count"  # column of the item table: users who have the item in training
+COUNT = "train_count"  # column of the item table: number of training users of the item
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A model that can be used: ids in, ids out."""
+    """A fitted model that takes and returns ids."""
 
-    entry: Entry  # what the model is
+    entry: Entry  # of the model in the registry
     model: Recommender
-    items: pl.DataFrame  # one row per column of the matrix: `item`, `train_count`, and what is known of the items
+    items: pl.DataFrame  # one row per column of the matrix: `item`, `train_count` and the other columns
     protocol: Protocol
     seed: int
-    all_users: bool = False  # trained on every user: nobody is left to judge it on
-    train_users: int = 0  # that it was fitted on; 0 where an old folder does not say
+    all_users: bool = False  # trained on all users, so that none are left for a test
+    train_users: int = 0  # number of users in the fit; 0 if an old folder does not say it
     fit_seconds: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
-    searched: tuple[str, ...] = ()  # the settings that a search chose before the fit, on the validation users
-    recipes: Recipes = Recipes()  # how items and users become features, for a model that reads them
+    searched: tuple[str, ...] = ()  # settings that a search chose before the fit, on the validation users
+    recipes: Recipes = Recipes()  # how tables of items and users become features, for a model that reads them
 
     @property
     def name(self) -> str:
-        """The model's name in the registry, or that of its class."""
+        """The model's name in the registry, or the name of its class."""
         return self.entry.name
 
     @classmethod
@@ -98,14 +98,14 @@ class Bundle:
         metrics: dict[str, Any] | None = None,
         searched: Iterable[str] = (),
     ) -> "Bundle":
-        """Return the bundle of a model just fitted on `train`."""
+        """Return the bundle of a model that was fitted on `train`."""
         items = data.item_table.rename(free_names(data.item_table.columns))
         items = items.with_columns(pl.Series(COUNT, column_counts(train)))
         record = (seed, all_users, train.shape[0], fit_seconds)
         return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched), recipes_of(data, protocol))
 
     def with_columns(self, columns: Iterable[pl.Series]) -> "Bundle":
-        """Return the bundle with other values in some columns of its item table; what they leave alone is kept."""
+        """Return the bundle with new values in some columns of its item table; unaffected caches are kept."""
         new = list(columns)
         changed = {series.name for series in new}
         other = replace(self, items=self.items.with_columns(new))
@@ -116,29 +116,29 @@ class Bundle:
 
     @cached_property
     def counts(self) -> IntArray:
-        """How many training users have each item, (items,)."""
+        """The number of training users of each item, (items,)."""
         return self.items[COUNT].to_numpy()
 
     @cached_property
     def popularity(self) -> FloatArray:
-        """The counts as scores, the most popular item's being 1, (items,)."""
+        """The counts as scores, 1 for the most popular item, (items,)."""
         counts = self.counts.astype(np.float32)
         return counts / np.float32(max(1.0, float(counts.max(initial=0))))
 
     @cached_property
     def names(self) -> list[tuple[str, str]]:
-        """Each item's id and what people call it: its title or name where the item table has one."""
+        """Each item's id and its title or name, or the id if the item table has neither."""
         ids = self.items["item"].cast(pl.String).to_list()
         column = name_column(self.items) or "item"
         return [(text, str(name or text)) for text, name in zip(ids, self.items[column], strict=True)]
 
     @cached_property
     def similarity(self) -> Similarity:
-        """How alike the items are; what was asked for once is kept."""
+        """The similarity of items, with a cache."""
         return Similarity(self.model, self.counts)
 
     def categories(self, column: str) -> Categories:
-        """Return the categories that a column of the item table names; they are read once."""
+        """Return the categories of a column of the item table, from a cache."""
         if column not in self._categories:
             self._categories[column] = Categories.of(self.items, column)
         return self._categories[column]
@@ -148,9 +148,9 @@ class Bundle:
         return {}
 
     def matching(self, condition: str) -> NDArray[np.bool_]:
-        """Return which items meet a condition on the item table, (items,); the last conditions are remembered."""
+        """Return which items meet a condition on the item table, (items,), from a cache of the last conditions."""
         if condition not in self._conditions:
-            while len(self._conditions) >= _REMEMBERED:
+            while len(self._conditions) >= _CACHED:
                 self._conditions.pop(next(iter(self._conditions)), None)
             self._conditions[condition] = matching(self.items, condition)
         return self._conditions[condition]
@@ -160,9 +160,9 @@ class Bundle:
         return {}
 
     def columns_of(self, ids: Sequence[str]) -> IntArray:
-        """Return the column of each id, given as text; -1 where the model knows no such item."""
+        """Return the column of each id, given as text; -1 for an unknown id."""
         found = np.array([self._columns.get(text, -1) for text in ids], np.int64)
-        if (found < 0).any():  # it may be another way to write a known one, 7.0 or 007 for 7
+        if (found < 0).any():  # it may be another spelling of a known id, 7.0 or 007 for 7
             found[found < 0] = to_columns(self.items["item"], pl.Series(ids, dtype=pl.String))[found < 0]
         return found
 
@@ -171,12 +171,12 @@ class Bundle:
         return {text: column for column, text in enumerate(self.items["item"].cast(pl.String))}
 
     def save(self, path: str | Path, *, kept: str = "") -> Path:
-        """Write the model folder; an older one of that name is replaced in one step, and `kept` beside it if named."""
+        """Write the model folder and replace an old one in one step; `kept` is a name under which the old one stays."""
         path = Path(path)
         with replacing_folder(path, CONFIG, kept) as folder:
             self.items.write_parquet(folder / ITEMS)
             save_file(self.model.state(), folder / WEIGHTS)
-            shutil.copymode(folder / ITEMS, folder / WEIGHTS)  # safetensors lets nobody else read its files
+            shutil.copymode(folder / ITEMS, folder / WEIGHTS)  # safetensors makes files that only their owner can read
             (folder / PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
             (folder / METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
@@ -190,10 +190,10 @@ class Bundle:
 
     @classmethod
     def load(cls, path: str | Path, *, trust: Iterable[type[Recommender]] = (), mapped: bool = False) -> "Bundle":
-        """Read a model folder; `mapped`, its arrays stay in the file, and processes share their memory.
+        """Read a model folder; `mapped` leaves the arrays in the file, so that processes share their memory.
 
-        A model that is neither ours nor an installed package's needs its class in `trust`: no code is ever imported
-        because a folder names it.
+        A model of another class than ours or an installed package's needs its class in `trust`: a folder never causes
+        an import of code that it names.
         """
         path = Path(path)
         if not (path / CONFIG).is_file():
@@ -207,7 +207,7 @@ class Bundle:
                 )
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
-        for name in (ITEMS, WEIGHTS):  # a folder of format 1 has no digest that would tell
+        for name in (ITEMS, WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
             items = pl.read_parquet(path / ITEMS, glob=False)
@@ -220,8 +220,8 @@ class Bundle:
             model.load_state(state, config.chosen, len(items))
             _check_scores(model, len(items))
         except _DAMAGE as error:
-            told = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
-            raise InputError(f"The model folder '{path}' is damaged ({told}): train the model again.") from None
+            problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+            raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
         protocol = Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL))
         metrics = read_metrics(path / METRICS)
         record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
@@ -248,7 +248,7 @@ class Bundle:
 
 
 def free_names(columns: Iterable[str]) -> dict[str, str]:
-    """Return new names for the columns of items that lists have of their own; none collides with another."""
+    """Return new, unique names for item columns that have the name of a list column."""
     taken, renamed = set(columns), {}
     for name in (*LIST_COLUMNS, COUNT):
         if name in taken:
@@ -261,7 +261,7 @@ def free_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def name_among(columns: Iterable[str], name: str) -> str:
-    """Return what a column of an item file is called among those of a model's items, by `free_names`."""
+    """Return the name that `free_names` gave a column of an item file in a model's item table."""
     if name not in (*LIST_COLUMNS, COUNT):
         return name
     taken, new = set(columns), f"item_{name}"
@@ -271,23 +271,23 @@ def name_among(columns: Iterable[str], name: str) -> str:
 
 
 def _check_items(items: pl.DataFrame) -> None:
-    """Raise unless a table of items has an id and a count for each, and no id twice."""
+    """Raise unless each item of a table has a unique id and a count."""
     ids = items["item"]
     if not (ids.dtype.is_integer() or ids.dtype == pl.String) or ids.null_count() or ids.n_unique() < len(ids):
         raise ValueError("the ids of its items are not distinct numbers or texts")
     counts = items[COUNT]
     if not counts.dtype.is_integer() or counts.null_count() or (len(counts) and int(counts.min()) < 0):  # type: ignore[arg-type]
-        raise ValueError(f"the column {COUNT} of its items holds no counts")
+        raise ValueError(f"the column {COUNT} of its items has values that are no counts")
 
 
 def _check_finite(state: dict[str, NDArray[Any]]) -> None:
     for name, array in state.items():
         if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
-            raise ValueError(f"{name} holds something else than finite numbers")
+            raise ValueError(f"{name} has values that are no finite numbers")
 
 
 def _check_scores(model: Recommender, n_items: int) -> None:
-    """Raise unless a model scores as many items as it has names for."""
+    """Raise unless a model scores as many items as its table has."""
     scores = model.score(csr_array((1, n_items), dtype=np.float32))
     if scores.shape != (1, n_items) or np.isnan(scores).any():
         raise ValueError(f"its weights and its {n_items:,} items do not fit together")

@@ -1,24 +1,24 @@
-"""The JSON files of a model folder: what they must hold, and how older ones are read."""
+"""The JSON files of a model folder: their fields, and how older formats are read."""
 
 import logging
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, validating
 from recfusion.core.files import read_json
 from recfusion.models.settings import without_retired
 
 log = logging.getLogger(__name__)
 FORMAT = 2
-CONFIG = "config.json"  # marks a folder as ours
+CONFIG = "config.json"  # marks a model folder
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
-ADDED, FEATURES = "added.safetensors", "features.json"  # items that came later; how a table becomes features
+ADDED, FEATURES = "added.safetensors", "features.json"  # items added after the training; recipes of features
 
 
 class Config(BaseModel):
-    """What config.json must hold."""
+    """The fields of config.json."""
 
     format: StrictInt
     model: StrictStr
@@ -34,19 +34,17 @@ class Config(BaseModel):
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration in a model folder; one of an older format is brought up to date."""
+    """Return the configuration of a model folder, converted from an older format if necessary."""
     document = _dictionary(read_json(path / CONFIG), path / CONFIG)
     version = document.get("format")
     if version == 1:
-        log.warning("The model folder '%s' has format 1, without digests of its files: train it again one day.", path)
+        log.warning(
+            "The model folder '%s' has format 1, without digests of its files: train it again to get them.", path
+        )
         document = _upgraded(document)
     document["settings"] = without_retired(document.get("settings"))
-    try:
+    with validating(f"the fields of '{path / CONFIG}'", "train the model again"):
         config = Config.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"Expected '{first['loc'][0]}' in '{path / CONFIG}': {first['msg'].lower()}"
-        raise InputError(f"{problem}; train the model again.") from None
     if config.format != FORMAT:
         raise InputError(
             f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
@@ -57,29 +55,23 @@ def read_config(path: Path) -> Config:
     return config
 
 
-class _Measured(BaseModel):
-    """What metrics.json holds of each metric."""
+class _Metric(BaseModel):
+    """The fields of a metric in metrics.json."""
 
     mean: FiniteFloat
     ci95: tuple[FiniteFloat, FiniteFloat] | None = None
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Return the metrics in the file at `path`."""
+    """Return the metrics of the file at `path`."""
     document = _dictionary(read_json(path), path)
-    try:
-        TypeAdapter(dict[str, dict[str, _Measured]]).validate_python(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ", ".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"Expected metrics in '{path}', got something else ({place}): train the model again."
-        ) from None
+    with validating(f"metrics in '{path}'", "train the model again"):
+        TypeAdapter(dict[str, dict[str, _Metric]]).validate_python(document)
     return document
 
 
 def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a folder of format 1: what the fit chose stood among the settings."""
+    """Return a configuration of format 1 in the current format; it had the chosen values among the settings."""
     settings, names = document.get("settings"), document.get("chosen", [])
     if not isinstance(settings, dict) or not isinstance(names, list):
         return document

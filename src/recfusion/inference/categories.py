@@ -1,4 +1,4 @@
-"""Categories of items: a column of the item table, whose texts may name several with `|` between, or lists of texts."""
+"""Categories of items: the values of a column, which may hold several separated by `|`, or lists of texts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +11,12 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
 
 SEPARATOR = "|"
-_SHOWN = 30  # values that an error names
+_SHOWN = 30  # values that an error message lists
 
 
 @dataclass(frozen=True)
 class Categories:
-    """Which item is in which categories."""
+    """The categories of each item."""
 
     column: str
     names: tuple[str, ...]
@@ -24,14 +24,14 @@ class Categories:
 
     @classmethod
     def of(cls, items: pl.DataFrame, column: str) -> "Categories":
-        """Return the categories that a column names, in the order of the alphabet; a missing value names none."""
+        """Return the categories of a column in alphabetical order; an item with a missing value has none."""
         if column not in items.columns:
             raise choices("column of the item table", column, items.columns)
         values = items[column]
         if values.dtype != pl.List(pl.String):
             if values.dtype.is_nested() or values.dtype.base_type() in (pl.Binary, pl.Object, pl.Duration):
                 raise InputError(
-                    f"The column {column} holds {values.dtype}, which names no categories: choose another."
+                    f"The column {column} holds {values.dtype}, which is no category: choose another column."
                 )
             values = values.cast(pl.String).str.split(SEPARATOR)
         rows = pl.DataFrame({"row": np.arange(len(items)), "name": values}).explode("name")
@@ -45,7 +45,7 @@ class Categories:
 
     @cached_property
     def chances(self) -> Csr:
-        """p(category | item): an item's categories share it evenly; (items, categories)."""
+        """p(category | item), equal for all categories of an item; (items, categories)."""
         total = np.maximum(np.diff(self.matrix.indptr), 1)
         data = np.repeat(1 / total, np.diff(self.matrix.indptr)).astype(np.float32)
         return csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)

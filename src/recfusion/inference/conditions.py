@@ -1,4 +1,4 @@
-"""Conditions on the item table, such as `stock > 0 and category == 'Tea'`: a small language that only compares.
+"""Conditions on the item table, such as `stock > 0 and category == 'Tea'`: a small language of comparisons.
 
     condition   = part { "or" part } ;  part = unit { "and" unit } ;  unit = "not" unit | "(" condition ")" | test
     test        = column ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) value
@@ -8,9 +8,9 @@
     column      = a name, or any text between backquotes
     value       = a number | a text in single or double quotes (a doubled quote stands for itself) | true | false
 
-A test of a missing value is false, whatever it asks; `not` turns it into true. `contains` looks for a text within a
-text and ignores case; `has` asks whether it is one of the values that the column names, whole, with `|` between them.
-Nothing here calls a function, opens a file or takes time that grows with more than its length.
+A test of a missing value is false; `not` turns it into true. `contains` searches a text within a text and ignores case;
+`has` tests whether a whole text is one of the column's values, which are separated by `|`. A condition cannot call a
+function or open a file, and its time grows linearly with its length.
 """
 
 import re
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from recfusion.core.errors import InputError, choices
 from recfusion.inference.categories import SEPARATOR
+from recfusion.inference.request import LONGEST_CONDITION
 
-LONGEST = 2000  # characters of a condition
-_DEEPEST = 30  # brackets and `not`s within each other
+_DEEPEST = 30  # nested brackets and `not`s
 _COMPARED: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
     "==": lambda column, value: column == value,
     "!=": lambda column, value: column != value,
@@ -49,11 +49,11 @@ def matching(items: pl.DataFrame, condition: str) -> NDArray[np.bool_]:
 
 
 class _Parser:
-    """Reads a condition from left to right and builds what polars evaluates."""
+    """Parses a condition from left to right into a polars expression."""
 
     def __init__(self, text: str, schema: pl.Schema) -> None:
-        if len(text) > LONGEST:
-            raise InputError(f"Expected a condition of at most {LONGEST:,} characters, got {len(text):,}.")
+        if len(text) > LONGEST_CONDITION:
+            raise InputError(f"Expected a condition of at most {LONGEST_CONDITION:,} characters, got {len(text):,}.")
         self._text, self._schema = text, schema
         self._tokens = self._split()
         self._next = 0
@@ -65,7 +65,7 @@ class _Parser:
         return whole
 
     def _split(self) -> list[tuple[str, str, int]]:
-        """Return (kind, text, place) of each token; words of the language are signs, in lower case."""
+        """Return (kind, text, position) of each token; keywords are signs in lower case."""
         tokens, place = [], 0
         while self._text[place:].strip():
             found = _TOKEN.match(self._text, place)
@@ -116,7 +116,7 @@ class _Parser:
             return column.is_not_null() if negated else column.is_null()
         negated = self._take("not")
         if self._take("in"):
-            # Not is_in, which has no answer where whole numbers meet others.
+            # is_in cannot compare whole numbers with other numbers.
             test = pl.any_horizontal([column == value for value in self._list(name)])
         elif self._take("contains"):
             lowered = self._texts(name, "contains").str.to_lowercase()
@@ -138,7 +138,7 @@ class _Parser:
         return (~test if negated else test).fill_null(value=False)
 
     def _texts(self, name: str, before: str) -> pl.Expr:
-        """Return a column that must hold texts."""
+        """Return a column, which must hold texts."""
         if self._schema[name] != pl.String:
             kind = _kind(self._schema[name])
             raise InputError(f"Expected a column of texts before '{before}', {name!r} holds {kind}.")
@@ -165,7 +165,7 @@ class _Parser:
         return name
 
     def _value(self, name: str) -> str | int | float | bool:
-        """Return the next value, which must be of the kind that the column `name` holds."""
+        """Return the next value, which must have the type of the column `name`."""
         kind, text, _ = self._peek()
         value: str | int | float | bool
         if kind == "number":

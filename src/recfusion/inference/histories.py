@@ -193,6 +193,7 @@ def with_user_features(bundle: Bundle, histories: Histories, table: pl.DataFrame
         if len(absent) == len(recipe.columns):
             raise InputError(f"{problem}.", "users")
         log.warning("%s; they are treated as missing.", problem)
+    assert histories.users is not None
     places = to_columns(table["user"], histories.users)
     rows = table[np.maximum(places, 0).tolist()].with_columns(
         pl.when(pl.Series(places >= 0)).then(pl.col(name)).alias(name) for name in table.columns

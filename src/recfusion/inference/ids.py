@@ -1,4 +1,4 @@
-"""Ids as people hand them over: texts, numbers, or whole floats, as pandas makes them of columns with gaps."""
+"""Item ids as texts: from texts, numbers, or whole floats, which pandas makes of columns with gaps."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from recfusion.core.errors import InputError
 
 
 def id_texts(given: Any) -> list[str | None]:
-    """Return ids as texts, whole floats as whole numbers and a missing one as None; a bare text is no list of ids."""
+    """Return ids as texts, whole floats as whole numbers and missing ids as None; a single text is no list of ids."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise InputError(f"Expected ids as a list, tuple, array or series, got {given!r}: write [...].")
     values = given.tolist() if isinstance(given, np.ndarray) else list(given)
@@ -27,6 +27,6 @@ def _text(value: object) -> str | None:
 def _unicode(text: str) -> str:
     try:
         text.encode()
-    except UnicodeEncodeError:  # bytes of another encoding on a command line, or half a sign
+    except UnicodeEncodeError:  # bytes of another encoding on a command line, or half a character
         raise InputError(f"Expected ids in Unicode, got {text!r}.") from None
     return text

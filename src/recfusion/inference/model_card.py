@@ -1,4 +1,4 @@
-"""The model card: what a saved model says of itself, in the layout of Hugging Face's cards."""
+"""The model card of a saved model, in the layout of Hugging Face's cards."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from recfusion.models.settings import setting_values, settings_of
 if TYPE_CHECKING:
     from recfusion.inference.bundle import Bundle
 
-WATTS = 15.0  # assumed for one busy core with its share of the machine
+WATTS = 15.0  # assumed power of one busy core with its share of the machine
 _HOLDS_ROWS = (
-    "**It holds rows of the training data: what single users have, without their ids.** Treat the folder as you treat "
-    "the data, or train with `--no-histories`. "
+    "**It holds rows of the training data: the items of single users, without user ids.** Treat the folder like the "
+    "data, or train with `--no-histories`. "
 )
 
 
 def model_card(bundle: Bundle) -> str:
-    """Return the card of a model as Markdown with YAML in front."""
+    """Return the card of a model as Markdown with a YAML header."""
     title = bundle.entry.title
     watt_hours = bundle.fit_seconds * WATTS / 3600
     energy = f"{watt_hours / 1000:.3g} kWh" if watt_hours >= 1000 else f"{watt_hours:.2g} Wh"
     some = ", ".join(repr(item) for item in bundle.items["item"][:2].to_list())
     sections = {
         "Intended use": [
-            f"It ranks the {len(bundle.items):,} items it knows for a user by what that user already has; users need "
-            "not have been seen in training. It is meant for research and for comparing models under a stated "
-            "protocol. It is not meant for decisions about people, and nothing in it keeps an unsuitable item from a "
-            "list.",
+            f"It ranks its {len(bundle.items):,} items for a user by the items of that user's history; users need not "
+            "have been seen in training. It is meant for research and for comparing models under a stated protocol. It "
+            "is not meant for decisions about people, and it does not filter unsuitable items.",
         ],
         "How to load and use it": [
             "```python",
@@ -41,23 +40,23 @@ def model_card(bundle: Bundle) -> str:
             "```",
             "",
             "On the command line: `recfusion recommend path/to/this/folder --history ITEM,ITEM`, and "
-            "`recfusion evaluate path/to/this/folder` to judge it on its test users.",
+            "`recfusion evaluate path/to/this/folder` to evaluate it on its test users.",
         ],
         "Data and protocol": _data(bundle),
         "Results": _results(bundle),
         "Parameters and settings": _settings(bundle),
         "Training time and energy": [
             f"The fit took {bundle.fit_seconds:,.1f} seconds. That is about {energy}, **assuming** {WATTS:g} W for one "
-            "busy core with its share of the machine; nothing was measured. A fit on several cores takes as many times "
-            "more, and what was tried before this fit is not counted.",
+            "busy core with its share of the machine; nothing was measured. A fit on several cores takes that many "
+            "times more, and earlier trials are not counted.",
         ],
         "Limitations": [
             (_HOLDS_ROWS if keeps_histories(bundle.model) else "")
-            + "It knows only which items users had, not why; it repeats the habits and the popularity bias of its "
+            + "It only knows which items users had, not why; it repeats the habits and the popularity bias of its "
             "data. Items with no interaction in training cannot be recommended on merit"
-            + (" but by their features" if bundle.recipes.items is not None else "")
-            + ", and a user without any known "
-            "item gets the most popular ones. Results on users of another time, place or shop will differ.",
+            + (" except by their features" if bundle.recipes.items is not None else "")
+            + ". Users with no known items get the most popular ones. Results on users of another time, place or shop "
+            "will differ.",
         ],
         "Licence of the data": _licence(bundle.protocol),
     }
@@ -67,7 +66,7 @@ def model_card(bundle: Bundle) -> str:
 
 
 def _front_matter(bundle: Bundle) -> list[str]:
-    """Return the YAML that catalogs of models read; names are quoted as in JSON, which is YAML too."""
+    """Return the YAML header for model catalogs; names are quoted as in JSON, which is valid YAML."""
     protocol = bundle.protocol
     kinds = dict.fromkeys(metric.partition("@")[0] for metric in protocol.metrics)
     terms = ["license: other", "license_name: terms-of-the-data"] if protocol.licence else ["license: unknown"]
@@ -114,10 +113,10 @@ def _results(bundle: Bundle) -> list[str]:
             shown = f"{interval[0]:.4f} to {interval[1]:.4f}" if interval else ""
             lines.append(f"| {users} | {metric} | {value['mean']:.4f} | {shown} |")
     if bundle.all_users:
-        lines += ["", "These users judged the recipe, fitted on a split; then it was fitted again on everybody."]
+        lines += ["", "The recipe was evaluated on these users after a fit on a split, then fitted again on all users."]
     elif "test" not in bundle.metrics:
-        told = "Settings and epochs may have been chosen on these users: results on others will be a little lower."
-        lines += ["", told]
+        note = "Settings and epochs may have been chosen on these users: results on others will be slightly lower."
+        lines += ["", note]
     return lines
 
 
@@ -131,17 +130,17 @@ def _settings(bundle: Bundle) -> list[str]:
     shown = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in values.items()}
     by = dict.fromkeys(values, "given or default")
     by |= dict.fromkeys(bundle.searched, "search") | dict.fromkeys(chosen, "fit")
-    told = "The fit chose none of the settings."
+    note = "The fit chose none of the settings."
     if chosen:
-        told = (
-            "The fit chose on validation users, or on training users that it left out in turn; too few of them leave "
-            "the value that its meaning states."
+        note = (
+            "The fit chose on validation users, or on training users that it left out in turn; with too few of them it "
+            "uses the value in the column `meaning`."
         )
     if bundle.searched:
-        where = " of a split, before it learned from all users" if bundle.all_users else ""
-        told += f" A search chose on the validation users{where}."
+        where = " of a split, before the fit on all users" if bundle.all_users else ""
+        note += f" A search chose on the validation users{where}."
     return [
-        f"{learned} {told}",
+        f"{learned} {note}",
         "",
         "| setting | value | chosen by | meaning |",
         "|---|---|---|---|",
@@ -151,6 +150,6 @@ def _settings(bundle: Bundle) -> list[str]:
 
 def _licence(protocol: Protocol) -> list[str]:
     if not protocol.licence:
-        return ["Not known: the data is a file of the user's own. recfusion itself is under the MIT licence."]
+        return ["Unknown: the data is the user's own file. recfusion itself is under the MIT licence."]
     lines = [f"{protocol.licence} A model learned from the data may be bound by its terms; recfusion itself is MIT."]
     return [*lines, *(["", f"Citation: {protocol.citation}"] if protocol.citation else [])]

@@ -1,4 +1,4 @@
-"""New items for a model that is there: their columns come from their features, and nothing is fitted again."""
+"""Add new items to a fitted model by their features, without a new fit."""
 
 import logging
 import os
@@ -33,21 +33,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Added:
-    """What became of a table of new items."""
+    """Counts of an addition of items."""
 
     added: int
-    existing: int  # rows whose id the model has already: they are left as they were
-    known: int  # values of their columns that are features of the model
-    given: int  # all values of those columns
-    without: int  # added items of which no feature is known: they are never recommended on merit
-    absent: tuple[str, ...]  # columns that the model's features are made of and the table lacks
-    items: int  # of the model now
+    existing: int  # rows with an id that the model has already; these items do not change
+    known: int  # values of the feature columns that the model knows
+    given: int  # all values of the feature columns
+    without: int  # added items without a known feature, which are never recommended on merit
+    absent: tuple[str, ...]  # feature columns that the table lacks
+    items: int  # number of items of the new model
 
 
 def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added:
     """Write the model of `folder` with the items of a table added to it, as the folder `out`.
 
-    The weights are linked and not read, but for the map from features to columns; whoever loads the folder checks them.
+    The file of weights is linked; only the map from features to columns is read. Loading the folder checks the weights.
     """
     folder, out = Path(folder), Path(out)
     if not (folder / CONFIG).is_file():
@@ -90,14 +90,14 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
 
 
 def can_add(bundle: Bundle) -> bool:
-    """Return whether a model gives items that are new their place by their features."""
+    """Return whether a model can add items by their features."""
     return bundle.recipes.items is not None and isinstance(bundle.model, AddsItems)
 
 
 def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
-    """Return a model with those items of a table that it does not have and of which it knows a feature.
+    """Return a model with the new items of a table that have a known feature.
 
-    What `add_items` does to a folder, in memory; the table has columns of the bundle's own.
+    It is `add_items` in memory; the table has the columns of the bundle's item table.
     """
     recipe, adds = bundle.recipes.items, bundle.model if isinstance(bundle.model, AddsItems) else None
     if recipe is None or adds is None or table.is_empty():
@@ -126,8 +126,8 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
         shutil.copymode(fresh / ITEMS, fresh / ADDED)
         if (folder / CARD).is_file():
             card = (folder / CARD).read_text(encoding="utf-8")
-            told = f"\n## Items added later\n\n{count:,} items joined after the training, by their features alone.\n"
-            (fresh / CARD).write_text(card + told, encoding="utf-8")
+            note = f"\n## Items added later\n\n{count:,} items joined after the training, by their features alone.\n"
+            (fresh / CARD).write_text(card + note, encoding="utf-8")
         digests = {name: file_digest(fresh / name) for name in (ITEMS, PROTOCOL, METRICS, FEATURES, ADDED)}
         assert isinstance(document, dict)
         document["digests"] = document["digests"] | digests
@@ -135,7 +135,7 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
 
 
 def _link(old: Path, new: Path) -> None:
-    """Give the weights a second name, or copy them where the file system has no such names."""
+    """Link the weights under a second name, or copy them if the file system has no links."""
     try:
         os.link(old, new)
     except OSError:
@@ -149,7 +149,7 @@ def _recipe(folder: Path, digests: dict[str, str]) -> Recipe | None:
 
 
 def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Return the rows of items that the model does not have, in its own ids, and how many it has."""
+    """Return the rows of new items, with ids of the model's type, and the number of the others."""
     ids = items["item"]
     new = to_columns(ids, table["item"]) < 0
     fresh = table.filter(pl.Series(new))
@@ -163,7 +163,7 @@ def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]
 
 
 def _joined(items: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
-    """Return the item table with the new rows below, in its own columns and types; what cannot be is missing."""
+    """Return the item table with the new rows at its end; values that do not fit a column's type are missing."""
     names = {name: name_among(items.columns, name) for name in fresh.columns}
     rows = fresh.rename(names).with_columns(pl.lit(0).alias(COUNT))
     cells = [
@@ -183,7 +183,7 @@ def _sparse(arrays: dict[str, NDArray[Any]]) -> Csr:
 
 
 def _plain(arrays: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """Return arrays as they are saved: a sparse matrix by its parts."""
+    """Return the arrays for a file, with the parts of a sparse matrix as arrays of their own."""
     sparse = arrays.pop("features_")
     shape = np.asarray(sparse.shape, np.int64)
     parts = {"data": sparse.data, "indices": sparse.indices, "indptr": sparse.indptr, "shape": shape}

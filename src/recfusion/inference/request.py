@@ -28,7 +28,8 @@ from pydantic_core import core_schema
 
 from recfusion.core.errors import InputError, validating
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 LONGEST_CONDITION = 2000  # characters
 _MOST = 1_000_000  # ids in a list, items in a list
 _LONGEST_ID = 1000  # characters

@@ -1,4 +1,4 @@
-"""Lists for many users as a Spark job: the model is loaded once in each worker process, users pass by in batches."""
+"""Lists for many users as a Spark job: each worker process loads the model once and handles users in batches."""
 
 import functools
 import shutil
@@ -28,19 +28,19 @@ from recfusion.spark.session import task_cores, use_cores
 from recfusion.spark.task_runner import run_tasks, stages_of
 
 CHUNKS = 8
-DONE = "_recommended.json"  # written last: a folder that has it is complete
-_BATCH = 2000  # users whose histories a worker holds at once
+DONE = "_recommended.json"  # written last, in a complete folder
+_BATCH = 2000  # histories that a worker has in memory at once
 
 
 @dataclass(frozen=True)
 class ListCounts:
-    """What a job, or a chunk of it, met with."""
+    """Counts of a job, or of a part of it."""
 
     users: int = 0
-    unknown: int = 0  # rows whose item the model does not know
-    empty: int = 0  # users of whom no known item is left
-    bad: int = 0  # rows without a value, or that cannot be parsed
-    disliked: int = 0  # rows rated below what the model's preparation counts
+    unknown: int = 0  # rows with an item that the model does not know
+    empty: int = 0  # users with no known items
+    bad: int = 0  # rows without a value, or with one that cannot be parsed
+    disliked: int = 0  # rows rated below the like threshold
 
     def __add__(self, other: "ListCounts") -> "ListCounts":
         return ListCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
@@ -56,11 +56,11 @@ def spark_recommend(
     chunks: int = CHUNKS,
     trust: Sequence[str] = (),
 ) -> Generator[tuple[int, ListCounts], None, None]:
-    """Write the K best items of every user of a table as Parquet; yield (chunks done, counts so far) on the way.
+    """Write the K best items of every user of a table as Parquet; yield (finished chunks, counts so far).
 
-    Users are divided into chunks by their ids, and these into buckets for a task each; lists of a bucket that are there
-    are not made again. They equal those of `recommend_batches` on the same table, in another order of users. `trust`
-    are places of classes that the model may be of; a file of one must be there for all workers.
+    Users are divided into chunks by their ids, and chunks into buckets, one for each task. A restarted job skips
+    finished buckets. The lists equal those of `recommend_batches` on the same table, in another order of users. `trust`
+    names model classes as file.py:Class or package.module:Class; all workers must be able to read such a file.
     """
     if k < 1 or chunks < 1:
         raise InputError(f"Expected at least one item and one chunk, got k = {k} and {chunks} chunks.")
@@ -81,8 +81,9 @@ def spark_recommend(
         pieces = open_parts(users, lone_users=True)
         if "times" in bundle.protocol.signals.used and "time" not in pieces[0].columns:
             raise InputError(
-                "Expected a column of times, which this model reads and without which rows have no order on Spark: "
-                "name it with --time."
+                "Expected a column of times, which this model reads, since rows on Spark have no order: name it with "
+                "--time.",
+                "time",
             )
         table = read_parts(session, stages / "pieces", pieces, users, count_buckets(session, files, chunks))
         make = _MakeLists(table, _copied(model, stages), places, k, task_cores(session), stages / "lists")
@@ -99,7 +100,7 @@ def spark_recommend(
 
 @dataclass(frozen=True)
 class _MakeLists:
-    """What writes the lists of a bucket of users."""
+    """A task that writes the lists of a bucket of users."""
 
     table: BucketedTable
     model: Path
@@ -109,12 +110,12 @@ class _MakeLists:
     folder: Path
 
     def counts(self, number: int) -> Path:
-        """Return the file of a bucket's counts, which is written after its lists."""
+        """Return the path of a bucket's counts, which are written after its lists."""
         return self.folder / f"counts-{number:05d}.json"
 
     def __call__(self, number: int) -> None:
         bundle = _loaded(self.model, self.trust)
-        use_cores(self.threads)  # after the model's libraries are there
+        use_cores(self.threads)  # after the model's libraries are loaded
         maker, total = ListMaker.of(bundle), ListCounts()
         rows = self.table.rows(number)
         batch = pl.Series("batch", encode_ids(rows["user"])[0] // _BATCH)
@@ -128,9 +129,9 @@ class _MakeLists:
 
 
 def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
-    """Return the histories as the local path reads them, and how many rows are not liked.
+    """Return the histories as the local path reads them, and the number of disliked rows.
 
-    Of several rows of a user and item the latest counts, and of one time the highest rating.
+    The latest of several rows of a user and item counts; among rows of the same time, the highest rating counts.
     """
     rows = rows.sort([name for name in ("time", "rating") if name in rows.columns] or "user", maintain_order=True)
     rows, blanked = liked_rows(sum_counts(rows, bundle.protocol), bundle.protocol)
@@ -140,13 +141,13 @@ def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
 
 @functools.cache
 def _loaded(folder: Path, trust: tuple[str, ...]) -> Bundle:
-    """Return the model, read once in the life of a worker process."""
+    """Return the model, which a worker process reads only once."""
     return Bundle.load(folder, trust=[find(place).load() for place in trust])
 
 
 def _copied(model: Path, stages: Path) -> Path:
-    """Return a copy of the model folder that all workers see, until the job is done."""
-    # They keep what they loaded by its name, and a session may see several models.
+    """Copy the model folder to a place that all workers can read until the job is done."""
+    # Workers cache models by path, and a session may use several models.
     return Path(shutil.copytree(model, stages / f"model-{uuid4().hex}"))
 
 
