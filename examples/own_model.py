@@ -30,13 +30,7 @@ class ItemKNN(rf.Recommender):
     """
 
     power: float = rf.setting(0.5, "how much popularity reduces similarity", at_least=0, search=(0.2, 0.8))
-<<<<<<< HEAD
-    shrink: float = rf.setting(
-        10.0, "how much similarities from few users are reduced", at_least=0.01, search=(1.0, 100.0), log=True
-    )
-=======
     shrink: float = rf.setting(10.0, "reduces similarity of few users", at_least=0.01, search=(1.0, 100.0), log=True)
->>>>>>> wt-C1
     neighbours: int = rf.setting(200, "similar items kept for each item", at_least=1, search=(20, 1000), log=True)
     weights_: NDArray[np.float32] = rf.learned()  # (items, items)
 
