@@ -6,7 +6,7 @@ The closed parts and the current network are fitted once on each split. Then (a)
 `thinning-linear` by a ranking loss; (b) sharpness-aware steps for the network; (c) its product with a linear branch
 (VASP), or RecVAE's composite prior on a stochastic code; (d) a teacher's scores as further targets. Each is mixed as
 in the mixture, with weights from validation users, and evaluated on test users: `instead` of the current network (a
-matrix: of pairs), and `beside` it. Controls are `seed 1`, the current network with another seed, and `linear`, no steps.
+matrix: of pairs), and `beside` it. Controls: `seed 1`, the current network with another seed, and `linear`, no steps.
 Gains are relative to the mixture with one current network; seconds are CPU seconds.
 
 Settings were chosen on the validation users of split 26 alone; a setting that lost there was not always run on 27.

@@ -67,6 +67,8 @@ def test_gaussian_particles_find_the_conditional_of_correlated_pairs() -> None:
 
 def test_masks_and_numbers_that_do_not_fit_are_refused() -> None:
     known = torch.zeros(2, 3)
-    for mask, particles in ((torch.zeros(2, 3), 4), (torch.zeros(2, 2, dtype=torch.bool), 4), (known.bool(), 0)):
+    for mask in (torch.zeros(2, 3), torch.zeros(2, 2, dtype=torch.bool)):
         with pytest.raises(InputError, match="boolean mask"):
-            condition(CHAINS["thinning"], Single(), known, mask, None, particles)
+            condition(CHAINS["thinning"], Single(), known, mask, None, 4)
+    with pytest.raises(InputError, match="at least one particle, got 0"):
+        condition(CHAINS["thinning"], Single(), known, known.bool(), None, 0)

@@ -37,9 +37,7 @@ class Binomial(Process):
         self.predicts = predicts
         self._u, self._d = _rates("u", u), _rates("d", d)  # (T + 1, *entry), row 0 is unused
         if self._u.shape != self._d.shape:
-            raise InputError(
-                f"Expected u and d of one shape, got {tuple(u.shape)} and {tuple(d.shape)}: make them agree."
-            )
+            raise InputError(f"Expected u and d of one shape, got {tuple(u.shape)} and {tuple(d.shape)}: reshape one.")
         self._U, self._D = _compose(self._u, self._d)
         self._log_one, self._log_zero = _posterior_tables(self._u, self._d, self._U, self._D)
         self._logit = self._log_one - self._log_zero  # (x^0, x^t, T + 1, *entry)
@@ -83,7 +81,7 @@ class Binomial(Process):
         m = torch.as_tensor(mean, dtype=torch.float64)
         if not bool(((m >= 0) & (m <= 1)).all()):
             raise InputError(
-                f"Expected means in [0, 1], got {float(m.min()):g}..{float(m.max()):g}: give shares of ones."
+                f"Expected means in [0, 1], got {m.min().item():g}..{m.max().item():g}: give shares of ones."
             )
         U, D = (table[-1] for table in _compose(_rates("u", u), _rates("d", d)))  # noqa: N806
         return cls(u, d, m * (1 - D) + (1 - m) * U, predicts=predicts)
@@ -107,10 +105,8 @@ class Binomial(Process):
         super().check_data(x0)
         wrong = (x0 != 0) & (x0 != 1)
         if bool(wrong.any()):
-            raise InputError(
-                f"Expected binary data (0 or 1) for a binomial process, got {x0[wrong][0].item():g} among "
-                f"{int(wrong.sum())} other values: binarise it first."
-            )
+            got = f"{x0[wrong][0].item():g} among {int(wrong.sum())} other values"
+            raise InputError(f"Expected binary data (0 or 1) for a binomial process, got {got}: binarise it first.")
 
     def survival(self, t: Steps) -> Tensor:
         """a_t = q(x^t = 1 | x^0 = 1), float64."""
@@ -196,10 +192,8 @@ class Binomial(Process):
         p = torch.as_tensor(probability, dtype=torch.float64)
         legal = (p >= 0) & (p <= 1) & ((p > 0) | ((U == 0) & (D == 1))) & ((p < 1) | ((D == 0) & (U == 1)))
         if not bool(legal.all()):
-            raise InputError(
-                f"Expected prior probabilities of x^T = 1 that allow every reachable x^T, got "
-                f"{float(p.min()):g}..{float(p.max()):g}: give smoothed means strictly between 0 and 1."
-            )
+            got = f"{float(p.min()):g}..{float(p.max()):g}"
+            raise InputError(f"Expected prior probabilities strictly between 0 and 1, got {got}: give smoothed means.")
         return p
 
 
@@ -209,8 +203,8 @@ def _rates(name: str, rates: Tensor) -> Tensor:
     if rates.ndim < 1 or len(rates) < 1:
         raise InputError(f"Expected T >= 1 rates {name}, got shape {tuple(rates.shape)}: choose T >= 1.")
     if not bool(((rates >= 0) & (rates <= 1)).all()):
-        low, high = float(rates.min()), float(rates.max())
-        raise InputError(f"Expected rates {name} in [0, 1], got {low:g}..{high:g}: change the schedule.")
+        got = f"{float(rates.min()):g}..{float(rates.max()):g}"
+        raise InputError(f"Expected rates {name} in [0, 1], got {got}: change the schedule.")
     return torch.cat([torch.zeros_like(rates[:1]), rates])
 
 

@@ -131,9 +131,7 @@ def _choose_steps(n: int, T: int, weights: Tensor | None, rng: Rng, device: torc
     if weights is None:
         return draw_steps(n, T, rng, device), torch.full((n,), 1 / T, device=device)
     if weights.shape != (T,) or not bool((weights > 0).all()):
-        raise InputError(
-            f"Expected T = {T} positive weights, got shape {tuple(weights.shape)}: give one for each step."
-        )
+        raise InputError(f"Expected T = {T} positive weights, got shape {tuple(weights.shape)}: give one per step.")
     probability = (weights / weights.sum()).to(device)
     index = torch.multinomial(probability, n, replacement=True, generator=rng)
     return index + 1, probability[index]

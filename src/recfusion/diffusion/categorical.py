@@ -128,10 +128,8 @@ class Categorical(Process):
         super().check_data(x0)
         wrong = (x0 < 0) | (x0 >= self.K) | (x0 != x0.round())
         if bool(wrong.any()):
-            raise InputError(
-                f"Expected states 0..{self.K - 1}, got {x0[wrong][0].item():g} among {int(wrong.sum())} other values: "
-                "number the states."
-            )
+            got = f"{x0[wrong][0].item():g} among {int(wrong.sum())} other values"
+            raise InputError(f"Expected states 0..{self.K - 1}, got {got}: number the states.")
 
     def q_marginal(self, x0: Tensor, t: Steps) -> States:
         """q(x^t | x^0): row x^0 of Qbar_t."""
@@ -182,9 +180,8 @@ class Categorical(Process):
     def _shares(self, shares: Tensor | None) -> Tensor:
         given = torch.full((self.K,), 1 / self.K, dtype=torch.float64) if shares is None else shares.double()
         if given.shape != (self.K,) or bool((given <= 0).any()) or abs(float(given.sum()) - 1) > 1e-6:
-            raise InputError(
-                f"Expected {self.K} shares of the states, positive and of sum 1, got {given.tolist()[:8]}: smooth them."
-            )
+            got = given.tolist()[:8]
+            raise InputError(f"Expected {self.K} shares of the states, positive and of sum 1, got {got}: smooth them.")
         return given
 
 

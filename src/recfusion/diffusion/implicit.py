@@ -56,8 +56,6 @@ def implicit(process: Process, denoiser: Denoiser, start: Tensor | Sequence[int]
 
 def _jumping(process: Process) -> HasJumps:
     if not isinstance(process, HasJumps):
-        raise InputError(
-            f"Expected a process with at_steps and implicit, got {type(process).__name__} without them: add them, or "
-            "use every step."
-        )
+        got = type(process).__name__
+        raise InputError(f"Expected a process with at_steps and implicit, got {got} without them: add them.")
     return process

@@ -75,10 +75,8 @@ def multinomial_removed(logits: Tensor, x0: Tensor, xt: Tensor, weight: Tensor |
 def removal_weight(process: Process, t: Tensor) -> Tensor:
     """T rho_t, rho_t = (a_{t-1} - a_t)/(1 - a_t): T times the share of removed ones that step t removed; (batch,)."""
     if not isinstance(process, HasSurvival):
-        raise InputError(
-            f"Expected a process with survival(t) = q(x^t = 1 | x^0 = 1), got {type(process).__name__} without it: "
-            "add it, or use weighted=False."
-        )
+        got = f"{type(process).__name__} without it"
+        raise InputError(f"Expected a process with survival(t) = q(x^t = 1 | x^0 = 1), got {got}: use weighted=False.")
     before, now = process.survival(t - 1), process.survival(t)
     return (process.T * (before - now) / (1 - now)).float()
 

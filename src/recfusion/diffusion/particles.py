@@ -8,6 +8,7 @@ from torch import Tensor
 
 from recfusion.core.errors import InputError
 from recfusion.diffusion.process import Denoiser, Process, Rng, per_example, same_step
+from recfusion.diffusion.sampling import check_mask
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,9 @@ def condition(
     limit is exact for any psi. Particles are resampled if their effective number falls below half. The cost is
     `particles` times that of an ancestral sample; `inpaint` is cheaper and approximate.
     """
-    if known.shape != mask.shape or mask.dtype != torch.bool or particles < 1:
-        raise InputError(
-            f"Expected a boolean mask of shape {tuple(known.shape)} and at least one particle, got {mask.dtype} "
-            f"{tuple(mask.shape)} and {particles}: make them agree."
-        )
+    check_mask(known, mask)
+    if particles < 1:
+        raise InputError(f"Expected at least one particle, got {particles}: choose 64, for example.")
     given = _Known(known.repeat_interleave(particles, 0), mask.repeat_interleave(particles, 0))
     with torch.no_grad():
         x, log_weight = _start(process, given, rng)

@@ -52,8 +52,7 @@ def reverse_steps(
     first = process.T if t is None else t
     if not 1 <= first <= process.T or not (first == process.T or isinstance(start, Tensor)):
         raise InputError(
-            f"Expected a step t in 1..{process.T}, with a tensor x^t if t < {process.T}, got t = {first}: leave t "
-            f"out to start at {process.T}."
+            f"Expected a step t in 1..{process.T}, with a tensor x^t if t < {process.T}, got {first}: omit t."
         )
     if isinstance(start, Tensor):
         state = ReverseState(first, start, start)
@@ -121,11 +120,9 @@ def inpaint_steps(
     """
     if known_as not in get_args(KnownAs):
         raise choices("known_as", known_as, get_args(KnownAs))
-    if known.shape != mask.shape or mask.dtype != torch.bool or repeats < 1:
-        raise InputError(
-            f"Expected a boolean mask of shape {tuple(known.shape)} and repeats >= 1, got {mask.dtype} "
-            f"{tuple(mask.shape)} and {repeats}: make them agree."
-        )
+    check_mask(known, mask)
+    if repeats < 1:
+        raise InputError(f"Expected repeats >= 1, got {repeats}: 1 takes each step once.")
     prior = process.prior(known.shape, known.dtype, known.device)
     noised = process.q_sample(known, process.T, rng) if known_as == "noised" else known
     state = ReverseState(process.T, torch.where(mask, noised, prior.draw(rng)), torch.where(mask, known, prior.mean))
@@ -143,6 +140,13 @@ def inpaint_steps(
                 t - 1, torch.where(mask, held, reverse.draw(rng)), torch.where(mask, known, reverse.mean)
             )
         yield state
+
+
+def check_mask(known: Tensor, mask: Tensor) -> None:
+    """Raise unless the mask is boolean and has the shape of the known entries."""
+    if known.shape != mask.shape or mask.dtype != torch.bool:
+        got = f"{mask.dtype} {tuple(mask.shape)}"
+        raise InputError(f"Expected a boolean mask of shape {tuple(known.shape)}, got {got}: convert it.")
 
 
 def _reverse(process: Process, denoiser: Denoiser, xt: Tensor, t: int) -> Entries:

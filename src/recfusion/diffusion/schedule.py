@@ -48,9 +48,8 @@ def checked_steps(steps: Sequence[int], T: int) -> list[int]:
     try:
         found = [operator.index(step) for step in steps]
     except TypeError:  # 2.5, or a number instead of a list
-        raise InputError(
-            f"Expected whole numbers as increasing steps in 1..{T} that end at {T}, got {str(steps)[:60]}: round them."
-        ) from None
+        got = str(steps)[:60]
+        raise InputError(f"Expected whole numbers as increasing steps in 1..{T}, got {got}: round them.") from None
     if not found or found != sorted(set(found)) or found[0] < 1 or found[-1] != T:
         raise InputError(f"Expected increasing steps in 1..{T} that end at {T}, got {found[:8]}: sort them.")
     return found
@@ -98,9 +97,7 @@ def from_survival(a: Sequence[float] | Tensor) -> Schedule:
     """
     a = torch.as_tensor(a, dtype=torch.float64)
     if a.ndim != 1 or len(a) < 1:
-        raise InputError(
-            f"Expected a survival curve a_1..a_T with T >= 1, got shape {tuple(a.shape)}: give T >= 1 values."
-        )
+        raise InputError(f"Expected a survival curve a_1..a_T, got shape {tuple(a.shape)}: give T >= 1 values.")
     before = torch.cat([a.new_ones(1), a[:-1]])
     inside = bool(((a >= 0) & (a <= 1)).all())
     if not inside or not bool(((a < before) | ((a == 0) & (before == 0))).all()):

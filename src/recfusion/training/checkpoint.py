@@ -69,9 +69,8 @@ def load_checkpoint(path: Path, state: TrainState, run: str) -> None:
     except InputError:
         raise
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"The checkpoint '{path}' is damaged ({type(error).__name__}): remove it to start again."
-        ) from None
+        kind = type(error).__name__
+        raise InputError(f"The checkpoint '{path}' is damaged ({kind}): remove it to start again.") from None
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -115,16 +115,14 @@ class DiffRec(NeuralRecommender):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.noised_steps > self.T:
-            raise InputError(
-                f"Expected noised_steps up to {self.T}, got {self.noised_steps}: lower it.", "noised_steps"
-            )
+            got = self.noised_steps
+            raise InputError(f"Expected noised_steps up to {self.T}, got {got}: lower it.", "noised_steps")
         if self.dropout >= 1:
             raise InputError(f"Expected dropout to be below 1, got {self.dropout:g}: lower it.", "dropout")
-        if not 0 < self.noise_scale * self.noise_min < self.noise_scale * self.noise_max < 1:
-            raise InputError(
-                f"Expected increasing noise variances in (0, 1), got {self.noise_scale * self.noise_min:g} to "
-                f"{self.noise_scale * self.noise_max:g}: change noise_scale, noise_min or noise_max."
-            )
+        low, high = self.noise_scale * self.noise_min, self.noise_scale * self.noise_max
+        if not 0 < low < high < 1:
+            change = "change noise_scale, noise_min or noise_max"
+            raise InputError(f"Expected increasing noise variances in (0, 1), got {low:g} to {high:g}: {change}.")
 
     def make_net(self, n_items: int) -> nn.Module:
         return DiffRecNet(n_items, self.width, self.time_width, self.normalised, self.dropout)

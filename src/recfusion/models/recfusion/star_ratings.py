@@ -102,9 +102,8 @@ class RecFusionRatings(NeuralRecommender):
             scale = ", ".join(first) + (f", ..., {self.step * self.levels:g}" if self.levels > 10 else "")
             more = f" and {int(wrong.sum()) - 1:,} more" if wrong.sum() > 1 else ""
             change = "correct it" if where == "the history" else "correct it, or set levels and step to its scale"
-            raise InputError(
-                f"Expected ratings {scale} in {where}, got {ratings[wrong][0]:g}{more}: {change}.", "rating"
-            )
+            got = f"{ratings[wrong][0]:g}{more}"
+            raise InputError(f"Expected ratings {scale} in {where}, got {got}: {change}.", "rating")
         return states.astype(np.float32)
 
     def batch_bytes(self, shape: Shape) -> int:
