@@ -128,7 +128,7 @@ def test_old_links_keep_working(visit: Visit, models: tuple[Path, Path]) -> None
         expect(page.locator("#popularity")).to_have_value("-0.5")
         shown = page.locator(".side:first-child .name").all_inner_texts()
         bundle, knobs = rf.Bundle.load(models[0]), rf.Reranking(diversity=0.5)
-        assert shown == rf.recommend(bundle, ["i00", "i02"], 20, knobs=knobs).to_frame()["title"].to_list()
+        assert shown == rf.recommend(bundle, ["i00", "i02"], 20, reranking=knobs).to_frame()["title"].to_list()
         page.wait_for_url(re.compile("#history=i00&history=i02&current=.*&saved=.*&view=compare"))
 
 

@@ -10,9 +10,11 @@ import shutil
 import stat
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from recfusion.core.errors import InputError, WriteError
 
@@ -134,6 +136,17 @@ def read_json(path: Path) -> object:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}; make it again.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"Expected JSON in '{path}', got something else ({error}): make it again.") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; a missing or broken one is an error that names it."""
+    check_regular(path)
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"Cannot read '{path}': {error.strerror or error}; check the path.") from None
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8
+        raise InputError(f"Expected TOML in '{path}', got something else: {error}; correct it.") from None
 
 
 def file_digest(path: Path) -> str:

@@ -1,6 +1,5 @@
 """Read an experiment from a TOML file: the data, the splits, the metrics, and a table for each model."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from recfusion.core.errors import InputError, choices
-from recfusion.core.files import check_regular
+from recfusion.core.files import read_toml
 from recfusion.data.catalog import CATALOG
 from recfusion.data.options import PUBLISHED, Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, parse_signals
@@ -68,18 +67,7 @@ _TABLES: Mapping[str, type[BaseModel]] = {
 def read_experiment(path: str | Path) -> Experiment:
     """Read an experiment from a TOML file; data paths are relative to the file's folder."""
     path = Path(path)
-    check_regular(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"Cannot read the experiment '{path}': {error.strerror or error}; check the path.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"Expected a TOML file at '{path}', got binary data: name another file.") from None
-    try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"Expected TOML in '{path}', got something else: {error}; correct it.") from None
-    return parse_experiment(document, str(path), path.absolute().parent)
+    return parse_experiment(read_toml(path), str(path), path.absolute().parent)
 
 
 def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> Experiment:

@@ -68,16 +68,16 @@ def cost_table(comparison: Comparison) -> Table:
     total = sum(len(model.seeds) * model.fit_seconds for model in comparison.models.values())
     unit, length = next((one for one in (("hours", 3600), ("minutes", 60)) if total >= one[1]), ("seconds", 1))
     note = f"The times of all {fits:,} fits add up to {total / length:.1f} {unit}."
-    told = "Seconds, epochs and the trials of a fit's own search are means over the splits"
-    note = _with_stale(comparison, f"{told} (–: none, or an older result that does not say). {note}")
+    means = "Seconds, epochs and the trials of a fit's own search are means over the splits"
+    note = _with_stale(comparison, f"{means} (–: none, or an older result that does not say). {note}")
     return Table("Cost", (Column("model"), *file_columns(columns)), rows, note)
 
 
 def result_tables(comparison: Comparison) -> list[Table]:
     """Return all tables: the paper's values if there are any, one table per metric, and the costs."""
-    beside = paper_table(comparison)
+    paper = paper_table(comparison)
     metrics = [metric_table(comparison, metric) for metric in reversed(comparison.metrics)]
-    return [*([beside] if beside else []), *metrics, cost_table(comparison)]
+    return [*([paper] if paper else []), *metrics, cost_table(comparison)]
 
 
 def results_markdown(comparison: Comparison) -> str:
@@ -111,13 +111,8 @@ def results_csv(comparison: Comparison) -> str:
         rows: list[Row] = []
         for row, model in zip(table.rows, _ranked(comparison, table.title), strict=True):
             value = paper.get(model.label, {}).get(table.title)
-            padding = [None] * (len(columns) - len(row))
-            rows.append(
-                (
-                    *(model.label, *row[1:], *padding, None if value is None else 100 * value),
-                    *(column.value(model) for column in more),
-                )
-            )
+            values = [*row[1:], *[None] * (len(columns) - len(row)), None if value is None else 100 * value]
+            rows.append((model.label, *values, *(column.value(model) for column in more)))
         tables.append(Table(table.title, (*columns, Column("paper"), *file_columns(more)), tuple(rows)))
     return csv_text(tables)
 

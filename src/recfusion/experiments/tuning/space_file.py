@@ -1,13 +1,16 @@
 """The space of a search: the ranges that the model's fields declare, or a TOML file instead."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from recfusion.core.errors import InputError, choices
+<<<<<<< HEAD
 from recfusion.core.files import check_regular
 from recfusion.models.abilities import skipped_settings
+=======
+from recfusion.core.files import read_toml
+>>>>>>> wt-B
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry
 from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
@@ -53,13 +56,7 @@ def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = Non
 
 
 def _table(file: Path) -> Mapping[str, Any]:
-    check_regular(file)
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Cannot read the space '{file}': {error.strerror or error}; check the path.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"Expected TOML in '{file}', got something else: {error}; correct it.") from None
+    document = read_toml(file)
     unknown = next((key for key in document if key != "space"), None)
     if unknown is not None:
         raise choices(f"key in '{file}'", unknown, ["[space]"])
