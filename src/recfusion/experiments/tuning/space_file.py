@@ -5,12 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from recfusion.core.errors import InputError, choices
-<<<<<<< HEAD
-from recfusion.core.files import check_regular
-from recfusion.models.abilities import skipped_settings
-=======
 from recfusion.core.files import read_toml
->>>>>>> wt-B
+from recfusion.models.abilities import skipped_settings
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry
 from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
