@@ -110,7 +110,7 @@ class Hidden:
         groups = rng.permutation(len(known)) % _GROUPS
         new_to = np.arange(whole.shape[0]) % _GROUPS
         hidden = groups[whole.indices] == new_to[row_numbers(whole)]
-        shown, wanted = keep_values(whole, ~hidden), kept(whole, hidden & known[whole.indices])
+        shown, wanted = keep_values(whole, ~hidden), keep_values(whole, hidden & known[whole.indices])
         assert shown is not None
         assert wanted is not None
         judges = np.flatnonzero((np.diff(shown.indptr) > 0) & (np.diff(wanted.indptr) > 0))
