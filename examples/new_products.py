@@ -1,12 +1,12 @@
-"""A new product in somebody's list right after it was added: the embedded shop, end to end.
+"""Adds new products to a trained model and recommends them at once, on the embedded shop.
 
     python examples/new_products.py
 
-Invoices with returns become who has what (returns cancel), words of the descriptions and bins of the price become
-features, and a product that nobody has bought yet is recommended for the words that it shares with others.
+Invoices become interactions (returns cancel purchases), words of the descriptions and bins of the price become item
+features, and a product that nobody has bought yet is recommended because of the words that it shares with others.
 """
 
-# ruff: noqa: T201  (an example talks to its reader)
+# ruff: noqa: T201  (an example prints)
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ BASKET = ["22423", "22697", "22698", "22699"]  # a cake stand, and teacups in th
 
 
 def main(tune_trials: int = 0) -> pl.DataFrame:
-    """Train on the shop, add two products, and return the list of somebody who likes tea."""
+    """Train on the shop, add two products, and return the recommendations for a basket of teacups."""
     data = rf.load("online-retail")
     print(*(f"- {note}" for note in data.report.notes), sep="\n")
     bundle = rf.train("thinning-features", data, {"tune_trials": tune_trials}, signals="features")

@@ -1,18 +1,18 @@
-"""A products file for a shop, derived from its own invoices: what the item table of a recommender can be made of.
+"""Makes an item table (title, category, price, stock) for a shop from its invoices.
 
     python examples/shop_products.py online-retail.csv.gz products.csv
 
 Reads the invoice lines of the Online Retail data (InvoiceNo, StockCode, Description, Quantity, InvoiceDate, UnitPrice,
 CustomerID) and writes one line per product: its usual description, its median price, its category (by the words of the
-description) and its stock. The data has no stock, so that of a product is taken to be what was sold of it in the last
-four weeks: nothing is left of what no longer sells. Then, for example:
+description) and its stock. The data has no stock, so we take the quantity sold in the last four weeks: products that no
+longer sell have none. Then, for example:
 
     recfusion train thinning-linear --data online-retail.csv.gz --user CustomerID --item StockCode --rating none \\
         --items products.csv --max-bad-share .3 --min-items-per-user 2 --all-users --judge --out shop
     recfusion recommend shop --history 22423,85123A --where "stock > 0" --at-most category=2 --why 2
 """
 
-# ruff: noqa: T201  (an example talks to its reader)
+# ruff: noqa: T201  (an example prints)
 
 import argparse
 from pathlib import Path
@@ -45,7 +45,7 @@ def products(invoices: pl.DataFrame) -> pl.DataFrame:
     recent = pl.col("day") > lines["day"].max() - pl.duration(weeks=4)
     title = pl.col("title")
     category = pl.lit(OTHER)
-    for name, words in reversed(CATEGORIES.items()):  # the first that fits counts
+    for name, words in reversed(CATEGORIES.items()):  # the first match counts
         category = pl.when(title.str.to_lowercase().str.contains(words)).then(pl.lit(name)).otherwise(category)
     return (
         lines.group_by("item")

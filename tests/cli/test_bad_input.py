@@ -102,6 +102,10 @@ def test_users_with_a_single_item_cannot_be_judged_but_learned_from(fail: Fail) 
         )
 
 
+def test_a_misspelt_command_is_one_sentence(fail: Fail) -> None:
+    assert fail("trian", "ease") == "Error: No such command 'trian'. Did you mean 'train'?"
+
+
 @pytest.mark.parametrize("users", [1, 2])
 def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
     Path("few.csv").write_text("user,item\n" + "".join(f"u{u},{i}\n" for u in range(users) for i in range(6)))
@@ -121,7 +125,6 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data ml-latest-small --user x --out m", "leave out --user"),
         ("train ease --data good.csv --out m --bogus 1", "No such option: --bogus"),
         ("train ease --dat good.csv --out m", "No such option: --dat (Possible options: --data, --rating, --set)."),
-        ("trian ease --data good.csv --out m", "No such command 'trian'. Did you mean 'train'?\n"),
         ("train ease --data good.csv --out m --set l2", "Expected --set NAME=VALUE"),
         ("train ease --data good.csv --out m --set l2=abc", "got 'abc'"),
         ("train ease --data good.csv --out m --set l2=-1", "at least"),

@@ -111,10 +111,9 @@ def read(
     raw = read_table(origin, source, coded=True, cache=cache, on_rows=on_rows)
     described = Path(source.items) if items is None and source.items is not None else items
     table = None if described is None else read_items(described, raw.report.columns["item"])
-    users: pl.DataFrame | None = None
     if source.users_file is not None:
-        users = read_users(source.users_file, raw.report.columns["user"], source.data)
-    return replace(raw, items=table, users=users, source=source.shown())
+        raw = replace(raw, users=read_users(source.users_file, raw.report.columns["user"], source.data))
+    return replace(raw, items=table, source=source.shown())
 
 
 def read_users(file: str, column: str | None, data: str) -> pl.DataFrame:

@@ -131,10 +131,7 @@ def drop_duplicates(rows: Rows, *, added: bool) -> None:
     repeats = (rows.user[1:] == rows.user[:-1]) & (rows.item[1:] == rows.item[:-1])
     if not repeats.any():
         return
-    again, more = (
-        np.append(False, repeats),
-        np.append(repeats, False),
-    )  # same pair as the row before, or after
+    again, more = (np.append(False, repeats), np.append(repeats, False))  # same pair as the row before, or after
     several = np.flatnonzero(again | more)  # most pairs have a single row
     pair = np.cumsum(~again[several])
     tie_breakers: list[NDArray[Any]] = [values[several] for values in (rows.rating, rows.time) if values is not None]

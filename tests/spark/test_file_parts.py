@@ -51,8 +51,8 @@ def test_pieces_of_any_size_give_the_rows_of_the_local_reader_in_their_order(
         assert pl.concat(rows).group_by("user", maintain_order=True).agg(pl.all()).sort("user").equals(by_user)
         assert sum(own["user"].n_unique() for own in rows) == by_user.height == 20 + bool(odd)
         assert found.report == local.report
-        assert found.kinds["user"] == (pl.String if odd else pl.Int64)
-        assert (found.lowest, found.returned, found.late) == (1.0, 0, 0)
+        assert found.dtypes["user"] == (pl.String if odd else pl.Int64)
+        assert (found.lowest_rating, found.returns, found.future_rows) == (1.0, 0, 0)
 
 
 def test_a_bucket_is_known_from_the_text_of_an_id_whatever_its_type(session: "SparkSession", tmp_path: Path) -> None:
