@@ -148,7 +148,7 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("compare --data good.csv --out .", "got the folder"),
         ("compare --data good.csv --min-rating nan", "--min-rating"),
         ("train ease --data good.csv --out m --set l2=nan", "finite"),
-        ("recommend model --history 1 --out x.csv", "Expected --users FILE and --out FILE"),
+        ("recommend model --history 1 --out x.csv", "Expected --histories FILE and --out FILE"),
         ("compare --data good.csv --splits 0", "--splits"),
         ("compare --data good.csv --metrics foo@3", "Unknown metric"),
         ("compare --data good.csv --metrics ndcg", "a list length"),
@@ -167,7 +167,7 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("models nosuch", "Unknown model 'nosuch'"),
         ("recommend model", "Expected either --history"),
         ("recommend model --history 1 --users good.csv", "Expected either --history"),
-        ("recommend model --users good.csv", "Expected --users FILE and --out FILE"),
+        ("recommend model --users good.csv", "Expected --histories FILE and --out FILE"),
         ("recommend model --history 1", "Expected a model folder"),
         ("recommend good.csv --history 1 -k 0", "-k"),
         ("evaluate nosuch", "Expected a model folder"),
@@ -230,7 +230,7 @@ def shorten(folder: Path) -> None:
         (edit("format", 9), "has format 9"),
         (edit("model", "foo"), "if you trust it"),
         (edit("settings", {"zz": 1}), "Unknown setting of ease 'zz'"),
-        (edit("seed", "x"), "Expected 'seed'"),
+        (edit("seed", "x"), "config.json': seed: input should be a valid integer"),
     ],
 )
 def test_a_damaged_model_folder_is_refused(

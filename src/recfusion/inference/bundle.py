@@ -35,6 +35,7 @@ from recfusion.inference.bundle_files import (
     WEIGHTS,
     read_config,
     read_metrics,
+    read_recipes,
 )
 from recfusion.inference.categories import Categories
 from recfusion.inference.conditions import matching
@@ -196,15 +197,7 @@ class Bundle:
         an import of code that it names.
         """
         path = Path(path)
-        if not (path / CONFIG).is_file():
-            raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
         config = read_config(path)
-        for name, digest in config.digests.items():
-            if file_digest(path / name) != digest:
-                raise InputError(
-                    f"The file {name} in the model folder '{path}' is not the one that was saved: copy the folder "
-                    "again, or train the model again."
-                )
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
         for name in (ITEMS, WEIGHTS):  # a folder of format 1 has no digests
@@ -225,10 +218,7 @@ class Bundle:
         protocol = Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL))
         metrics = read_metrics(path / METRICS)
         record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
-        recipes = Recipes()
-        if FEATURES in config.digests:
-            recipes = Recipes.parse(read_json(path / FEATURES), str(path / FEATURES))
-        return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched), recipes)
+        return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched), read_recipes(path, config))
 
     def _config(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter
 
 from recfusion.core.errors import InputError, validating
-from recfusion.core.files import read_json
+from recfusion.core.files import file_digest, read_json
+from recfusion.data.feature_recipe import Recipes
 from recfusion.models.settings import without_retired
 
 log = logging.getLogger(__name__)
@@ -33,8 +34,13 @@ class Config(BaseModel):
     digests: dict[str, str] = Field(default_factory=dict)
 
 
-def read_config(path: Path) -> Config:
-    """Return the configuration of a model folder, converted from an older format if necessary."""
+def read_config(path: Path, *, unchecked: str = "") -> Config:
+    """Return the configuration of a model folder, after a check of the digests of all files except `unchecked`.
+
+    An older format is converted.
+    """
+    if not (path / CONFIG).is_file():
+        raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
     document = _dictionary(read_json(path / CONFIG), path / CONFIG)
     version = document.get("format")
     if version == 1:
@@ -52,7 +58,20 @@ def read_config(path: Path) -> Config:
         )
     if version == FORMAT and config.digests.keys() - {ADDED, FEATURES} != set(FILES):
         raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
+    for name, digest in config.digests.items():
+        if name != unchecked and file_digest(path / name) != digest:
+            raise InputError(
+                f"The file {name} in the model folder '{path}' is not the one that was saved: copy the folder again, "
+                "or train the model again."
+            )
     return config
+
+
+def read_recipes(path: Path, config: Config) -> Recipes:
+    """Return the recipes of features in a model folder; empty ones for a model that reads no features."""
+    if FEATURES not in config.digests:
+        return Recipes()
+    return Recipes.parse(read_json(path / FEATURES), str(path / FEATURES))
 
 
 class _Metric(BaseModel):

@@ -15,14 +15,22 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
-from recfusion.data.feature_recipe import Recipe, Recipes
 from recfusion.data.interactions import to_columns
 from recfusion.data.reading.values import parse_ids
 from recfusion.inference.bundle import COUNT, Bundle, name_among
-from recfusion.inference.bundle_files import ADDED, CONFIG, FEATURES, ITEMS, METRICS, PROTOCOL, WEIGHTS, read_config
+from recfusion.inference.bundle_files import (
+    ADDED,
+    CONFIG,
+    FEATURES,
+    ITEMS,
+    METRICS,
+    PROTOCOL,
+    WEIGHTS,
+    read_config,
+    read_recipes,
+)
 from recfusion.models.abilities import AddsItems
 from recfusion.models.registry import trusted
 from recfusion.models.settings import PARTS, saved_sparse
@@ -50,15 +58,8 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     The file of weights is linked; only the map from features to columns is read. Loading the folder checks the weights.
     """
     folder, out = Path(folder), Path(out)
-    if not (folder / CONFIG).is_file():
-        raise InputError(f"Expected a model folder at '{folder}', found no {CONFIG} there: train one with --out.")
-    config = read_config(folder)
-    for name, digest in config.digests.items():
-        if name != WEIGHTS and file_digest(folder / name) != digest:
-            raise InputError(
-                f"The file {name} in the model folder '{folder}' is not the one that was saved: copy it again."
-            )
-    recipe, kind = _recipe(folder, config.digests), trusted(config.model, config.place, ()).load()
+    config = read_config(folder, unchecked=WEIGHTS)
+    recipe, kind = read_recipes(folder, config).items, trusted(config.model, config.place, ()).load()
     join = kind.with_added if issubclass(kind, AddsItems) else None
     if recipe is None or join is None:
         raise InputError(
@@ -80,9 +81,9 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
             f"Of the new items no feature is known to the model (its features are made of {columns}): describe them in "
             "the same columns."
         )
-    with safe_open(folder / WEIGHTS, framework="np") as saved:
-        later = _later(folder) if ADDED in config.digests else {}
-        kept = _sparse(later or {f"features_.{part}": saved.get_tensor(f"features_.{part}") for part in PARTS})
+    latest = folder / (ADDED if ADDED in config.digests else WEIGHTS)  # of the items' features
+    with safe_open(folder / WEIGHTS, framework="np") as saved, safe_open(latest, framework="np") as features:
+        kept = saved_sparse({part: features.get_tensor(f"features_.{part}") for part in PARTS}, "features_")
         arrays = join(saved.get_tensor, encoded.matrix, kept)
     _write(folder, out, _joined(items, fresh), _plain(arrays), len(fresh))
     counts = (encoded.known, encoded.given, encoded.without, encoded.absent)
@@ -142,12 +143,6 @@ def _link(old: Path, new: Path) -> None:
         shutil.copyfile(old, new)
 
 
-def _recipe(folder: Path, digests: dict[str, str]) -> Recipe | None:
-    if FEATURES not in digests:
-        return None
-    return Recipes.parse(read_json(folder / FEATURES), str(folder / FEATURES)).items
-
-
 def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return the rows of new items, with ids of the model's type, and the number of the others."""
     ids = items["item"]
@@ -171,15 +166,6 @@ def _joined(items: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
         for name, kind in items.schema.items()
     ]
     return pl.concat([items, rows.select(cells)])
-
-
-def _later(folder: Path) -> dict[str, NDArray[Any]]:
-    with safe_open(folder / ADDED, framework="np") as saved:
-        return {f"features_.{part}": saved.get_tensor(f"features_.{part}") for part in PARTS}
-
-
-def _sparse(arrays: dict[str, NDArray[Any]]) -> Csr:
-    return saved_sparse({part: arrays[f"features_.{part}"] for part in PARTS}, "features_")
 
 
 def _plain(arrays: dict[str, Any]) -> dict[str, NDArray[Any]]:

@@ -88,7 +88,9 @@ def make_app(settings: Settings) -> ASGIApp:
 
 def _add_lists(app: FastAPI, service: Service) -> None:
     # Handlers return a Response, so that FastAPI documents `response_model` and does not validate answers with it.
-    @app.post("/recommend", summary="The best items for a history or a known user", response_model=responses.ListBody)
+    @app.post(
+        "/recommend", summary="The best items for a history or a known user", response_model=responses.UserListBody
+    )
     async def recommend(request: schemas.Recommend) -> Response:
         return reply(await handlers.recommend(service, await service.current(), request))
 

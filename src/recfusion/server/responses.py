@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from recfusion.inference.explanations import Basis
+from recfusion.inference.explanations import Basis, Reason
 
 Json = str | int | float | bool | None
 
@@ -23,36 +23,22 @@ class Error(Body):
 
 
 class Item(Body):
-    """An item of the model."""
-
     item: str
     name: str
     columns: dict[str, Json] = Field(description="the other columns of the item table")
 
 
 class RankedItem(Item):
-    """An item of a list."""
-
     rank: int
     score: float
 
 
-class ReasonBody(Body):
-    """One reason for an item."""
-
-    items: list[str] = Field(description="items of the history")
-    text: str
-    weight: float
-
-
 class RecommendedItem(RankedItem):
-    """An item of a user's list with its reasons."""
-
-    because: list[ReasonBody]
+    because: list[Reason] = Field(description="the reasons; the items are those of the history")
     reasons: str | None = Field(description="how the reasons were computed; null without `why`")
 
 
-class ListBody(Body):
+class UserListBody(Body):
     """One user's list."""
 
     model: str
@@ -60,76 +46,57 @@ class ListBody(Body):
     basis: Basis
     unknown: list[str] = Field(description="ids of the history that the model does not know")
     items: list[RecommendedItem]
-    recommendation_id: str = Field(description="events that follow from this list name it")
+    recommendation_id: str = Field(description="id for the events that follow from this list")
 
 
 class ListBatch(Body):
-    """Lists in the order of the requests."""
-
-    answers: list[ListBody]
+    answers: list[UserListBody] = Field(description="lists in the order of the requests")
 
 
-class SimilarItems(Body):
+class RankedItems(Body):
+    items: list[RankedItem]
+
+
+class SimilarItems(RankedItems):
     """The most similar items; the score is the similarity."""
 
     model: str
-    items: list[RankedItem]
-
-
-class ItemSet(Body):
-    """One completion of a basket."""
-
-    items: list[RankedItem]
 
 
 class Completions(Body):
-    """Alternative completions of a basket."""
-
     model: str
     unknown: list[str]
-    alternatives: list[ItemSet]
+    alternatives: list[RankedItems]
 
 
 class StepItemBody(Body):
-    """An item in the state of a step."""
-
     item: str
     name: str
-    known: bool = Field(description="the thinning left it")
+    known: bool = Field(description="whether it survived the thinning")
     in_history: bool
     score: float | None
 
 
 class StepBody(Body):
-    """The state at one step of the reverse process."""
-
     share: float
     items: list[StepItemBody]
 
 
 class ReverseSteps(Body):
-    """The reverse process on a history."""
-
     model: str
     steps: list[StepBody]
 
 
 class Items(Body):
-    """Items of the main model."""
-
     items: list[Item]
 
 
-class ModelName(Body):
-    """A loaded model."""
-
+class ModelVersion(Body):
     name: str
     version: str
 
 
 class TrainingData(Body):
-    """The data of a model."""
-
     data: str
     users: int
     items: int
@@ -139,8 +106,6 @@ class TrainingData(Body):
 
 
 class MetricBody(Body):
-    """One metric of a model."""
-
     metric: str
     mean: float
     ci95: list[float] | None = None
@@ -149,13 +114,9 @@ class MetricBody(Body):
     words: str
 
 
-class ModelBody(Body):
-    """One served model."""
-
-    name: str
+class ModelBody(ModelVersion):
     model: str
     title: str
-    version: str
     age_seconds: int
     trained_on: TrainingData
     holds_histories: bool
@@ -189,8 +150,6 @@ class Control(Body):
 
 
 class ModelInfo(Body):
-    """The models, the columns to filter by and the re-ranking controls."""
-
     models: list[ModelBody]
     share: float = Field(description="of the users who get the second model")
     items: int
@@ -199,20 +158,14 @@ class ModelInfo(Body):
 
 
 class Recorded(Body):
-    """The number of recorded events."""
-
     recorded: int
 
 
 class Deleted(Body):
-    """The number of deleted events."""
-
     deleted: int
 
 
 class ChangedItems(Body):
-    """What became of changed items."""
-
     changed: int
     added: list[str]
     unknown: list[str]
@@ -220,28 +173,20 @@ class ChangedItems(Body):
 
 
 class Processes(Body):
-    """How many processes have loaded the new models."""
-
     loaded: int
     of: int
 
 
 class Reloaded(Body):
-    """The models after a reload."""
-
-    models: list[ModelName]
+    models: list[ModelVersion]
     processes: Processes
 
 
 class Live(Body):
-    """The process runs."""
-
     live: bool
 
 
 class Ready(Body):
-    """The loaded models, and why the last reload failed."""
-
     ready: bool
-    models: list[ModelName]
-    trouble: str | None
+    models: list[ModelVersion]
+    trouble: str | None = Field(description="why the last reload failed")
