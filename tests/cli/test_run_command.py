@@ -70,7 +70,7 @@ def test_an_experiment_is_run_shown_and_not_run_again(
 
 
 def test_stale_results_are_fitted_again_or_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Path("results/tried.jsonl")
     assert leave(monkeypatch, "../tried.toml", "--workers", 0) == 0
@@ -81,7 +81,7 @@ def test_stale_results_are_fitted_again_or_kept(
 
     assert leave(monkeypatch, "../tried.toml", "--workers", 0, "--keep-stale") == 0
     printed = capsys.readouterr()
-    assert f"Stored results of other code are used: {label}, split 0." in printed.err
+    assert caplog.messages == [f"Stored results of other code are used: {label}, split 0."]
     assert f"{label} †" in printed.out
     assert "†: fitted by older code" in printed.err
     assert store.read_text() == text

@@ -84,7 +84,7 @@ def test_what_a_time_limit_left_out_is_told(
     assert "2 of 3 trials are missing: run the same command to resume" in capsys.readouterr().err
     assert leave(monkeypatch, *common, 3, "--timeout", 0, "--out", "other") == 2
     printed = capsys.readouterr().err
-    assert "No trial ended in the time that was given" in printed
+    assert "No trial ended within the time limit" in printed
     assert "Refitting" not in printed
 
 
