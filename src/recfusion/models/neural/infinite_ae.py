@@ -37,7 +37,7 @@ class InfiniteAE(Recommender):
     ridge: float = setting(3.0, "ridge, in mean diagonals of the kernel", at_least=1e-4, search=(0.01, 100.0), log=True)
     input_power: float = setting(0.25, "items have the input weight count^-input_power", at_least=0, search=(0.0, 0.5))
     norm_power: float = setting(
-        0.5, "rows are divided by their norm to this power: 1 makes them unit vectors", at_least=0, search=(0.0, 1.0)
+        0.5, "rows are divided by norm^norm_power; 1: unit vectors", at_least=0, search=(0.0, 1.0)
     )
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
     max_users: int = setting(10_000, "most users for an exact solution; landmarks for more", at_least=1)

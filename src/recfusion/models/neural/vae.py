@@ -45,9 +45,7 @@ class MultVAE(NeuralRecommender):
     latent: int = training.width(200, "length of a user's code", (50, 400))
     dropout: float = setting(0.5, "dropout on a history's items in training", at_least=0, search=(0.1, 0.8))
     kl_cap: float = setting(0.2, "final weight of the KL term", at_least=0, search=(0.05, 1.0), log=True)
-    anneal_steps: int = setting(
-        1000, "batches over which the weight of the KL term grows from 0", at_least=1, at_most=1_000_000_000
-    )
+    anneal_steps: int = setting(1000, "batches until the KL term has its final weight", at_least=1, at_most=10**9)
 
     @property
     def idle(self) -> tuple[str, ...]:

@@ -35,9 +35,7 @@ class GuidedRecFusion(RecFusion):
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
     process: diffusion.ProcessName = setting("thinning", "forward process")
     drop: float = setting(0.2, "probability that training hides a part of the condition", at_least=0)
-    guidance: float | None = self_tuned(
-        1.0, "guidance strength: 0 ignores the condition, above 1 amplifies it", at_least=0, search=(0.0, 4.0)
-    )
+    guidance: float | None = self_tuned(1.0, "guidance strength; 0: no condition", at_least=0, search=(0.0, 4.0))
     guidance_: float = learned()
     item_features_: Csr = learned()  # (items, features); no columns without features
     user_columns_: IntArray = learned()  # (1,): the number of user features

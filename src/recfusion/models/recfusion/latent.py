@@ -51,9 +51,7 @@ class LatentDiffusion(NeuralRecommender):
     alpha0: float | None = alpha0_setting()
     l2: float | None = l2_setting()
     nu: float | None = nu_setting()
-    noise: float | None = self_tuned(
-        0.1, "assumed share of noise in the code of a history", at_least=0, search=(0.0, 0.99)
-    )
+    noise: float | None = self_tuned(0.1, "assumed share of noise in a history's code", at_least=0, search=(0.0, 0.99))
     objective: Literal["simple", "elbo"] = setting("simple", "training loss")
     T: int = setting(50, "diffusion steps", at_least=1, at_most=10_000)
     schedule: diffusion.ScheduleName = setting("cosine", "schedule of the noise rates", search="all")

@@ -52,9 +52,7 @@ class RecFusion(NeuralRecommender):
     shared: bool = setting(True, "whether all hidden layers share their weights")
     channels: int = setting(4, "channels of the U-Net's first level", at_least=1, at_most=1000)
     levels: int = setting(5, "levels of the U-Net", at_least=1, at_most=16)
-    picture_users: int = setting(
-        16, "users in a picture for unet2d; 0: all users as one example", at_least=0, at_most=100_000
-    )
+    picture_users: int = setting(16, "users in a picture for unet2d; 0: all users", at_least=0, at_most=100_000)
     companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
 
     def __post_init__(self) -> None:

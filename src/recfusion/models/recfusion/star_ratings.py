@@ -52,9 +52,7 @@ class RecFusionRatings(NeuralRecommender):
     step: float = setting(1.0, "distance between two ratings, and the lowest rating", at_least=1e-6)
     good: float = setting(4.0, "lowest good rating; items without a rating have this one")
     ranks_by: Literal["good", "expected"] = setting("good", "score: P(rating >= good), or the expected rating")
-    transitions: Literal["absorbing", "graded", "uniform", "ordinal"] = setting(
-        "absorbing", "how noise changes a state"
-    )
+    transitions: Literal["absorbing", "graded", "uniform", "ordinal"] = setting("absorbing", "effect of the noise")
     objective: Literal["ranking", "simple", "elbo"] = setting("ranking", "training loss")
     T: int = setting(16, "diffusion steps", at_least=1, at_most=10_000)
     low: float = setting(0.4, "share of states without noise at the last step", at_least=0)

@@ -37,7 +37,7 @@ class TALE(Recommender):
     reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
     l2: float | None = self_tuned(200.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
     tau: float | None = self_tuned(
-        30.0, "days after which a source has weight 1/e", at_least=1e-6, search=(0.05, 365), log=True
+        30.0, "days until a source has weight 1/e", at_least=1e-6, search=(0.05, 365), log=True
     )
     span: float | None = self_tuned(10.0, "newer entries after which an item has weight 1/e", search=(1, 50), log=True)
     least: float = setting(0.4, "smallest weight of a source", at_least=0)
