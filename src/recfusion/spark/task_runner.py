@@ -33,8 +33,9 @@ def run_tasks(session: "SparkSession", work: Callable[[Task], Output], tasks: Se
         found = each.map(functools.partial(_attempt, work)).collect()
     except Exception as error:  # of pyspark or the JVM
         raise TaskError(f"A Spark task failed: {brief(error)}; what is done is kept.") from None
-    if (error := next((output for output in found if isinstance(output, InputError)), None)) is not None:
-        raise error
+    for output in found:
+        if isinstance(output, InputError):
+            raise output
     return [output for output in found if not isinstance(output, InputError)]
 
 
