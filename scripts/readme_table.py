@@ -1,4 +1,4 @@
-"""Write the README's tables from committed results: all models on ML-1M, and the opponents on all data sets.
+"""Write the results tables of README.md and docs/results.md from the stored results.
 
 Usage: python scripts/readme_table.py
 """
@@ -15,15 +15,37 @@ from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.paper.tables import METRICS
 
 ROOT = Path(__file__).parents[1]
-README, RESULTS = ROOT / "README.md", ROOT / "results"
+RESULTS = ROOT / "results"
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
 PUBLISHED = {"unet1d (paper)": "recfusion-unet1d", "unet2d (paper)": "recfusion-unet2d"}  # of the ablation
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 SETS = {"ml1m": "ML-1M", **{name: name for name in ("ml-100k", "ml-latest-small", "online-retail", "lastfm-2k")}}
 OURS = DEFAULT_MODEL
+SHOWN = {  # in the README
+    OURS: "mixture of thinning denoisers, the default",
+    "mixture": "mixture of EASE, infinite-width autoencoder and RecVAE",
+    "thinning-fast": "`thinning` without networks",
+    "thinning-linear": "one thinning denoiser in closed form",
+    "ease-dan": "EASE with drop-out, user weights and popularity scaling (2025)",
+    "ease": "EASE (2019)",
+}
 OPPONENTS = ("ease", "edlae", "rdlae", "ease-dan", "ease-pairs", "elsa", "thinning-linear", "thinning-fast")
 
 
-def headline_table() -> str:
+def short_table() -> str:
+    """Return the README's table of ML-1M: a few models and the lead of the default model over each."""
+    stored = [result for result in read_results(RESULTS / "ml1m.jsonl") if result.label in SHOWN]
+    found = Comparison.of(stored, reference=OURS)
+    leads = {test.a: _lead(test) for test in found.differences if test.metric == MAIN_METRIC}
+    lines = ["| model | what it is | NDCG@100 | `thinning` minus it | fit |\n", "|---|---|---:|---:|---:|\n"]
+    for label, title in SHOWN.items():
+        model = found.models[label]
+        mean, seconds = f"{100 * model.mean(MAIN_METRIC):.2f}", f"{model.fit_seconds:.0f} s"
+        lines.append(f"| `{label}` | {title} | {mean} | {leads.get(label, '')} | {seconds} |\n")
+    return "".join(lines)
+
+
+def main_table() -> str:
     """Return the table of ML-1M: our means, the paper's values in brackets, and the paired difference to EASE."""
     found = Comparison.of(results(), table="ml1m")
     paper = found.paper.models if found.paper else {}
@@ -49,7 +71,7 @@ def results() -> list[Result]:
 def opponents_table() -> str:
     """Return the lead of the default model over each opponent, on each data set."""
     columns = [_ahead(name) for name in SETS]
-    heads = [f"[{title}](results/{name}.md)" for name, title in SETS.items()]
+    heads = [f"[{title}](../results/{name}.md)" for name, title in SETS.items()]
     lines = [f"| `{OURS}` minus | {' | '.join(heads)} |\n", f"|---|{'---:|' * len(SETS)}\n"]
     for label in (OURS, *OPPONENTS):
         named = "(itself)" if label == OURS else f"`{label}`"
@@ -65,15 +87,22 @@ def _ahead(name: str) -> dict[str, str]:
     )
     cells = {OURS: f"{100 * found.models[OURS].mean(MAIN_METRIC):.2f}"}
     for test in found.differences:
-        if test.metric == MAIN_METRIC and test.ci95 is not None:
-            low, high = (100 * end for end in test.ci95)
-            cells[test.a] = f"{-100 * test.difference:+.2f} ({-high:.2f} to {-low:.2f})".replace("-", "−")
+        if test.metric == MAIN_METRIC:
+            cells[test.a] = _lead(test)
     return cells
 
 
+def _lead(test: PairedTest) -> str:
+    """Return the lead over a model, of a test against the default model, with its interval."""
+    assert test.ci95 is not None
+    low, high = (100 * end for end in test.ci95)
+    return f"{-100 * test.difference:+.2f} ({-high:.2f} to {-low:.2f})".replace("-", "−")
+
+
 def with_tables(document: str) -> str:
-    """Return a document with those of the two tables that it contains replaced by new ones."""
-    for first, table in (("model | Recall@20", headline_table), (f"`{OURS}` minus", opponents_table)):
+    """Return a document with new tables in place of those that it contains."""
+    makers = {"model | what it is": short_table, "model | Recall@20": main_table, f"`{OURS}` minus": opponents_table}
+    for first, table in makers.items():
         found = re.compile(rf"^\| {re.escape(first)} .*\n(\|.*\n)+", re.MULTILINE)
         assert len(found.findall(document)) <= 1, first
         document = found.sub(lambda _, table=table: table(), document)  # type: ignore[misc]
@@ -96,4 +125,5 @@ def _difference(test: PairedTest | None) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in DOCUMENTS:
+        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Rewrite the reference tables in docs/control.md from the request records.
+"""Rewrite the tables of docs/control.md from the request records, and docs/commands.md from the commands.
 
 Usage: python scripts/reference_tables.py
 """
@@ -6,9 +6,12 @@ Usage: python scripts/reference_tables.py
 from pathlib import Path
 from typing import Any
 
+from recfusion.cli.main import command_line
 from recfusion.inference.request import Filters, HistoryEntry, ListRequest, Record, Reranking
 
-PAGE = Path(__file__).parents[1] / "docs" / "control.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "control.md"
+COMMANDS = DOCS / "commands.md"
 HEAD = ("field", "command line", "values", "default", "meaning")
 FORMS: dict[str, type[Record]] = {"filters": Filters, "reranking": Reranking, "request": ListRequest}
 TYPES = {"boolean": "true or false", "string": "text", "array": "ids", "object": "{column: number}"}
@@ -29,6 +32,24 @@ def with_tables(text: str) -> str:
         before, _, rest = text.partition(start)
         text = f"{before}{start}{table}{end}{rest.partition(end)[2]}"
     return text
+
+
+def commands_page() -> str:
+    """Return the page of all commands; `recfusion COMMAND --help` has the options of each."""
+    lines = [
+        "# Commands\n\n",
+        "The option `--help` after a command lists its options. Bad input ends with one sentence and exit code 2.\n\n",
+        "| command | what it does |\n|---|---|\n",
+    ]
+    groups = [("recfusion", command_line())]
+    while groups:
+        path, group = groups.pop(0)
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                groups.append((f"{path} {name}", command))
+            else:
+                lines.append(f"| `{path} {name}` | {' '.join(str(command.help).split())} |\n")
+    return "".join(lines)
 
 
 def _table(record: type[Record], *, options: bool) -> str:
@@ -62,8 +83,9 @@ def _default(value: Any) -> str:
 
 
 def main() -> None:
-    """Rewrite the page."""
+    """Rewrite the pages."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    COMMANDS.write_text(commands_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -39,14 +39,12 @@ def packages() -> set[str]:
     return {name for name in found if any(path.name != "__init__.py" for path in (SOURCE / name).glob("*.py"))}
 
 
-@pytest.mark.xfail(reason="ARCHITECTURE.md still describes the tree before the modules were moved", strict=True)
 def test_every_package_and_module_that_the_text_names_exists() -> None:
     named = named_paths()
     assert named
     assert sorted(name for name in named if not exists(name)) == []
 
 
-@pytest.mark.xfail(reason="ARCHITECTURE.md still describes the tree before the modules were moved", strict=True)
 def test_the_text_names_every_package() -> None:
     words = set(re.findall(r"[a-z_0-9]+", " ".join([*BLOCKS, *CODE.findall(TEXT)])))
     assert sorted(name for name in packages() if name.split("/")[-1] not in words) == []

@@ -12,3 +12,10 @@ def test_the_tables_are_current() -> None:
     assert script["with_tables"](page) == page, "run python scripts/reference_tables.py"
     for name in (*ListRequest.model_fields, *Reranking.model_fields):
         assert name == "reranking" or f"\n| `{name}` | `-" in page
+
+
+def test_the_page_of_commands_is_current() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "reference_tables.py"))
+    assert script["COMMANDS"].read_text(encoding="utf-8") == script["commands_page"](), (
+        "run python scripts/reference_tables.py"
+    )
