@@ -62,10 +62,10 @@ def scene(source: str | Source, preparation: Preparation, column: str) -> Scene:
     return Scene(bundle, parts.test, column, cosine, counts)
 
 
-def lists(scene: Scene, knobs: Reranking, k: int, users: int | None = None) -> IntArray:
+def lists(scene: Scene, controls: Reranking, k: int, users: int | None = None) -> IntArray:
     """Return the test users' lists."""
     history = scene.test.history[:users]
-    maker = ListMaker.of(scene.bundle, None, knobs)
+    maker = ListMaker.of(scene.bundle, None, controls)
     return np.vstack([maker.lists(Histories(history[rows]), k).items for rows in batches(*history.shape)])
 
 
@@ -82,10 +82,10 @@ def spread(scene: Scene, items: IntArray) -> float:
     return 1 - float(np.mean([scene.cosine[np.ix_(own, own)][pairs].mean() for own in items]))
 
 
-def knob_settings(
+def control_settings(
     scene: Scene,
 ) -> dict[str, tuple[Values, Callable[[float], Reranking], Callable[[IntArray], dict[str, float]]]]:
-    """Return each knob's positions, what it is set to there, and its own measures of lists."""
+    """Return each control's positions, what it is set to there, and its own measures of lists."""
     table = scene.bundle.categories(scene.column)
     order = np.argsort(-table.matrix.T @ scene.counts)
     names = [table.names[place] for place in order[:3]]
@@ -128,10 +128,10 @@ def knob_settings(
 
 
 def doses(scene: Scene) -> dict[str, Any]:
-    """Return measures, NDCG@100 and the rank correlation of each knob."""
+    """Return measures, NDCG@100 and the rank correlation of each control."""
     found: dict[str, Any] = {}
     popularity = np.zeros(len(scene.counts))
-    for name, (positions, setting, measure) in knob_settings(scene).items():
+    for name, (positions, setting, measure) in control_settings(scene).items():
         rows = []
         for value in positions.tolist():
             items = lists(scene, setting(value), 100)
@@ -151,7 +151,7 @@ def doses(scene: Scene) -> dict[str, Any]:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Draw a row per data set and a column per knob: its measure, and the price beside it."""
+    """Draw a row per data set and a column per control: its measure, and the price beside it."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -159,8 +159,8 @@ def draw(document: dict[str, Any], path: Path) -> None:
 
     sets = document["sets"]
     figure, axes = plt.subplots(len(sets), 5, figsize=(15, 2.7 * len(sets)), squeeze=False, layout="constrained")
-    for row, (data, knobs) in zip(axes, sets.items(), strict=True):
-        for place, (axis, (name, dose)) in enumerate(zip(row, knobs.items(), strict=True)):
+    for row, (data, controls) in zip(axes, sets.items(), strict=True):
+        for place, (axis, (name, dose)) in enumerate(zip(row, controls.items(), strict=True)):
             at = [point["position"] for point in dose["rows"]]
             axis.plot(at, [point[dose["measure"]] for point in dose["rows"]], "o-", color="#1f5fa8", ms=3)
             axis.set_title(f"{name.partition(' of ')[0]}\n{dose['measure']}", fontsize=9, color="#1f5fa8")
