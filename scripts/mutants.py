@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -183,29 +183,29 @@ def _message(mutant: Mutant, problem: str, tree: Path) -> str:
 def find_elsewhere(mutant: Mutant, tree: Path) -> list[str]:
     """Return the innermost functions of any module that hold the code to replace, exactly as it is."""
     old, _ = parse_edit(mutant.replace, mutant.replacement)
-    found = []
-    for module, name, scope in _all_scopes(tree):
-        matches = [match for match in find_matches(scope, old) if not match.renamed]
-        inner = {id(match.parent) for child in _definitions(scope) for match in find_matches(child, old)}
-        if any(id(match.parent) not in inner for match in matches):
-            found.append(f"{module}:{name}" if name else module)
-    return found
+    places = _places_by_type(tree)[type(old[0])]
+    return sorted({where for where, nodes, i in places if _equal(old, nodes[i : i + len(old)], set(), set(), {})})
 
 
 @cache
-def _all_scopes(tree: Path) -> list[tuple[str, str, ast.AST]]:
-    found: list[tuple[str, str, ast.AST]] = []
+def _places_by_type(tree: Path) -> dict[type[ast.AST], list[tuple[str, list[Any], int]]]:
+    """Return the places of all nodes of all modules by their type: innermost function, sibling nodes and position."""
+    places: dict[type[ast.AST], list[tuple[str, list[Any], int]]] = defaultdict(list)
 
-    def add(module: str, name: str, scope: ast.AST) -> None:
-        found.append((module, name, scope))
-        for node in _definitions(scope):
-            add(module, f"{name}.{node.name}".lstrip("."), node)  # type: ignore[attr-defined]
+    def add(module: str, name: str, parent: ast.AST) -> None:
+        for _, value in ast.iter_fields(parent):
+            siblings = value if isinstance(value, list) else [value]
+            for start, node in enumerate(siblings):
+                if isinstance(node, ast.AST):
+                    places[type(node)].append((f"{module}:{name}" if name else module, siblings, start))
+                    inner = f"{name}.{node.name}".lstrip(".") if isinstance(node, _SCOPES) else name
+                    add(module, inner, node)
 
     for file in sorted((tree / "src").rglob("*.py")):
         parts = file.relative_to(tree / "src").with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         add(module, "", ast.parse(file.read_text(encoding="utf-8")))
-    return found
+    return places
 
 
 def copy_tree(target: Path) -> None:
