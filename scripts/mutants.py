@@ -176,7 +176,7 @@ def _message(mutant: Mutant, problem: str, tree: Path) -> str:
     elsewhere = find_elsewhere(mutant, tree)
     hint = f" The same code is in {', '.join(elsewhere)}." if elsewhere else " No other function holds this code."
     return (
-        f"the mutant '{mutant.what}' looks for\n    {mutant.replace}\nbut {problem}.{hint} Mend scripts/mutants.toml."
+        f"the mutant '{mutant.what}' looks for\n    {mutant.replace}\nbut {problem}.{hint} Edit scripts/mutants.toml."
     )
 
 
@@ -269,12 +269,14 @@ def check(mutants: Sequence[Mutant], relocate: bool) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--only", default="", help="only mutants with this text in their description or address")
+    only = "only mutants with this text in their description or address; may be repeated"
+    parser.add_argument("--only", action="append", metavar="TEXT", help=only)
     parser.add_argument("--trust-tests", action="store_true", help="do not first check that the tests pass unchanged")
     parser.add_argument("--check", action="store_true", help="run no tests, only list mutants that no longer apply")
     parser.add_argument("--relocate", action="store_true", help="like --check, and correct addresses of moved code")
     options = parser.parse_args()
-    chosen = [one for one in read_mutants() if options.only in one.what or options.only in one.where]
+    wanted = options.only or [""]
+    chosen = [one for one in read_mutants() if any(text in one.what or text in one.where for text in wanted)]
     if options.check or options.relocate:
         return check(chosen, options.relocate)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -282,7 +284,7 @@ def main() -> int:
         copy_tree(tree)
         tests = sorted({test for one in chosen for test in one.tests})
         if not options.trust_tests and run_tests(tree, tests) != 0:
-            print("The tests fail without any mutant, or there are none: mend that first.")
+            print("The tests fail without any mutant, or there are none: fix that first.")
             return 2
         counts: Counter[Fate] = Counter()
         for mutant in chosen:
