@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -176,36 +176,36 @@ def _message(mutant: Mutant, problem: str, tree: Path) -> str:
     elsewhere = find_elsewhere(mutant, tree)
     hint = f" The same code is in {', '.join(elsewhere)}." if elsewhere else " No other function holds this code."
     return (
-        f"the mutant '{mutant.what}' looks for\n    {mutant.replace}\nbut {problem}.{hint} Mend scripts/mutants.toml."
+        f"the mutant '{mutant.what}' looks for\n    {mutant.replace}\nbut {problem}.{hint} Edit scripts/mutants.toml."
     )
 
 
 def find_elsewhere(mutant: Mutant, tree: Path) -> list[str]:
     """Return the innermost functions of any module that hold the code to replace, exactly as it is."""
     old, _ = parse_edit(mutant.replace, mutant.replacement)
-    found = []
-    for module, name, scope in _all_scopes(tree):
-        matches = [match for match in find_matches(scope, old) if not match.renamed]
-        inner = {id(match.parent) for child in _definitions(scope) for match in find_matches(child, old)}
-        if any(id(match.parent) not in inner for match in matches):
-            found.append(f"{module}:{name}" if name else module)
-    return found
+    places = _places_by_type(tree)[type(old[0])]
+    return sorted({where for where, nodes, i in places if _equal(old, nodes[i : i + len(old)], set(), set(), {})})
 
 
 @cache
-def _all_scopes(tree: Path) -> list[tuple[str, str, ast.AST]]:
-    found: list[tuple[str, str, ast.AST]] = []
+def _places_by_type(tree: Path) -> dict[type[ast.AST], list[tuple[str, list[Any], int]]]:
+    """Return the places of all nodes of all modules by their type: innermost function, sibling nodes and position."""
+    places: dict[type[ast.AST], list[tuple[str, list[Any], int]]] = defaultdict(list)
 
-    def add(module: str, name: str, scope: ast.AST) -> None:
-        found.append((module, name, scope))
-        for node in _definitions(scope):
-            add(module, f"{name}.{node.name}".lstrip("."), node)  # type: ignore[attr-defined]
+    def add(module: str, name: str, parent: ast.AST) -> None:
+        for _, value in ast.iter_fields(parent):
+            siblings = value if isinstance(value, list) else [value]
+            for start, node in enumerate(siblings):
+                if isinstance(node, ast.AST):
+                    places[type(node)].append((f"{module}:{name}" if name else module, siblings, start))
+                    inner = f"{name}.{node.name}".lstrip(".") if isinstance(node, _SCOPES) else name
+                    add(module, inner, node)
 
     for file in sorted((tree / "src").rglob("*.py")):
         parts = file.relative_to(tree / "src").with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         add(module, "", ast.parse(file.read_text(encoding="utf-8")))
-    return found
+    return places
 
 
 def copy_tree(target: Path) -> None:
@@ -269,12 +269,14 @@ def check(mutants: Sequence[Mutant], relocate: bool) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--only", default="", help="only mutants with this text in their description or address")
+    only = "only mutants with this text in their description or address; may be repeated"
+    parser.add_argument("--only", action="append", metavar="TEXT", help=only)
     parser.add_argument("--trust-tests", action="store_true", help="do not first check that the tests pass unchanged")
     parser.add_argument("--check", action="store_true", help="run no tests, only list mutants that no longer apply")
     parser.add_argument("--relocate", action="store_true", help="like --check, and correct addresses of moved code")
     options = parser.parse_args()
-    chosen = [one for one in read_mutants() if options.only in one.what or options.only in one.where]
+    wanted = options.only or [""]
+    chosen = [one for one in read_mutants() if any(text in one.what or text in one.where for text in wanted)]
     if options.check or options.relocate:
         return check(chosen, options.relocate)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -282,7 +284,7 @@ def main() -> int:
         copy_tree(tree)
         tests = sorted({test for one in chosen for test in one.tests})
         if not options.trust_tests and run_tests(tree, tests) != 0:
-            print("The tests fail without any mutant, or there are none: mend that first.")
+            print("The tests fail without any mutant, or there are none: fix that first.")
             return 2
         counts: Counter[Fate] = Counter()
         for mutant in chosen:

@@ -33,12 +33,13 @@ for name in request["models"] or rf.MODELS:
     if name not in rf.MODELS:
         continue
     model = rf.make_model(name, {})
-    if used and not used & frozenset(model.reads):
+    reads = frozenset(getattr(model, "reads", ()))  # as `signals_read` does, which earlier commits do not have
+    if used and not used & reads:
         continue
     known = vars(model)
     model = rf.make_model(name, {key: text for key, text in request["settings"].items() if key in known})
-    training = {"extra": parts.extra.only(model.reads)} if used else {}
-    test = {"extra": parts.test.extra.only(model.reads)} if used else {}
+    training = {"extra": parts.extra.only(reads)} if used else {}
+    test = {"extra": parts.test.extra.only(reads)} if used else {}
     scores = model.fit(parts.train, parts.valid, rng=0, **training).score(parts.test.history, **test)
     print(json.dumps([name, hashlib.blake2b(scores.tobytes(), digest_size=8).hexdigest()]), flush=True)
 """

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,5 +17,10 @@ def _exists(path: str, test: str) -> bool:
     file = ROOT / path
     if not path.startswith("tests/") or not file.is_file():
         return False
+    return not test or test in _functions(file)
+
+
+@cache
+def _functions(file: Path) -> set[str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    return not test or test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -96,6 +96,33 @@ def test_a_mutant_that_does_not_apply_says_what_was_looked_for(
     assert words in str(failure.value)
 
 
+def test_code_is_found_in_the_innermost_function_of_any_module(tree: Path) -> None:
+    (tree / "src" / "inner.py").write_text("def outer():\n    def scaled(history):\n        return history * 2\n")
+    found = SCRIPT["find_elsewhere"](mutant("gone", "history * 2", "0"), tree)
+    assert found == ["inner:outer.scaled", "scale:Scale.score", "scale:other"]
+    found = SCRIPT["find_elsewhere"](mutant("gone", "lengths = train.sum()\nreturn lengths ** -self.b", "pass"), tree)
+    assert found == ["scale:Scale.fit"]
+
+
+def test_relocate_writes_the_new_address_of_code_that_only_moved(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tree / "mutants.toml"
+    lines = [
+        '[[mutant]]\nwhat = "a mistake"',
+        'where = "gone:fit"',
+        'replace = "train.sum()"\nwith = "0"\ntests = []\n',
+    ]
+    file.write_text("\n".join(lines))
+    monkeypatch.setitem(SCRIPT["check"].__globals__, "ROOT", tree)
+    monkeypatch.setitem(SCRIPT["check"].__globals__, "MUTANTS", file)
+    assert SCRIPT["check"](SCRIPT["read_mutants"](file), relocate=False) == 1
+    assert file.read_text() == "\n".join(lines)
+    assert SCRIPT["check"](SCRIPT["read_mutants"](file), relocate=True) == 0
+    assert "moved to scale:Scale.fit: a mistake" in capsys.readouterr().out
+    assert file.read_text() == "\n".join([lines[0], 'where = "scale:Scale.fit"', lines[2]])
+
+
 @pytest.mark.parametrize(
     ("replace", "replacement", "fate"),
     [
