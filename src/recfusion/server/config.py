@@ -30,13 +30,3 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     max_body: int = 1 << 20  # bytes
     max_waiting: int = 256  # requests that may wait for the scoring thread
     seconds: float = 10.0  # time limit for receiving a request, and again for answering it
-
-    @property
-    def share(self) -> float:
-        """The older name of `also_share`."""
-        return self.also_share
-
-    @property
-    def keep_days(self) -> float | None:
-        """The older name of `keep_events`."""
-        return self.keep_events

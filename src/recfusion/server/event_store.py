@@ -135,8 +135,6 @@ class Store:
                 new[item] = when
         return UserItems(have, returned)
 
-    taken = user_items  # the older name
-
     def forget(self, user: str) -> int:
         """Delete a user's events; a digest records that other data about the user must not be used.
 

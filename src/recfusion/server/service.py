@@ -9,8 +9,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from contextlib import closing
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -32,19 +32,12 @@ from recfusion.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+ListJob = tuple[LoadedModel, ListRequest]  # a list to make with one of the models
 BUCKETS = 256  # groups of users over which click-through is compared
 _BATCH = 64  # users scored at once
 _SWITCH = 0.001  # seconds after which the scoring thread yields to the event loop
 _WRITES = 256  # writes in one commit
 _RELOAD_WAIT = 20.0  # seconds that a reload waits for the other processes
-
-
-@dataclass(frozen=True)
-class ListJob:
-    """A list to make with one of the models."""
-
-    model: LoadedModel
-    request: ListRequest
 
 
 class Service:
@@ -117,7 +110,7 @@ class Service:
         graded, timed = "grades" in protocol.signals.used, "times" in protocol.signals.used
         if timed:
             check_times(given)
-        events = self.reading.taken(user)
+        events = self.reading.user_items(user)
         known = [] if self.reading.is_forgotten(user) else self.known.of(user)
         known = [entry for entry in known if entry["item"] not in events.returned]
         if graded:
@@ -154,20 +147,14 @@ class Service:
 
     def folder_state(self) -> list[tuple[int, int]]:
         """Return time and inode of the configuration files, which change with the models in the folders."""
-        folders = [folder for folder in (self.settings.folder, self.settings.also) if folder is not None]
         found = []
-        for folder in folders:
+        for folder in filter(None, (self.settings.folder, self.settings.also)):
             try:
                 state = (folder / CONFIG).stat()
+                found.append((state.st_mtime_ns, state.st_ino))
             except OSError:  # between an old folder and a new one
                 found.append((0, 0))
-            else:
-                found.append((state.st_mtime_ns, state.st_ino))
         return found
-
-    async def shrink(self) -> None:
-        """Remove deleted events from the log beside the file."""
-        await asyncio.to_thread(self.reading.shrink)
 
     async def flush(self) -> None:
         """Store the number of lists that were shown."""
@@ -176,8 +163,8 @@ class Service:
             await self.write(lambda store: store.add_shown(counts))
 
     async def expire(self) -> None:
-        """Delete events that are older than `keep_days`."""
-        days = self.settings.keep_days
+        """Delete events that are older than `keep_events` days."""
+        days = self.settings.keep_events
         if days is not None:
             await self.write(lambda store: store.expire(days))
 
@@ -192,33 +179,25 @@ class Service:
         self.reading.close()
 
     async def _load(self) -> None:
-        settings = self.settings
         try:
             self.models = await asyncio.to_thread(self._load_models)
         except (InputError, OSError) as error:
-            self.trouble = self._without_paths(error)
+            self.trouble = str(error)
+            for folder in filter(None, (self.settings.folder, self.settings.also)):
+                self.trouble = self.trouble.replace(str(folder), folder.name)  # without paths
             self.metrics.reloads.labels("failed").inc()
             log.warning("The new model cannot be loaded, the old one stays: %s", type(error).__name__)
             raise
         self.trouble = None
         self.metrics.reloads.labels("loaded").inc()
         protocol = self.models.main.bundle.protocol
-        self.known = await asyncio.to_thread(KnownUsers.read, settings.histories, protocol)
+        self.known = await asyncio.to_thread(KnownUsers.read, self.settings.histories, protocol)
         gc.freeze()
 
     def _load_models(self) -> LoadedModels:
-        settings, store = self.settings, Store(self.settings.events)  # a connection belongs to one thread
-        try:
-            return load_models(settings.folder, settings.also, settings.share, store, mapped=settings.workers > 1)
-        finally:
-            store.close()
-
-    def _without_paths(self, error: Exception) -> str:
-        """Return an error's message with the names of the model folders instead of their paths."""
-        message = str(error)
-        for folder in (self.settings.folder, self.settings.also):
-            message = message.replace(str(folder), folder.name) if folder is not None else message
-        return message
+        given = self.settings
+        with closing(Store(given.events)) as store:  # a connection belongs to one thread
+            return load_models(given.folder, given.also, given.also_share, store, mapped=given.workers > 1)
 
     def _update(self) -> None:
         self.models = with_changes(self.models, self.reading)
@@ -226,18 +205,18 @@ class Service:
     def _score(self, jobs: list[ListJob | Callable[[], Any]]) -> list[Any]:
         """Return the results of a batch: the lists of each model are made together, other jobs one by one."""
         found: list[Any] = [None] * len(jobs)
-        groups: dict[int, list[tuple[int, ListJob]]] = {}
+        groups: dict[int, list[int]] = {}
         for place, job in enumerate(jobs):
-            if isinstance(job, ListJob):
-                groups.setdefault(id(job.model), []).append((place, job))
+            if isinstance(job, tuple):
+                groups.setdefault(id(job[0]), []).append(place)
                 continue
             try:
                 found[place] = job()
             except Exception as error:
                 found[place] = error
-        for group in groups.values():
-            lists = lists_for_requests(group[0][1].model.bundle, [job.request for _, job in group])
-            for (place, _), one in zip(group, lists, strict=True):
+        for places in groups.values():
+            models, requests = zip(*(cast(ListJob, jobs[place]) for place in places), strict=True)
+            for place, one in zip(places, lists_for_requests(models[0].bundle, requests), strict=True):
                 found[place] = one
         return found
 
