@@ -46,12 +46,6 @@ class Lists:
     basis: list[Basis]  # of each user
     explanations: list[Explanation] | None = None  # of each user, if asked for
 
-    def user(self, row: int, unknown: list[str]) -> UserList:
-        """Return one user's list as plain values."""
-        items = self.items[row][self.items[row] >= 0].tolist()
-        explanation = None if self.explanations is None else self.explanations[row]
-        return UserList(items, self.scores[row][: len(items)].tolist(), self.basis[row], explanation, unknown)
-
 
 def lists_for_requests(bundle: Bundle, requests: Sequence[ListRequest]) -> list[UserList | InputError]:
     """Return the list of each request; an error in one request is its result and leaves the others alone.
@@ -84,9 +78,12 @@ def _score_together(bundle: Bundle, requests: Sequence[ListRequest]) -> Iterator
             lists = maker.lists(
                 histories.rows(one), request.k, why=request.why, scores=None if scores is None else scores[one]
             )
-            yield lists.user(0, unknown[row])
         except InputError as error:
             yield error
+            continue
+        items = lists.items[0][lists.items[0] >= 0].tolist()
+        explanation = None if lists.explanations is None else lists.explanations[0]
+        yield UserList(items, lists.scores[0][: len(items)].tolist(), lists.basis[0], explanation, unknown[row])
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,7 @@ from recfusion.core.arrays import FloatArray, IntArray
 
 _LEAST = 0.45  # smallest share of the query's trigrams that a name must have
 _LONGEST = 200  # characters of a query; the rest is ignored
-_WHOLE, _WORDS, _POPULAR = (
-    1.0,
-    0.5,
-    0.1,
-)  # bonus for the whole query, for words that begin like its words, for popularity
+_WHOLE, _WORDS, _POPULAR = 1.0, 0.5, 0.1  # bonus for the whole query, words that begin like its words, popularity
 
 
 class NameSearch:

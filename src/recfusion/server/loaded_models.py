@@ -34,19 +34,9 @@ class LoadedModel:
     change: int  # number of the last applied change of the item table
 
     @property
-    def tag(self) -> str:
-        """The part of recommendation ids that stands for the label."""
-        return model_tag(self.label)
-
-    @property
     def age(self) -> float:
         """Seconds since the model's folder was written."""
         return max(0.0, time.time() - self.made)
-
-    @property
-    def reads_entries(self) -> bool:
-        """Whether the model reads ratings or times of history entries."""
-        return bool({"grades", "times"} & set(self.bundle.protocol.signals.used))
 
 
 @dataclass(frozen=True)
@@ -119,12 +109,9 @@ def check_change(bundle: Bundle, name: str, value: Any) -> None:
         raise choices("column", name, [own for own in bundle.items.columns if own not in ("item", COUNT)])
     kind = bundle.items.schema[name]
     if not _fits(kind, value):
-        wanted = (
-            "a number"
-            if kind.is_numeric()
-            else {pl.String: "a text", pl.Boolean: "true or false"}.get(kind.base_type())
-        )
-        raise InputError(f"Expected {wanted or f'nothing: {kind} cannot be changed'} or null for the column {name}.")
+        kinds = {pl.String: "a text", pl.Boolean: "true or false"}
+        wanted = "a number" if kind.is_numeric() else kinds.get(kind.base_type(), f"nothing: {kind} cannot be changed")
+        raise InputError(f"Expected {wanted} or null for the column {name}.")
 
 
 def model_tag(label: str) -> str:

@@ -6,6 +6,7 @@ import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.inference.bundle import COUNT, Bundle
+from recfusion.inference.histories import reads_entries
 from recfusion.inference.item_facts import json_values
 from recfusion.inference.request import describe_controls
 from recfusion.models.abilities import keeps_histories
@@ -19,7 +20,7 @@ _NEEDS_PLAIN_HISTORY = "adventurousness"  # it adds items to the history without
 def describe(models: LoadedModels) -> dict[str, Any]:
     """Return the models, the columns of the item table and the re-ranking controls that the main model can use."""
     bundle = models.main.bundle
-    unusable = {_NEEDS_PLAIN_HISTORY} if models.main.reads_entries else set()
+    unusable = {_NEEDS_PLAIN_HISTORY} if reads_entries(bundle.protocol) else set()
     return {
         "models": [_model(one) for one in models.every],
         "share": models.share,

@@ -27,7 +27,7 @@ from recfusion.server.config import Settings
 from recfusion.server.event_store import Store
 from recfusion.server.http_errors import Fault
 from recfusion.server.known_users import KnownUsers
-from recfusion.server.loaded_models import LoadedModel, LoadedModels, load_models, with_changes
+from recfusion.server.loaded_models import LoadedModel, LoadedModels, load_models, model_tag, with_changes
 from recfusion.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class Service:
         chance = secrets.token_hex(12)
         bucket = int(self.position(f"bucket {user or chance}") * BUCKETS)
         self._shown[int(time.time() // 86400), model.label, bucket] += 1
-        return f"{model.tag}{bucket:02x}{chance}"
+        return f"{model_tag(model.label)}{bucket:02x}{chance}"
 
     def folder_state(self) -> list[tuple[int, int]]:
         """Return time and inode of the configuration files, which change with the models in the folders."""
