@@ -139,7 +139,7 @@ def test_a_model_is_replaced_only_by_a_recipe_that_is_no_worse(
     first = (tmp_path / "m" / "config.json").read_bytes()
     code, _, told = run(monkeypatch, capsys, "train", "popularity", "--keep-if-better", tmp_path / "m", *out)
     assert code == 0
-    assert "is left as it was" in told.replace("\n", " ")
+    assert "is unchanged" in told.replace("\n", " ")
     assert (tmp_path / "m" / "config.json").read_bytes() == first
     code, _, _ = run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", "--keep-if-better", tmp_path / "m", *out)
     assert code == 0

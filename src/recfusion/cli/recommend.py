@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import counted, note, print_json, progress, working
-from recfusion.cli.request_options import because_texts, note_unknown_ids, print_items, request_options
+from recfusion.cli.request_options import because_texts, print_items, request_options
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
 from recfusion.data.load import read_users
@@ -66,7 +66,8 @@ def recommend(
     if (histories is None) != (file is None):
         raise InputError("Expected --histories FILE and --out FILE (csv, parquet or jsonl) together.", "histories")
     maker = ListMaker.of(Bundle.load(folder, trust=trusted_classes(trust)), request, request.reranking)
-    note_unknown_ids(maker.allowed.unknown)
+    if maker.allowed.unknown:
+        note(f"Not known to the model: {maker.allowed.unknown} of the ids in --allow and --deny")
     if histories is None or file is None:
         _print_list(maker, request, as_json=as_json)
         return

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from typer import Option
 
 from recfusion.cli.options import parse_settings
-from recfusion.cli.output import literal, note, out
+from recfusion.cli.output import literal, out
 from recfusion.core.errors import InputError, validating
 from recfusion.core.files import check_regular
 from recfusion.inference.request import Filters, Reranking
@@ -76,9 +76,7 @@ def _option(name: str, field: FieldInfo, panel: str | None, *, hidden: bool = Fa
         more |= {"metavar": form.metavar, "help": f"{more['help']}{form.hint}"}
         default, kind = None, form.kind | None
     elif kind in (int, float):
-        more |= {
-            side: bound for side, key in (("min", "ge"), ("max", "le")) if (bound := _bound(field, key)) is not None
-        }
+        more |= field_bounds(field)
     elif default is None:
         kind = kind | None
     flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
@@ -86,8 +84,10 @@ def _option(name: str, field: FieldInfo, panel: str | None, *, hidden: bool = Fa
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _bound(field: FieldInfo, key: str) -> float | None:
-    return next((getattr(part, key) for part in field.metadata if hasattr(part, key)), None)
+def field_bounds(field: FieldInfo) -> dict[str, float]:
+    """Return the bounds of a field, called min and max as in an option."""
+    sides = (("min", "ge"), ("max", "le"))
+    return {side: getattr(rule, key) for rule in field.metadata for side, key in sides if hasattr(rule, key)}
 
 
 def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
@@ -105,27 +105,22 @@ def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str,
 def _parse_ids(text: str, option: str) -> list[str]:
     """Return the ids of a file with one id per line, or of a text with commas."""
     path = Path(text)
-    if _is_file(path):
-        check_regular(path)
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Expected a text file of ids, one per line, at '{path}': {error}.", option) from None
-        return [line.strip() for line in lines if line.strip()]
-    return split_ids(text)
+    try:
+        if not path.exists() or path.is_dir():  # a file may be a pipe, such as `<(...)` of a shell
+            return split_ids(text)
+    except OSError:  # longer than any file name
+        return split_ids(text)
+    check_regular(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Expected a text file of ids, one per line, at '{path}': {error}.", option) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def split_ids(text: str) -> list[str]:
     """Return the ids of a text with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _is_file(path: Path) -> bool:
-    """Return whether a text names a file or pipe, such as `<(...)` of a shell; the name of a folder may be an id."""
-    try:
-        return path.exists() and not path.is_dir()
-    except OSError:  # longer than any file name
-        return False
 
 
 def _parse_history(text: str, option: str) -> Any:
@@ -218,9 +213,3 @@ def print_items(found: pl.DataFrame, title: str) -> None:
 def because_texts(found: pl.DataFrame) -> pl.Series:
     """Return the reasons for each item of a list as one text."""
     return found["because"].list.eval(pl.element().struct.field("text")).list.join("; ").alias("because")
-
-
-def note_unknown_ids(unknown: int) -> None:
-    """Print how many ids of the filters no item has."""
-    if unknown:
-        note(f"Not known to the model: {unknown} of the ids in --allow and --deny")

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
 from recfusion.cli.output import note, working
+from recfusion.cli.request_options import field_bounds
 from recfusion.core.errors import InputError, validating
 from recfusion.data.load import load
 from recfusion.experiments.train import train
@@ -20,7 +21,6 @@ from recfusion.models.registry import QUICK_MODEL
 from recfusion.server.config import Settings
 
 _OLD_OPTIONS = {"share": "also_share"}  # hidden, for one version
-_LIMITS = (("ge", "min"), ("le", "max"))
 
 
 def serve(folder: Path | None, **options: Any) -> None:
@@ -45,13 +45,12 @@ def serve(folder: Path | None, **options: Any) -> None:
 
 def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> inspect.Parameter:
     """Return the option of one field of the settings."""
-    bounds = {limit: getattr(rule, sign) for rule in field.metadata for sign, limit in _LIMITS if hasattr(rule, sign)}
     kind, default = cast(Any, field.annotation), field.default
     if hidden or field.is_required():
         kind, default = kind | None, None
     elif default == ():
         kind, default = list[str], []
-    option = Option(f"--{name.replace('_', '-')}", help=field.description, hidden=hidden, **bounds)
+    option = Option(f"--{name.replace('_', '-')}", help=field.description, hidden=hidden, **field_bounds(field))
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
