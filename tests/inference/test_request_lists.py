@@ -8,12 +8,12 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.lists import UserList, lists_for_requests
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import ListRequest, Reranking
 from recfusion.inference.reverse_steps import reverse_steps
+from recfusion.server.loaded_models import ItemFacts
 from shop import shop
 
 

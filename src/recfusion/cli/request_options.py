@@ -1,4 +1,4 @@
-"""Command-line options generated from the request records, and the tables that commands print."""
+"""Command-line options generated from records of requests and settings, and the tables that commands print."""
 
 import functools
 import inspect
@@ -21,11 +21,11 @@ from recfusion.core.errors import InputError, validating
 from recfusion.core.files import check_regular
 from recfusion.inference.request import Filters, Reranking
 
-_OLD_OPTIONS = {"shares": "share"}  # field -> hidden option that is accepted for one version
+_OLD_OPTIONS = {"shares": "share", "also_share": "share"}  # field -> hidden option that is accepted for one version
 
 
 def request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of `command` that is a request record by one option for each field of the record."""
+    """Replace each parameter of `command` that is a record by one option for each field of the record."""
     parameters = inspect.signature(command).parameters.values()
     records = {p.name: p.annotation for p in parameters if _is_record(p.annotation)}
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters if p.name not in records]
@@ -34,8 +34,8 @@ def request_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**values: Any) -> None:
         for field, old in _OLD_OPTIONS.items():
-            if values.get(old):
-                values[field] = [*(values[field] or []), *values[old]]
+            if field in values and (value := values[old]) is not None:
+                values[field] = [*(values[field] or []), *value] if isinstance(value, list) else value
         built = {}
         for name, record in records.items():
             given = _parse_options(record, values)
@@ -74,20 +74,17 @@ def _option(name: str, field: FieldInfo, panel: str | None, *, hidden: bool = Fa
     default, kind = field.get_default(call_default_factory=True), _base_type(field.annotation)
     if form is not None:
         more |= {"metavar": form.metavar, "help": f"{more['help']}{form.hint}"}
-        default, kind = None, form.kind | None
+        default, kind = None, form.kind
+    elif default == ():
+        default, kind = [], list[str]
     elif kind in (int, float):
-        more |= field_bounds(field)
-    elif default is None:
-        kind = kind | None
+        sides = (("min", "ge"), ("max", "le"))
+        more |= {side: getattr(rule, key) for rule in field.metadata for side, key in sides if hasattr(rule, key)}
+    default = None if hidden else default
+    kind = kind | None if default is None else kind
     flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
     annotation = Annotated[kind, Option(flag, **more)]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def field_bounds(field: FieldInfo) -> dict[str, float]:
-    """Return the bounds of a field, called min and max as in an option."""
-    sides = (("min", "ge"), ("max", "le"))
-    return {side: getattr(rule, key) for rule in field.metadata for side, key in sides if hasattr(rule, key)}
 
 
 def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
@@ -177,9 +174,9 @@ _WEIGHTS = _Form(list[str], _parse_weights, "COLUMN:VALUE=NUMBER")
 
 
 def _form(field: FieldInfo) -> _Form | None:
-    """Return the form of a field's option; None for a single text, number or flag."""
+    """Return the form of a field's option; None for a single text, number or flag, and for repeated texts."""
     kind = _base_type(field.annotation)
-    if get_origin(kind) is tuple:
+    if get_origin(kind) is tuple and get_args(kind)[0] is not str:
         return _IDS if _base_type(get_args(kind)[0]) is str else _HISTORY
     if get_origin(kind) is dict:
         return _COUNTS if _base_type(get_args(kind)[1]) is int else _WEIGHTS

@@ -85,7 +85,13 @@ def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]])
     if reads_entries(bundle.protocol):
         values = [None if isinstance(entry, str) else entry.rating for entry in entries]
         ratings = np.array([np.nan if value is None else value for value in values], np.float32)
-        times = np.concatenate([_entry_times(history) for history in histories])
+        # Entries without times are numbered in their order.
+        when = [
+            place if isinstance(entry, str) or entry.time is None else int(entry.time)
+            for history in histories
+            for place, entry in enumerate(history)
+        ]
+        times = np.array(when, np.int64)
     unknown: list[list[str]] = [[] for _ in histories]
     missing = np.flatnonzero(columns < 0).tolist()
     if missing:
@@ -271,12 +277,6 @@ def is_liked(ratings: FloatArray, protocol: Protocol) -> NDArray[np.bool_]:
 def reads_entries(protocol: Protocol) -> bool:
     """Return whether a model with this protocol was trained with ratings or times."""
     return bool({"grades", "times"} & set(protocol.signals.used))
-
-
-def _entry_times(history: Sequence[Entry]) -> NDArray[np.int64]:
-    """Return the time of each entry; entries without times are numbered in their order."""
-    times = [place if isinstance(one, str) or one.time is None else int(one.time) for place, one in enumerate(history)]
-    return np.array(times, np.int64)
 
 
 def _row_times(rows: pl.DataFrame, user: IntArray) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from recfusion.core.errors import InputError, choices
@@ -14,10 +15,34 @@ from recfusion.core.files import file_digest
 from recfusion.data.interactions import name_column
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import CONFIG
-from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.new_items import can_add, with_new
 from recfusion.server.event_store import Store
+
+
+class ItemFacts:
+    """Id, name and columns of each item as JSON values, read once from the item table."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._names = bundle.names
+        columns = [name for name in bundle.items.columns if name not in ("item", COUNT)]
+        self._columns = {name: json_values(bundle.items[name].to_list()) for name in columns}
+
+    def of(self, column: int) -> dict[str, Any]:
+        """Return an item's id, name and further columns."""
+        item, name = self._names[column]
+        return {"item": item, "name": name, "columns": {key: values[column] for key, values in self._columns.items()}}
+
+
+def json_values(values: Sequence[Any]) -> list[Any]:
+    """Return values of a table as JSON values: infinite numbers and NaN become None, other types become texts."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return value if np.isfinite(value) else None
+        return value if value is None or isinstance(value, str | bool | int) else str(value)
+
+    return [plain(value) for value in values]
 
 
 @dataclass(frozen=True)
