@@ -81,7 +81,8 @@ def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]])
     ids = [entry if isinstance(entry, str) else entry.item for entry in entries]
     columns = bundle.columns_of(ids)
     rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
-    ratings = times = None
+    ratings: FloatArray | None = None
+    times: NDArray[np.int64] | None = None
     if reads_entries(bundle.protocol):
         values = [None if isinstance(entry, str) else entry.rating for entry in entries]
         ratings = np.array([np.nan if value is None else value for value in values], np.float32)
@@ -99,7 +100,7 @@ def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]])
             unknown[rows[place]].append(ids[place])
         known = columns >= 0
         rows, columns = rows[known], columns[known]
-        ratings, times = (None if part is None else part[known] for part in (ratings, times))
+        ratings, times = None if ratings is None else ratings[known], None if times is None else times[known]
     matrix, extra, disliked = _encode(bundle, rows, columns, ratings, times, len(histories))
     some = tuple(dict.fromkeys(ids[place] for place in missing))[:_SHOWN]
     return Histories(matrix, extra, None, len(missing), some, disliked), unknown

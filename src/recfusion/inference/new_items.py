@@ -109,7 +109,10 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
 def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:
     document = read_json(folder / files.CONFIG)
     with replacing_folder(out, files.CONFIG) as fresh:
-        _link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
+        try:
+            os.link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
+        except OSError:  # the file system has no links
+            shutil.copyfile(folder / files.WEIGHTS, fresh / files.WEIGHTS)
         for name in (files.PROTOCOL, files.METRICS, files.FEATURES):
             shutil.copyfile(folder / name, fresh / name)
         items.write_parquet(fresh / files.ITEMS)
@@ -126,14 +129,6 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
         assert isinstance(document, dict)
         document["digests"] = document["digests"] | digests
         (fresh / files.CONFIG).write_text(json_text(document), encoding="utf-8")
-
-
-def _link(old: Path, new: Path) -> None:
-    """Link the weights under a second name, or copy them if the file system has no links."""
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)
 
 
 def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:

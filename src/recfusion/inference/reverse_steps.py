@@ -60,6 +60,10 @@ def reverse_steps(bundle: Bundle, history: Sequence[str], steps: int, seed: int 
             new = items[0][items[0] >= 0].tolist()
             scores |= dict(zip(new, values[0].tolist(), strict=False))
             state += new
-        shown = [StepItem(*bundle.names[item], item in survivors, item in original, scores.get(item)) for item in state]
+        shown = [
+            StepItem(item, name, column in survivors, column in original, scores.get(column))
+            for column in state
+            for item, name in [bundle.names[column]]
+        ]
         found.append(Step(round(share, 4), shown))
     return found

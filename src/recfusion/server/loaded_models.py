@@ -80,10 +80,10 @@ class LoadedModels:
     def choose(self, label: str | None, position: float | None = None) -> LoadedModel:
         """Return the model with this label, or the one for a user at this position, 0 to 1, among all users."""
         if label is not None:
-            found = next((one for one in self.every if one.label == label), None)
-            if found is None:
-                raise choices("model", label, [one.label for one in self.every], "model")
-            return found
+            models = {model.label: model for model in self.every}
+            if label not in models:
+                raise choices("model", label, models, "model")
+            return models[label]
         return self.second if self.second is not None and position is not None and position < self.share else self.main
 
 

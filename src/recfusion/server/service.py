@@ -116,13 +116,13 @@ class Service:
         if graded:
             known += [{"item": item, "rating": lowest, "time": when} for item, when in events.returned.items()]
         known += [{"item": item, "time": when} for item, when in events.have.items()]
+        keys = ["item"] + ["rating"] * graded + ["time"] * timed
         merged: dict[str, dict[str, Any]] = {}
         for entry in known:
             rating = entry.get("rating")
             if graded or rating is None or is_liked(np.array(rating, np.float32), protocol):
                 merged.pop(entry["item"], None)
-                times = {"time": entry.get("time")} if timed else {}
-                merged[entry["item"]] = {"item": entry["item"], "rating": rating if graded else None, **times}
+                merged[entry["item"]] = {key: entry.get(key) for key in keys}
         for one in given:
             entry = {"item": one} if isinstance(one, str) else one.model_dump()
             merged.pop(entry["item"], None)
