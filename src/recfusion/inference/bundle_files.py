@@ -84,7 +84,6 @@ class _Metric(BaseModel):
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Return the metrics of the file at `path`."""
     document: Any = read_json(path)
     with validating(f"metrics in '{path}'", "train the model again"):
         TypeAdapter(dict[str, dict[str, _Metric]]).validate_python(document)

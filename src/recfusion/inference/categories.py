@@ -59,7 +59,6 @@ class Categories:
         return self.chances.tocsc()
 
     def number(self, name: str) -> int:
-        """Return the number of a category."""
         if name not in self.names:
             some = ", ".join(self.names[:_SHOWN]) + (", ..." if len(self.names) > _SHOWN else "")
             raise InputError(f"Unknown value '{name}' of the column {self.column}: choose one of {some}.")

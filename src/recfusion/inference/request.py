@@ -16,7 +16,6 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetPydanticSchema,
     StringConstraints,
@@ -101,10 +100,8 @@ Weights = dict[Name, Annotated[dict[Name, Weight], Field(max_length=100)]]
 Shares = dict[Name, Annotated[dict[Name, Share], Field(max_length=100)]]
 
 
-class Record(BaseModel):
+class Record(BaseModel, extra="forbid", frozen=True):
     """A frozen record that refuses unknown fields; a wrong value raises an InputError about its field."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     def __init__(self, **values: Any) -> None:
         with validating(f"valid {type(self).__name__}", show=True):

@@ -152,7 +152,6 @@ def _add_events(app: FastAPI, service: Service) -> None:
 
 
 def _unknown(bundle: Bundle, ids: Sequence[str]) -> list[str]:
-    """Return the ids that a model does not know."""
     return [item for item, column in zip(ids, bundle.columns_of(ids).tolist(), strict=True) if column < 0]
 
 

@@ -32,13 +32,11 @@ def log_failure(what: str, error: Exception) -> None:
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a document as a JSON response."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode(), status, dict(headers or {}), "application/json")
 
 
 def fault_reply(fault: Fault) -> Response:
-    """Return a fault as a JSON response."""
     return reply({"error": fault.sentence, "field": fault.field}, fault.status, fault.headers)
 
 

@@ -14,8 +14,6 @@ from recfusion.inference.histories import sum_counts
 
 @dataclass(frozen=True)
 class KnownUsers:
-    """The histories of known users."""
-
     places: dict[str, tuple[int, int]]  # first row and number of rows of each user
     items: pl.DataFrame  # ids as texts, user by user, with `rating` and `time` where the file and the model have them
 

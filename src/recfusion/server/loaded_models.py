@@ -29,7 +29,6 @@ class ItemFacts:
         self._columns = {name: json_values(bundle.items[name].to_list()) for name in columns}
 
     def of(self, column: int) -> dict[str, Any]:
-        """Return an item's id, name and further columns."""
         item, name = self._names[column]
         return {"item": item, "name": name, "columns": {key: values[column] for key, values in self._columns.items()}}
 
@@ -47,8 +46,6 @@ def json_values(values: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """One loaded model."""
-
     label: str  # its name in answers
     version: str  # changes with every training
     made: float  # when its folder was written, seconds since 1970

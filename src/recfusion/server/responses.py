@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from recfusion.inference.explanations import Basis, Reason
 from recfusion.inference.reverse_steps import Step
@@ -10,10 +10,8 @@ from recfusion.inference.reverse_steps import Step
 Json = str | int | float | bool | None
 
 
-class Body(BaseModel):
+class Body(BaseModel, extra="forbid"):
     """A response without undeclared fields."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Error(Body):

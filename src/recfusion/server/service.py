@@ -41,8 +41,6 @@ _RELOAD_WAIT = 20.0  # seconds that a reload waits for the other processes
 
 
 class Service:
-    """One process of a service."""
-
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings, self.metrics = settings, metrics
         sys.setswitchinterval(_SWITCH)
