@@ -53,12 +53,8 @@ class Service:
         self.known = KnownUsers.read(settings.histories, self.models.main.bundle.protocol)
         self.trouble: str | None = None  # why the last reload failed
         self._shown: Counter[tuple[int, str, int]] = Counter()
-        self._scoring = Batcher[ListJob | Callable[[], Any], Any](
-            self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring"
-        )
-        self._storing = Batcher[Callable[[Store], Any], Any](
-            self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing"
-        )
+        self._scoring = Batcher(self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring")
+        self._storing = Batcher(self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing")
         gc.freeze()  # models stay for long: a collection that visits them would delay a request
 
     async def score(self, job: ListJob | Callable[[], T]) -> Any:
