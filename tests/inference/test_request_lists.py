@@ -8,12 +8,12 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.lists import UserList, lists_for_requests
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import ListRequest, Reranking
 from recfusion.inference.reverse_steps import reverse_steps
+from recfusion.server.loaded_models import ItemFacts
 from shop import shop
 
 
@@ -96,9 +96,9 @@ def test_names_are_found_in_spite_of_typos_and_the_popular_come_first(query: str
 def test_steps_grow_and_keep_what_was_there(bundle: Bundle) -> None:
     history = [f"i{n:02d}" for n in range(10)]
     steps = reverse_steps(bundle, history, 5, seed=3)
-    columns = [[one.column for one in step.items] for step in steps]
+    columns = [[one.item for one in step.items] for step in steps]
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(columns))
     assert [round(10 * step.share) for step in steps[1:]] == [len(own) for own in columns[1:]]
     assert steps == reverse_steps(bundle, history, 5, seed=3)
-    assert {one.survived for one in steps[0].items} == {True}
-    assert all((one.score is None) == one.survived for one in steps[-1].items)
+    assert {one.known for one in steps[0].items} == {True}
+    assert all((one.score is None) == one.known for one in steps[-1].items)

@@ -139,7 +139,7 @@ def test_a_frame_of_ratings_and_times_is_read(bundle: Bundle) -> None:
 
 
 def test_wrong_entries_are_one_sentence(bundle: Bundle) -> None:
-    with pytest.raises(InputError, match="Expected each item as an id or as"):
+    with pytest.raises(InputError, match="Expected a list of items, each an id or"):
         parse_histories(bundle, [{"item": 3, "stars": 5}])
     with pytest.raises(InputError, match=r"0\.rating: input should be a valid number, got 'good'"):
         parse_histories(bundle, [{"item": 3, "rating": "good"}])

@@ -1,7 +1,5 @@
 """`recfusion recommend`: lists for one history, or for a file of histories."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +8,8 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
 from recfusion.cli.output import counted, note, print_json, progress, working
-from recfusion.cli.request_options import because_texts, note_unknown_ids, print_items, request_options
+from recfusion.cli.request_options import because_texts, print_items, request_options
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import RawData
 from recfusion.data.load import read_users
 from recfusion.data.options import Source
 from recfusion.data.protocol import Protocol
@@ -66,14 +63,14 @@ def recommend(
     if (histories is None) != (file is None):
         raise InputError("Expected --histories FILE and --out FILE (csv, parquet or jsonl) together.", "histories")
     maker = ListMaker.of(Bundle.load(folder, trust=trusted_classes(trust)), request, request.reranking)
-    note_unknown_ids(maker.allowed.unknown)
+    if maker.allowed.unknown:
+        note(f"Not known to the model: {maker.allowed.unknown} of the ids in --allow and --deny")
     if histories is None or file is None:
         _print_list(maker, request, as_json=as_json)
         return
     times = time_column(maker.bundle.protocol, time)
     source = Source(user=user, item=item, rating=rating, time=times, separator=separator, max_bad_share=max_bad_share)
-    read = partial(read_table, histories, source, lone_users=True)
-    _write_lists(maker, read, file, request, users_file)
+    _write_lists(maker, histories, source, file, request, users_file)
 
 
 def time_column(protocol: Protocol, asked: str | None) -> str | None:
@@ -95,14 +92,14 @@ def _print_list(maker: ListMaker, request: ListRequest, *, as_json: bool) -> Non
 
 
 def _write_lists(
-    maker: ListMaker, read: Callable[[], RawData], file: Path, request: ListRequest, users_file: str | None
+    maker: ListMaker, histories: Path, source: Source, file: Path, request: ListRequest, users_file: str | None
 ) -> None:
     protocol = maker.bundle.protocol
     threshold = protocol.preparation.min_rating
     texts = request.why > 0 and file.suffix.lower() in (".csv", ".tsv")
     with table_writer(file) as write:
         with working("Reading the histories"):
-            raw = read()
+            raw = read_table(histories, source, lone_users=True)
             rows, disliked = liked_rows(sum_counts(raw.rows, protocol), protocol)
             known = read_histories(maker.bundle, rows)
             if users_file is not None:

@@ -1,4 +1,4 @@
-"""Command-line options generated from the request records, and the tables that commands print."""
+"""Command-line options generated from records of requests and settings, and the tables that commands print."""
 
 import functools
 import inspect
@@ -16,16 +16,16 @@ from rich.table import Column, Table
 from typer import Option
 
 from recfusion.cli.options import parse_settings
-from recfusion.cli.output import literal, note, out
+from recfusion.cli.output import literal, out
 from recfusion.core.errors import InputError, validating
 from recfusion.core.files import check_regular
 from recfusion.inference.request import Filters, Reranking
 
-_OLD_OPTIONS = {"shares": "share"}  # field -> hidden option that is accepted for one version
+_OLD_OPTIONS = {"shares": "share", "also_share": "share"}  # field -> hidden option that is accepted for one version
 
 
 def request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of `command` that is a request record by one option for each field of the record."""
+    """Replace each parameter of `command` that is a record by one option for each field of the record."""
     parameters = inspect.signature(command).parameters.values()
     records = {p.name: p.annotation for p in parameters if _is_record(p.annotation)}
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters if p.name not in records]
@@ -34,8 +34,8 @@ def request_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**values: Any) -> None:
         for field, old in _OLD_OPTIONS.items():
-            if values.get(old):
-                values[field] = [*(values[field] or []), *values[old]]
+            if field in values and (value := values[old]) is not None:
+                values[field] = [*(values[field] or []), *value] if isinstance(value, list) else value
         built = {}
         for name, record in records.items():
             given = _parse_options(record, values)
@@ -74,20 +74,17 @@ def _option(name: str, field: FieldInfo, panel: str | None, *, hidden: bool = Fa
     default, kind = field.get_default(call_default_factory=True), _base_type(field.annotation)
     if form is not None:
         more |= {"metavar": form.metavar, "help": f"{more['help']}{form.hint}"}
-        default, kind = None, form.kind | None
+        default, kind = None, form.kind
+    elif default == ():
+        default, kind = [], list[str]
     elif kind in (int, float):
-        more |= {
-            side: bound for side, key in (("min", "ge"), ("max", "le")) if (bound := _bound(field, key)) is not None
-        }
-    elif default is None:
-        kind = kind | None
+        sides = (("min", "ge"), ("max", "le"))
+        more |= {side: getattr(rule, key) for rule in field.metadata for side, key in sides if hasattr(rule, key)}
+    default = None if hidden else default
+    kind = kind | None if default is None else kind
     flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
     annotation = Annotated[kind, Option(flag, **more)]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _bound(field: FieldInfo, key: str) -> float | None:
-    return next((getattr(part, key) for part in field.metadata if hasattr(part, key)), None)
 
 
 def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
@@ -105,27 +102,22 @@ def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str,
 def _parse_ids(text: str, option: str) -> list[str]:
     """Return the ids of a file with one id per line, or of a text with commas."""
     path = Path(text)
-    if _is_file(path):
-        check_regular(path)
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Expected a text file of ids, one per line, at '{path}': {error}.", option) from None
-        return [line.strip() for line in lines if line.strip()]
-    return split_ids(text)
+    try:
+        if not path.exists() or path.is_dir():  # a file may be a pipe, such as `<(...)` of a shell
+            return split_ids(text)
+    except OSError:  # longer than any file name
+        return split_ids(text)
+    check_regular(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"Expected a text file of ids, one per line, at '{path}': {error}.", option) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def split_ids(text: str) -> list[str]:
     """Return the ids of a text with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _is_file(path: Path) -> bool:
-    """Return whether a text names a file or pipe, such as `<(...)` of a shell; the name of a folder may be an id."""
-    try:
-        return path.exists() and not path.is_dir()
-    except OSError:  # longer than any file name
-        return False
 
 
 def _parse_history(text: str, option: str) -> Any:
@@ -182,9 +174,9 @@ _WEIGHTS = _Form(list[str], _parse_weights, "COLUMN:VALUE=NUMBER")
 
 
 def _form(field: FieldInfo) -> _Form | None:
-    """Return the form of a field's option; None for a single text, number or flag."""
+    """Return the form of a field's option; None for a single text, number or flag, and for repeated texts."""
     kind = _base_type(field.annotation)
-    if get_origin(kind) is tuple:
+    if get_origin(kind) is tuple and get_args(kind)[0] is not str:
         return _IDS if _base_type(get_args(kind)[0]) is str else _HISTORY
     if get_origin(kind) is dict:
         return _COUNTS if _base_type(get_args(kind)[1]) is int else _WEIGHTS
@@ -218,9 +210,3 @@ def print_items(found: pl.DataFrame, title: str) -> None:
 def because_texts(found: pl.DataFrame) -> pl.Series:
     """Return the reasons for each item of a list as one text."""
     return found["because"].list.eval(pl.element().struct.field("text")).list.join("; ").alias("because")
-
-
-def note_unknown_ids(unknown: int) -> None:
-    """Print how many ids of the filters no item has."""
-    if unknown:
-        note(f"Not known to the model: {unknown} of the ids in --allow and --deny")

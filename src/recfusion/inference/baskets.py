@@ -42,13 +42,8 @@ def complete(
     sampling from the best set. Draws may share items.
     """
     table, frames = bundle.items.drop(COUNT), []
-    sets = complete_sets(
-        *(bundle, parse_histories(bundle, basket).matrix, n),
-        alternatives=alternatives,
-        together=together,
-        filters=filters,
-        seed=seed,
-    )
+    history = parse_histories(bundle, basket).matrix
+    sets = complete_sets(bundle, history, n, alternatives, together, filters, seed)
     for number, (columns, scores) in enumerate(sets, 1):
         places = {"alternative": np.full(len(columns), number), "rank": np.arange(1, len(columns) + 1)}
         rows = places | {"item": table["item"][columns], "score": scores}
@@ -60,7 +55,6 @@ def complete_sets(
     bundle: Bundle,
     basket: Csr,
     n: int,
-    *,
     alternatives: int,
     together: float,
     filters: ItemFilters | None,

@@ -23,20 +23,7 @@ from recfusion.data.feature_recipe import Recipes
 from recfusion.data.features import recipes_of
 from recfusion.data.interactions import Interactions, name_column, to_columns
 from recfusion.data.protocol import Protocol
-from recfusion.inference.bundle_files import (
-    ADDED,
-    CONFIG,
-    FEATURES,
-    FILES,
-    FORMAT,
-    ITEMS,
-    METRICS,
-    PROTOCOL,
-    WEIGHTS,
-    read_config,
-    read_metrics,
-    read_recipes,
-)
+from recfusion.inference import bundle_files as files
 from recfusion.inference.categories import Categories
 from recfusion.inference.conditions import matching
 from recfusion.inference.model_card import model_card
@@ -174,19 +161,21 @@ class Bundle:
     def save(self, path: str | Path, *, kept: str = "") -> Path:
         """Write the model folder and replace an old one in one step; `kept` is a name under which the old one stays."""
         path = Path(path)
-        with replacing_folder(path, CONFIG, kept) as folder:
-            self.items.write_parquet(folder / ITEMS)
-            save_file(self.model.state(), folder / WEIGHTS)
-            shutil.copymode(folder / ITEMS, folder / WEIGHTS)  # safetensors makes files that only their owner can read
-            (folder / PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
-            (folder / METRICS).write_text(json_text(self.metrics), encoding="utf-8")
+        with replacing_folder(path, files.CONFIG, kept) as folder:
+            self.items.write_parquet(folder / files.ITEMS)
+            save_file(self.model.state(), folder / files.WEIGHTS)
+            shutil.copymode(
+                folder / files.ITEMS, folder / files.WEIGHTS
+            )  # safetensors makes files that only their owner can read
+            (folder / files.PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
+            (folder / files.METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
-            files: tuple[str, ...] = FILES
+            saved = [*files.FILES]
             if self.recipes != Recipes():
-                files = (*FILES, FEATURES)
-                (folder / FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
-            digests = {name: file_digest(folder / name) for name in files}
-            (folder / CONFIG).write_text(json_text(self._config() | {"digests": digests}), encoding="utf-8")
+                saved.append(files.FEATURES)
+                (folder / files.FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
+            digests = {name: file_digest(folder / name) for name in saved}
+            (folder / files.CONFIG).write_text(json_text(self._config() | {"digests": digests}), encoding="utf-8")
         return path
 
     @classmethod
@@ -197,16 +186,16 @@ class Bundle:
         an import of code that it names.
         """
         path = Path(path)
-        config = read_config(path)
+        config = files.read_config(path)
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
-        for name in (ITEMS, WEIGHTS):  # a folder of format 1 has no digests
+        for name in (files.ITEMS, files.WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
-            items = pl.read_parquet(path / ITEMS, glob=False)
-            state = map_arrays(path / WEIGHTS) if mapped else load_file(path / WEIGHTS)
-            if ADDED in config.digests:
-                state |= load_file(path / ADDED)
+            items = pl.read_parquet(path / files.ITEMS, glob=False)
+            state = map_arrays(path / files.WEIGHTS) if mapped else load_file(path / files.WEIGHTS)
+            if files.ADDED in config.digests:
+                state |= load_file(path / files.ADDED)
             _check_items(items)
             items = items.rename(free_names(name for name in items.columns if name != COUNT))  # of an older version
             _check_finite(state)
@@ -215,14 +204,16 @@ class Bundle:
         except _DAMAGE as error:
             problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
-        protocol = Protocol.parse(read_json(path / PROTOCOL), str(path / PROTOCOL))
-        metrics = read_metrics(path / METRICS)
+        protocol = Protocol.parse(read_json(path / files.PROTOCOL), str(path / files.PROTOCOL))
+        metrics = files.read_metrics(path / files.METRICS)
         record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
-        return cls(entry, model, items, protocol, *record, metrics, tuple(config.searched), read_recipes(path, config))
+        return cls(
+            entry, model, items, protocol, *record, metrics, tuple(config.searched), files.read_recipes(path, config)
+        )
 
     def _config(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": files.FORMAT,
             "recfusion": importlib.metadata.version("recfusion"),
             "model": self.name,
             "place": self.entry.place,

@@ -41,7 +41,9 @@ def read_config(path: Path, *, unchecked: str = "") -> Config:
     """
     if not (path / CONFIG).is_file():
         raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
-    document = _dictionary(read_json(path / CONFIG), path / CONFIG)
+    document = read_json(path / CONFIG)
+    if not isinstance(document, dict):
+        raise InputError(f"Expected a JSON object in '{path / CONFIG}': train the model again.")
     version = document.get("format")
     if version == 1:
         log.warning(
@@ -82,8 +84,7 @@ class _Metric(BaseModel):
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Return the metrics of the file at `path`."""
-    document = _dictionary(read_json(path), path)
+    document: Any = read_json(path)
     with validating(f"metrics in '{path}'", "train the model again"):
         TypeAdapter(dict[str, dict[str, _Metric]]).validate_python(document)
     return document
@@ -96,9 +97,3 @@ def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
         return document
     chosen = {name: settings.pop(name) for name in names if name in settings}
     return {**document, "format": FORMAT, "settings": settings, "chosen": chosen}
-
-
-def _dictionary(value: object, path: Path) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"Expected a JSON object in '{path}', got {type(value).__name__}: train the model again.")
-    return value

@@ -52,17 +52,13 @@ class Categories:
 
     def chance(self, number: int) -> FloatArray:
         """Return p(category | item) of one category, (items,)."""
-        table, found = self._by_category, np.zeros(self.matrix.shape[0], np.float32)
-        own = slice(table.indptr[number], table.indptr[number + 1])
-        found[table.indices[own]] = table.data[own]
-        return found
+        return self._by_category[:, [number]].toarray()[:, 0]
 
     @cached_property
     def _by_category(self) -> csc_array:
         return self.chances.tocsc()
 
     def number(self, name: str) -> int:
-        """Return the number of a category."""
         if name not in self.names:
             some = ", ".join(self.names[:_SHOWN]) + (", ..." if len(self.names) > _SHOWN else "")
             raise InputError(f"Unknown value '{name}' of the column {self.column}: choose one of {some}.")

@@ -15,7 +15,8 @@ function or open a file, and its time grows linearly with its length.
 
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from operator import eq, ge, gt, le, lt, ne
+from typing import NoReturn, TypeVar
 
 import numpy as np
 import polars as pl
@@ -25,15 +26,9 @@ from recfusion.core.errors import InputError, choices
 from recfusion.inference.categories import SEPARATOR
 from recfusion.inference.request import LONGEST_CONDITION
 
+T = TypeVar("T")
 _DEEPEST = 30  # nested brackets and `not`s
-_COMPARED: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
-    "==": lambda column, value: column == value,
-    "!=": lambda column, value: column != value,
-    "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value,
-    ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value,
-}
+_COMPARED = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
     |(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")|(?P<name>[^\W\d]\w*|`[^`]+`)|(?P<sign>==|!=|<=|>=|<>|[=<>(),]))""",
@@ -44,8 +39,7 @@ _WORDS = ("and", "or", "not", "in", "contains", "has", "is", "missing", "true", 
 
 def matching(items: pl.DataFrame, condition: str) -> NDArray[np.bool_]:
     """Return which rows of the item table meet the condition, (items,)."""
-    found = items.select(_Parser(condition, items.schema).parse().alias("met"))["met"]
-    return found.to_numpy()
+    return items.select(_Parser(condition, items.schema).parse().alias("met"))["met"].to_numpy()
 
 
 class _Parser:
@@ -55,8 +49,7 @@ class _Parser:
         if len(text) > LONGEST_CONDITION:
             raise InputError(f"Expected a condition of at most {LONGEST_CONDITION:,} characters, got {len(text):,}.")
         self._text, self._schema = text, schema
-        self._tokens = self._split()
-        self._next = 0
+        self._tokens, self._next = self._split(), 0
 
     def parse(self) -> pl.Expr:
         whole = self._any(0)
@@ -83,16 +76,10 @@ class _Parser:
         return tokens
 
     def _any(self, depth: int) -> pl.Expr:
-        parts = [self._all(depth)]
-        while self._take("or"):
-            parts.append(self._all(depth))
-        return parts[0] if len(parts) == 1 else pl.any_horizontal(parts)
+        return pl.any_horizontal(self._separated("or", lambda: self._all(depth)))
 
     def _all(self, depth: int) -> pl.Expr:
-        parts = [self._unit(depth)]
-        while self._take("and"):
-            parts.append(self._unit(depth))
-        return parts[0] if len(parts) == 1 else pl.all_horizontal(parts)
+        return pl.all_horizontal(self._separated("and", lambda: self._unit(depth)))
 
     def _unit(self, depth: int) -> pl.Expr:
         if depth > _DEEPEST:
@@ -117,7 +104,9 @@ class _Parser:
         negated = self._take("not")
         if self._take("in"):
             # is_in cannot compare whole numbers with other numbers.
-            test = pl.any_horizontal([column == value for value in self._list(name)])
+            self._need("(")
+            test = pl.any_horizontal([column == value for value in self._separated(",", lambda: self._value(name))])
+            self._need(")")
         elif self._take("contains"):
             lowered = self._texts(name, "contains").str.to_lowercase()
             test = lowered.str.contains(str(self._value(name)).lower(), literal=True)
@@ -143,14 +132,6 @@ class _Parser:
             kind = _kind(self._schema[name])
             raise InputError(f"Expected a column of texts before '{before}', {name!r} holds {kind}.")
         return pl.col(name)
-
-    def _list(self, name: str) -> list[Any]:
-        self._need("(")
-        values = [self._value(name)]
-        while self._take(","):
-            values.append(self._value(name))
-        self._need(")")
-        return values
 
     def _column(self) -> str:
         kind, text, _ = self._peek()
@@ -193,6 +174,13 @@ class _Parser:
         taken = kind == "sign" and text == sign
         self._next += taken
         return taken
+
+    def _separated(self, sign: str, part: Callable[[], T]) -> list[T]:
+        """Return the parts of a series with a sign or word between them."""
+        parts = [part()]
+        while self._take(sign):
+            parts.append(part())
+        return parts
 
     def _need(self, sign: str) -> None:
         if not self._take(sign):

@@ -11,7 +11,6 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
 from recfusion.inference.filters import CategoryLimit
 from recfusion.inference.request import Reranking, errors_about
-from recfusion.inference.similarity import Similarity
 
 _FEWEST, _PER_PLACE = 100, 5  # candidates of a list: at least 100, or 5 for each place
 _MIX = 0.01  # share of the target mixed into a list's distribution: keeps the divergence finite (Steck 2018)
@@ -27,26 +26,24 @@ class Reranker:
     the score.
     """
 
-    n_items: int
-    limits: tuple[CategoryLimit, ...]
+    bundle: Bundle
+    limits: Sequence[CategoryLimit]
     diversity: float
-    similarity: Similarity | None
-    calibration: float
+    calibration: float  # 0 without a target
     target: FloatArray | None  # p, (categories + 1,): the last is the share of all other values
     chances: FloatArray | None  # p(category | item), (items, categories + 1)
 
     @classmethod
     def of(cls, bundle: Bundle, limits: Sequence[CategoryLimit], reranking: Reranking) -> "Reranker | None":
         """Return the re-ranker for these limits and weights; None if the order of the scores is the list."""
-        diversity, shares = reranking.diversity, reranking.shares
-        if not limits and not diversity and not shares:
+        if not limits and not reranking.diversity and not reranking.shares:
             return None
         target = chances = None
-        for column, wanted in shares.items():
+        for column, wanted in reranking.shares.items():
             with errors_about(f"reranking.shares.{column}"):
                 target, chances = _target(bundle.categories(column), wanted)
-        similarity = bundle.similarity if diversity else None
-        return cls(len(bundle.items), tuple(limits), diversity, similarity, reranking.calibration, target, chances)
+        calibration = reranking.calibration if reranking.shares else 0.0
+        return cls(bundle, limits, reranking.diversity, calibration, target, chances)
 
     def lists(self, scores: FloatArray, seen: Csr, k: int) -> tuple[IntArray, FloatArray]:
         """Return (items, scores) of each user's list, as `top_k` does; `scores` is overwritten."""
@@ -79,13 +76,12 @@ class Reranker:
     def _chosen(self, candidates: IntArray, scores: FloatArray, k: int) -> list[int]:
         """Return the positions of the chosen candidates in the order of their selection."""
         value, left = scores.astype(np.float64), np.ones(len(candidates), bool)
-        soft = self.diversity > 0 or self.target is not None
-        if soft and len(candidates):
+        if (self.diversity or self.target is not None) and len(candidates):
             low, high = value.min(), value.max()
             value = (value - low) / max(high - low, 1e-12)
-            value *= (1 - self.diversity) * (1 - (self.calibration if self.target is not None else 0))
+            value *= (1 - self.diversity) * (1 - self.calibration)
         close = np.zeros(len(candidates))
-        place_of = np.full(self.n_items, -1)
+        place_of = np.full(len(self.bundle.items), -1)
         place_of[candidates] = np.arange(len(candidates))
         chances = self.chances[candidates] if self.chances is not None else None
         held = np.zeros(0 if self.target is None else len(self.target))
@@ -94,17 +90,16 @@ class Reranker:
         chosen: list[int] = []
         while len(chosen) < k and left.any():
             now = value
-            if self.similarity is not None:
+            if self.diversity:
                 now = now - self.diversity * close
             if chances is not None:
-                now = now - self.calibration * self._divergence(
-                    ((held + chances) / (len(chosen) + 1)).astype(np.float32)
-                )
+                shares = ((held + chances) / (len(chosen) + 1)).astype(np.float32)
+                now = now - self.calibration * self._divergence(shares)
             place = int(np.argmax(np.where(left, now, -np.inf)))
             chosen.append(place)
             left[place] = False
-            if self.similarity is not None:
-                near, alike = self.similarity.nearest(int(candidates[place]))
+            if self.diversity:
+                near, alike = self.bundle.similarity.nearest(int(candidates[place]))
                 there = place_of[near]
                 np.maximum.at(close, there[there >= 0], alike[there >= 0])
             if chances is not None:

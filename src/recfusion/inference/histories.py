@@ -22,8 +22,7 @@ from recfusion.data.reading.formats import ArrowStream, as_frame
 from recfusion.data.reading.reader import read_table
 from recfusion.data.signals import Extra, valued
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.ids import id_texts
-from recfusion.inference.request import Entry, HistoryEntry, errors_about, parse_history
+from recfusion.inference.request import Entry, errors_about, parse_history
 from recfusion.models.abilities import check_rating_values
 
 log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ def parse_histories(bundle: Bundle, given: Any, users: pl.DataFrame | None = Non
         named = given if isinstance(given, Mapping) else {YOU: given}
         if not named:
             raise InputError("Expected at least one user to recommend for, got none.", "history")
-        histories = [_parse_items(items) for items in named.values()]
+        histories = [parse_history(items) for items in named.values()]
         for number, history in enumerate(histories, 1):
             # An id may be somebody's address, so a message has the user's number.
             check_history(bundle, history, f" of user number {number:,}" if len(histories) > 1 else "")
@@ -76,25 +75,24 @@ def parse_histories(bundle: Bundle, given: Any, users: pl.DataFrame | None = Non
     return found if users is None else with_user_features(bundle, found, users)
 
 
-def _parse_items(items: Any) -> tuple[Entry, ...]:
-    """Return the entries of one history: ids of any form, or ids and mappings in a list."""
-    if isinstance(items, list | tuple) and any(isinstance(one, Mapping | HistoryEntry) for one in items):
-        return parse_history({**one} if isinstance(one, Mapping) else one for one in items)
-    with errors_about("history"):
-        return tuple(text for text in id_texts(items) if text is not None)
-
-
 def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]]) -> tuple[Histories, list[list[str]]]:
     """Return histories of checked entries, and each user's ids that the model does not know."""
     entries = [entry for history in histories for entry in history]
     ids = [entry if isinstance(entry, str) else entry.item for entry in entries]
     columns = bundle.columns_of(ids)
     rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
-    ratings = times = None
-    if _reads_entries(bundle.protocol):
+    ratings: FloatArray | None = None
+    times: NDArray[np.int64] | None = None
+    if reads_entries(bundle.protocol):
         values = [None if isinstance(entry, str) else entry.rating for entry in entries]
         ratings = np.array([np.nan if value is None else value for value in values], np.float32)
-        times = np.concatenate([_entry_times(history) for history in histories])
+        # Entries without times are numbered in their order.
+        when = [
+            place if isinstance(entry, str) or entry.time is None else int(entry.time)
+            for history in histories
+            for place, entry in enumerate(history)
+        ]
+        times = np.array(when, np.int64)
     unknown: list[list[str]] = [[] for _ in histories]
     missing = np.flatnonzero(columns < 0).tolist()
     if missing:
@@ -102,7 +100,7 @@ def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]])
             unknown[rows[place]].append(ids[place])
         known = columns >= 0
         rows, columns = rows[known], columns[known]
-        ratings, times = (None if part is None else part[known] for part in (ratings, times))
+        ratings, times = None if ratings is None else ratings[known], None if times is None else times[known]
     matrix, extra, disliked = _encode(bundle, rows, columns, ratings, times, len(histories))
     some = tuple(dict.fromkeys(ids[place] for place in missing))[:_SHOWN]
     return Histories(matrix, extra, None, len(missing), some, disliked), unknown
@@ -123,7 +121,7 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     some = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(_SHOWN).cast(pl.String)
     known = np.flatnonzero(column >= 0)
     ratings = times = None
-    if _reads_entries(bundle.protocol):
+    if reads_entries(bundle.protocol):
         given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
         every = given.cast(pl.Float32).fill_null(np.nan).to_numpy()
         _check_ratings(bundle, every[~np.isnan(every)])
@@ -277,15 +275,9 @@ def is_liked(ratings: FloatArray, protocol: Protocol) -> NDArray[np.bool_]:
     return (ratings > 0) | ~np.bool_(adds_up(protocol.read.columns.get("rating"), 0.0))
 
 
-def _reads_entries(protocol: Protocol) -> bool:
+def reads_entries(protocol: Protocol) -> bool:
     """Return whether a model with this protocol was trained with ratings or times."""
     return bool({"grades", "times"} & set(protocol.signals.used))
-
-
-def _entry_times(history: Sequence[Entry]) -> NDArray[np.int64]:
-    """Return the time of each entry; entries without times are numbered in their order."""
-    times = [place if isinstance(one, str) or one.time is None else int(one.time) for place, one in enumerate(history)]
-    return np.array(times, np.int64)
 
 
 def _row_times(rows: pl.DataFrame, user: IntArray) -> NDArray[np.int64]:

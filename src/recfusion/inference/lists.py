@@ -3,7 +3,7 @@
 Items that filters exclude are masked here, before the selection.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,11 +46,11 @@ class Lists:
     basis: list[Basis]  # of each user
     explanations: list[Explanation] | None = None  # of each user, if asked for
 
-    def user(self, row: int, unknown: list[str]) -> UserList:
-        """Return one user's list as plain values."""
-        items = self.items[row][self.items[row] >= 0].tolist()
-        explanation = None if self.explanations is None else self.explanations[row]
-        return UserList(items, self.scores[row][: len(items)].tolist(), self.basis[row], explanation, unknown)
+    def first(self, unknown: list[str]) -> UserList:
+        """Return the first user's list as plain values."""
+        items = self.items[0][self.items[0] >= 0].tolist()
+        explanation = None if self.explanations is None else self.explanations[0]
+        return UserList(items, self.scores[0][: len(items)].tolist(), self.basis[0], explanation, unknown)
 
 
 def lists_for_requests(bundle: Bundle, requests: Sequence[ListRequest]) -> list[UserList | InputError]:
@@ -58,35 +58,26 @@ def lists_for_requests(bundle: Bundle, requests: Sequence[ListRequest]) -> list[
 
     All users are scored in one call of the model; filters and re-ranking are each request's own.
     """
-    errors = [_history_error(bundle, request) for request in requests]
-    lists = _score_together(bundle, [one for one, error in zip(requests, errors, strict=True) if error is None])
-    return [error or next(lists) for error in errors]
-
-
-def _history_error(bundle: Bundle, request: ListRequest) -> InputError | None:
-    try:
-        check_history(bundle, request.history or ())
-    except InputError as error:
-        return error
-    return None
-
-
-def _score_together(bundle: Bundle, requests: Sequence[ListRequest]) -> Iterator[UserList | InputError]:
-    if not requests:
-        return
-    histories, unknown = histories_from_entries(bundle, [request.history or () for request in requests])
-    # A model with an index is asked for each list; the others score all users at once.
-    scores = None if finds_lists(bundle.model) else model_scores(bundle.model, histories.matrix, histories.extra)
-    for row, request in enumerate(requests):
-        one = slice(row, row + 1)
+    found: dict[int, UserList | InputError] = {}
+    for place, request in enumerate(requests):
+        try:
+            check_history(bundle, request.history or ())
+        except InputError as error:
+            found[place] = error
+    places = [place for place in range(len(requests)) if place not in found]
+    if places:
+        histories, unknown = histories_from_entries(bundle, [requests[place].history or () for place in places])
+        # A model with an index is asked for each list; the others score all users at once.
+        scores = None if finds_lists(bundle.model) else model_scores(bundle.model, histories.matrix, histories.extra)
+    for row, place in enumerate(places):
+        request, one = requests[place], slice(row, row + 1)
         try:
             maker = ListMaker.of(bundle, request, request.reranking)
-            lists = maker.lists(
-                histories.rows(one), request.k, why=request.why, scores=None if scores is None else scores[one]
-            )
-            yield lists.user(0, unknown[row])
+            own = None if scores is None else scores[one]
+            found[place] = maker.lists(histories.rows(one), request.k, why=request.why, scores=own).first(unknown[row])
         except InputError as error:
-            yield error
+            found[place] = error
+    return [found[place] for place in range(len(requests))]
 
 
 @dataclass(frozen=True)

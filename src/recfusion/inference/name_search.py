@@ -7,15 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csc_array
 
-from recfusion.core.arrays import FloatArray, IntArray
+from recfusion.core.arrays import IntArray
 
 _LEAST = 0.45  # smallest share of the query's trigrams that a name must have
 _LONGEST = 200  # characters of a query; the rest is ignored
-_WHOLE, _WORDS, _POPULAR = (
-    1.0,
-    0.5,
-    0.1,
-)  # bonus for the whole query, for words that begin like its words, for popularity
+_WHOLE, _WORDS, _POPULAR = 1.0, 0.5, 0.1  # bonus for the whole query, words that begin like its words, popularity
 
 
 class NameSearch:
@@ -44,21 +40,17 @@ class NameSearch:
         if not typed:
             return self._by_popularity[:limit]
         wanted = trigrams(f" {typed} ")
-        share = self._shares(wanted)
-        candidates = np.flatnonzero(share >= _LEAST) if len(typed) > 2 else self._beginning(typed)
+        known = [self._places[gram] for gram in wanted if gram in self._places]
+        found = self._matrix[:, known].sum(axis=1) if known else np.zeros(len(self._names))
+        share = np.asarray(found, np.float32) / np.float32(len(wanted))  # of the query's trigrams that each name has
+        if len(typed) > 2:
+            candidates = np.flatnonzero(share >= _LEAST)
+        else:
+            candidates = np.flatnonzero([f" {typed}" in name for name in self._names])
         value = share[candidates] + _POPULAR * self._popularity[candidates]
         value -= 0.001 * self._lengths[candidates]
         value += [self._bonus(typed, self._names[place]) for place in candidates.tolist()]
         return candidates[np.argsort(-value, kind="stable")[:limit]]
-
-    def _shares(self, wanted: set[str]) -> FloatArray:
-        """Return the share of the query's trigrams that each name has."""
-        known = [self._places[gram] for gram in wanted if gram in self._places]
-        found = self._matrix[:, known].sum(axis=1) if known else np.zeros(len(self._names))
-        return np.asarray(found, np.float32) / np.float32(len(wanted))
-
-    def _beginning(self, typed: str) -> IntArray:
-        return np.array([place for place, name in enumerate(self._names) if f" {typed}" in name], np.int64)
 
     @staticmethod
     def _bonus(typed: str, name: str) -> float:

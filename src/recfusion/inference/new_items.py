@@ -19,18 +19,8 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
 from recfusion.data.interactions import to_columns
 from recfusion.data.reading.values import parse_ids
+from recfusion.inference import bundle_files as files
 from recfusion.inference.bundle import COUNT, Bundle, name_among
-from recfusion.inference.bundle_files import (
-    ADDED,
-    CONFIG,
-    FEATURES,
-    ITEMS,
-    METRICS,
-    PROTOCOL,
-    WEIGHTS,
-    read_config,
-    read_recipes,
-)
 from recfusion.models.abilities import AddsItems
 from recfusion.models.registry import trusted
 from recfusion.models.settings import PARTS, saved_sparse
@@ -58,15 +48,15 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     The file of weights is linked; only the map from features to columns is read. Loading the folder checks the weights.
     """
     folder, out = Path(folder), Path(out)
-    config = read_config(folder, unchecked=WEIGHTS)
-    recipe, kind = read_recipes(folder, config).items, trusted(config.model, config.place, ()).load()
+    config = files.read_config(folder, unchecked=files.WEIGHTS)
+    recipe, kind = files.read_recipes(folder, config).items, trusted(config.model, config.place, ()).load()
     join = kind.with_added if issubclass(kind, AddsItems) else None
     if recipe is None or join is None:
         raise InputError(
             f"The model {config.model} in '{folder}' knows no features of items: train thinning-features with "
             "--signals features."
         )
-    items = pl.read_parquet(folder / ITEMS, glob=False)
+    items = pl.read_parquet(folder / files.ITEMS, glob=False)
     fresh, existing = _fresh(items, table)
     if fresh.is_empty():
         raise InputError(
@@ -81,8 +71,8 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
             f"Of the new items no feature is known to the model (its features are made of {columns}): describe them in "
             "the same columns."
         )
-    latest = folder / (ADDED if ADDED in config.digests else WEIGHTS)  # of the items' features
-    with safe_open(folder / WEIGHTS, framework="np") as saved, safe_open(latest, framework="np") as features:
+    latest = folder / (files.ADDED if files.ADDED in config.digests else files.WEIGHTS)  # of the items' features
+    with safe_open(folder / files.WEIGHTS, framework="np") as saved, safe_open(latest, framework="np") as features:
         kept = saved_sparse({part: features.get_tensor(f"features_.{part}") for part in PARTS}, "features_")
         arrays = join(saved.get_tensor, encoded.matrix, kept)
     _write(folder, out, _joined(items, fresh), _plain(arrays), len(fresh))
@@ -117,30 +107,28 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
 
 
 def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:
-    document = read_json(folder / CONFIG)
-    with replacing_folder(out, CONFIG) as fresh:
-        _link(folder / WEIGHTS, fresh / WEIGHTS)
-        for name in (PROTOCOL, METRICS, FEATURES):
+    document = read_json(folder / files.CONFIG)
+    with replacing_folder(out, files.CONFIG) as fresh:
+        try:
+            os.link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
+        except OSError:  # the file system has no links
+            shutil.copyfile(folder / files.WEIGHTS, fresh / files.WEIGHTS)
+        for name in (files.PROTOCOL, files.METRICS, files.FEATURES):
             shutil.copyfile(folder / name, fresh / name)
-        items.write_parquet(fresh / ITEMS)
-        save_file(arrays, fresh / ADDED)
-        shutil.copymode(fresh / ITEMS, fresh / ADDED)
+        items.write_parquet(fresh / files.ITEMS)
+        save_file(arrays, fresh / files.ADDED)
+        shutil.copymode(fresh / files.ITEMS, fresh / files.ADDED)
         if (folder / CARD).is_file():
             card = (folder / CARD).read_text(encoding="utf-8")
             note = f"\n## Items added later\n\n{count:,} items joined after the training, by their features alone.\n"
             (fresh / CARD).write_text(card + note, encoding="utf-8")
-        digests = {name: file_digest(fresh / name) for name in (ITEMS, PROTOCOL, METRICS, FEATURES, ADDED)}
+        digests = {
+            name: file_digest(fresh / name)
+            for name in (files.ITEMS, files.PROTOCOL, files.METRICS, files.FEATURES, files.ADDED)
+        }
         assert isinstance(document, dict)
         document["digests"] = document["digests"] | digests
-        (fresh / CONFIG).write_text(json_text(document), encoding="utf-8")
-
-
-def _link(old: Path, new: Path) -> None:
-    """Link the weights under a second name, or copy them if the file system has no links."""
-    try:
-        os.link(old, new)
-    except OSError:
-        shutil.copyfile(old, new)
+        (fresh / files.CONFIG).write_text(json_text(document), encoding="utf-8")
 
 
 def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:

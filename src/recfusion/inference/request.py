@@ -16,7 +16,6 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetPydanticSchema,
     StringConstraints,
@@ -76,8 +75,13 @@ def _id_list(value: Any) -> Any:
     """Return an array, series, set or other iterable as a list without missing values."""
     if isinstance(value, list | tuple | str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
-    values = [_plain(one) for one in value]
-    return [one for one in values if one is not None and not (isinstance(one, float) and math.isnan(one))]
+    return _present(value)
+
+
+def _present(values: Iterable[Any]) -> list[Any]:
+    """Return the values that are not missing, numpy scalars as Python numbers."""
+    plain = (_plain(value) for value in values)
+    return [value for value in plain if value is not None and not (isinstance(value, float) and math.isnan(value))]
 
 
 Id = Annotated[
@@ -96,10 +100,8 @@ Weights = dict[Name, Annotated[dict[Name, Weight], Field(max_length=100)]]
 Shares = dict[Name, Annotated[dict[Name, Share], Field(max_length=100)]]
 
 
-class Record(BaseModel):
+class Record(BaseModel, extra="forbid", frozen=True):
     """A frozen record that refuses unknown fields; a wrong value raises an InputError about its field."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     def __init__(self, **values: Any) -> None:
         with validating(f"valid {type(self).__name__}", show=True):
@@ -207,7 +209,7 @@ class HistoryEntry(Record):
 def _as_entry(value: Any) -> Any:
     """Return an id as an entry without a rating and a time."""
     if isinstance(value, Mapping | HistoryEntry):
-        return value
+        return dict(value) if isinstance(value, Mapping) else value
     value = _id_text(value)
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_ID:
         raise ValueError(f"expected an id of 1 to {_LONGEST_ID} characters, or an object with item, rating and time")
@@ -239,10 +241,16 @@ History = Annotated[
 _HISTORY: TypeAdapter[tuple[Entry, ...]] = TypeAdapter(History)
 
 
-def parse_history(values: Iterable[Any]) -> tuple[Entry, ...]:
-    """Return ids and entries (as mappings) as a validated history."""
-    with errors_about("history"), validating("each item as an id or as {item, rating, time}", show=True):
-        return _HISTORY.validate_python(list(values))
+def parse_history(values: Any) -> tuple[Entry, ...]:
+    """Return ids and entries (as mappings), in any iterable but a text, as a validated history without missing values.
+
+    Ids are texts, numbers, or whole floats, which pandas makes of columns with gaps.
+    """
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+        ids = [_id_text(value) for value in _present(values)]
+        values = [str(value) if isinstance(value, float) else value for value in ids]  # 1.5 may be the name of an item
+    with errors_about("history"), validating("a list of items, each an id or {item, rating, time}", show=True):
+        return _HISTORY.validate_python(values)
 
 
 class ListRequest(Filters):

@@ -19,10 +19,11 @@ _LEAST_SHARE = 0.2  # of the history that survives the thinning
 class StepItem:
     """An item in the state of a step."""
 
-    column: int
-    survived: bool  # the thinning left it
+    item: str
+    name: str
+    known: bool  # it survived the thinning
     in_history: bool
-    score: float | None  # with which the model added it; None if it survived
+    score: float | None  # with which the model added it; None if it is known
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ def reverse_steps(bundle: Bundle, history: Sequence[str], steps: int, seed: int 
             new = items[0][items[0] >= 0].tolist()
             scores |= dict(zip(new, values[0].tolist(), strict=False))
             state += new
-        shown = [StepItem(item, item in survivors, item in original, scores.get(item)) for item in state]
-        found.append(Step(share, shown))
+        shown = [
+            StepItem(item, name, column in survivors, column in original, scores.get(column))
+            for column in state
+            for item, name in [bundle.names[column]]
+        ]
+        found.append(Step(round(share, 4), shown))
     return found

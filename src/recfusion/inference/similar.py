@@ -11,8 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import top_k
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.filters import apply_filters, check_count, check_item_filters
-from recfusion.inference.ids import id_texts
-from recfusion.inference.request import ItemFilters, accepts_old_keywords
+from recfusion.inference.request import ItemFilters, accepts_old_keywords, errors_about, parse_history
 
 
 @accepts_old_keywords(rules="filters")
@@ -29,14 +28,15 @@ def similar_columns(
 ) -> tuple[IntArray, FloatArray]:
     """Return the columns of the K most similar items, and their similarity."""
     check_count("k", "similar item", k)
-    column = int(bundle.columns_of([text or "" for text in id_texts([item])])[0])
+    with errors_about("item"):
+        ids = [text for text in parse_history([item]) if isinstance(text, str)]
+    column = int(bundle.columns_of(ids or [""])[0])
     if column < 0:
         raise InputError(
             f"The model knows no item '{item}': give the id of one of its {len(bundle.items):,} items.", "item"
         )
-    filters = check_item_filters(filters, "similar items")
+    allowed = apply_filters(check_item_filters(filters, "similar items"), bundle)
     scores = bundle.similarity.rows(np.array([column]))
-    allowed = apply_filters(filters, bundle)
     scores[0, column] = -np.inf
     if allowed.mask is not None:
         scores[0, ~allowed.mask] = -np.inf

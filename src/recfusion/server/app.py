@@ -4,25 +4,26 @@ import asyncio
 import contextlib
 import logging
 import os
-import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from recfusion.core.errors import InputError
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
-from recfusion.server import handlers, responses, schemas
+from recfusion.server import responses, schemas
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
 from recfusion.server.guard import Guard
-from recfusion.server.http_errors import Fault, fault_reply, input_fault, log_failure, reply, validation_fault
+from recfusion.server.http_errors import ERRORS, Fault, fault_reply, log_failure, reply, to_fault
 from recfusion.server.keys import Keys
+from recfusion.server.list_routes import add_list_routes
 from recfusion.server.loaded_models import LoadedModels, check_change
 from recfusion.server.metrics import Metrics
 from recfusion.server.model_info import describe
@@ -70,15 +71,15 @@ def make_app(settings: Settings) -> ASGIApp:
     app = FastAPI(
         title="recfusion",
         summary="Recommendations from a model folder.",
-        version=_version(),
+        version=version("recfusion"),
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
         responses=_ERRORS,
+        exception_handlers=dict.fromkeys(ERRORS, _answer_error),
     )
-    _add_error_handlers(app)
-    _add_lists(app, service)
+    add_list_routes(app, service)
     _add_events(app, service)
     _add_monitoring(app, service)
     _add_page(app)
@@ -86,59 +87,8 @@ def make_app(settings: Settings) -> ASGIApp:
     return Guard(app, settings=settings, keys=Keys.of(settings), metrics=metrics, routes=routes)
 
 
-def _add_lists(app: FastAPI, service: Service) -> None:
-    # Handlers return a Response, so that FastAPI documents `response_model` and does not validate answers with it.
-    @app.post(
-        "/recommend", summary="The best items for a history or a known user", response_model=responses.UserListBody
-    )
-    async def recommend(request: schemas.Recommend) -> Response:
-        return reply(await handlers.recommend(service, await service.current(), request))
-
-    @app.post("/recommend/batch", summary="Several lists at once", response_model=responses.ListBatch)
-    async def recommend_batch(batch: schemas.RecommendBatch) -> Response:
-        models = await service.current()
-        answers = await asyncio.gather(
-            *(handlers.recommend(service, models, one, f"requests.{n}.") for n, one in enumerate(batch.requests))
-        )
-        return reply({"answers": answers})
-
-    @app.post("/similar", summary="The most similar items to an item", response_model=responses.SimilarItems)
-    async def similar(request: schemas.Similar) -> Response:
-        return reply(await handlers.similar(service, await service.current(), request))
-
-    @app.post("/complete", summary="Items that complete a basket together", response_model=responses.Completions)
-    async def complete(request: schemas.Complete) -> Response:
-        return reply(await handlers.complete(service, await service.current(), request))
-
-    @app.post("/steps", summary="The reverse process on a history", response_model=responses.ReverseSteps)
-    async def steps(request: schemas.Steps) -> Response:
-        return reply(await handlers.steps(service, await service.current(), request))
-
-    @app.get(
-        "/items",
-        summary="Search items by name, with typos; the most popular items for an empty query",
-        response_model=responses.Items,
-    )
-    async def items(
-        query: Annotated[str, Query(max_length=200)] = "", limit: Annotated[int, Query(ge=1, le=100)] = 10
-    ) -> Response:
-        main = (await service.current()).main
-        found = await service.score(lambda: main.search.find(query, limit))
-        return reply({"items": [main.facts.of(column) for column in found.tolist()]})
-
-    @app.get("/popular", summary="The most popular items", response_model=responses.Items)
-    async def popular(k: Annotated[int, Query(ge=1, le=schemas.MOST_K)] = 10) -> Response:
-        main = (await service.current()).main
-        return reply({"items": [main.facts.of(column) for column in main.search.find("", k).tolist()]})
-
-    @app.get(
-        "/model",
-        summary="The models, the columns to filter by and the re-ranking controls",
-        response_model=responses.ModelInfo,
-    )
-    async def model() -> Response:
-        models = await service.current()
-        return reply(await service.score(lambda: describe(models)))
+async def _answer_error(_: Request, error: Exception) -> Response:
+    return fault_reply(to_fault(error))
 
 
 def _add_events(app: FastAPI, service: Service) -> None:
@@ -155,7 +105,7 @@ def _add_events(app: FastAPI, service: Service) -> None:
     @app.post("/events/forget", summary="Delete all events of a user", response_model=responses.Deleted)
     async def forget(request: schemas.Forget) -> Response:
         deleted = await service.write(lambda store: store.forget(request.user))
-        await service.shrink()
+        await asyncio.to_thread(service.reading.shrink)
         return reply({"deleted": deleted})
 
     @app.put(
@@ -172,9 +122,20 @@ def _add_events(app: FastAPI, service: Service) -> None:
                     check_change(main.bundle, name, value)
             changed.setdefault(change.item, {}).update(change.columns)
         await service.write(lambda store: store.change(changed))
-        ids, before = list(changed), main.bundle.columns_of(list(changed)) < 0
-        after = (await service.current()).main.bundle.columns_of(ids) < 0
-        return reply(handlers.changed_items(main, ids, before.tolist(), after.tolist()))
+        unknown = _unknown((await service.current()).main.bundle, list(changed))
+        still_unknown = set(unknown)
+        added = [item for item in _unknown(main.bundle, list(changed)) if item not in still_unknown]
+        note, recipe = None, main.base.recipes.items
+        if unknown and recipe is not None and can_add(main.base):
+            columns = ", ".join(column.name for column in recipe.columns)
+            note = (
+                f"Unknown items have ids of another kind than the model's, or none of its features: describe {columns}."
+            )
+        elif unknown:
+            note = (
+                "The model reads no features of items: unknown items are stored, and in no list until a model has them."
+            )
+        return reply({"changed": len(changed), "added": added, "unknown": unknown, "note": note})
 
     @app.post(
         "/admin/reload",
@@ -190,6 +151,10 @@ def _add_events(app: FastAPI, service: Service) -> None:
         return reply({"models": _versions(service.models), "processes": {"loaded": loaded, "of": processes}})
 
 
+def _unknown(bundle: Bundle, ids: Sequence[str]) -> list[str]:
+    return [item for item, column in zip(ids, bundle.columns_of(ids).tolist(), strict=True) if column < 0]
+
+
 async def _record(service: Service, bodies: list[schemas.EventBody]) -> Response:
     events = [Event(one.user, one.item, one.kind, one.time, one.recommendation_id) for one in bodies]
     await service.write(lambda store: store.add(events))
@@ -203,6 +168,15 @@ def _versions(models: LoadedModels) -> list[dict[str, str]]:
 
 
 def _add_monitoring(app: FastAPI, service: Service) -> None:
+    @app.get(
+        "/model",
+        summary="The models, the columns to filter by and the re-ranking controls",
+        response_model=responses.ModelInfo,
+    )
+    async def model() -> Response:
+        models = await service.current()
+        return reply(await service.score(lambda: describe(models)))
+
     @app.get("/live", summary="Whether the process runs", response_model=responses.Live)
     async def live() -> Response:
         return reply({"live": True})
@@ -240,35 +214,6 @@ def _file(name: str) -> Response:
     return FileResponse(path, media_type=_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
 
 
-def _add_error_handlers(app: FastAPI) -> None:
-    @app.exception_handler(Fault)
-    async def fault(_: Request, error: Fault) -> Response:
-        return fault_reply(error)
-
-    @app.exception_handler(InputError)
-    async def wrong_input(_: Request, error: InputError) -> Response:
-        return fault_reply(input_fault(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return fault_reply(validation_fault(error.errors()))
-
-    @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
-        field = {404: "path", 405: "method"}.get(error.status_code, "request")
-        return fault_reply(Fault(error.status_code, field, f"{error.detail}.", error.headers))
-
-    @app.exception_handler(sqlite3.Error)
-    async def no_store(_: Request, error: sqlite3.Error) -> Response:
-        log_failure("The event store cannot be used", error)
-        problem = "The event store cannot be used now: try again in a second."
-        return fault_reply(Fault(503, "", problem, {"Retry-After": "1"}))
-
-    @app.exception_handler(Exception)
-    async def failed(_: Request, __: Exception) -> Response:
-        return fault_reply(Fault(500, "", "The service failed; its log has the details."))
-
-
 async def _run_maintenance(service: Service) -> None:
     """Follow the other processes and, with `watch`, the model folder; delete old events."""
     last_expired = 0.0
@@ -290,9 +235,3 @@ async def _run_maintenance(service: Service) -> None:
         except Exception as error:
             log_failure("Maintenance of the service failed", error)
         await asyncio.sleep(_TICK)
-
-
-def _version() -> str:
-    import recfusion
-
-    return str(recfusion.__version__)

@@ -102,7 +102,6 @@ class Store:
             raise InputError(message, "events")
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.close()
 
     @contextmanager
@@ -135,8 +134,6 @@ class Store:
                 new[item] = when
         return UserItems(have, returned)
 
-    taken = user_items  # the older name
-
     def forget(self, user: str) -> int:
         """Delete a user's events; a digest records that other data about the user must not be used.
 
@@ -147,7 +144,6 @@ class Store:
         return int(deleted)
 
     def is_forgotten(self, user: str) -> bool:
-        """Whether a user has been forgotten."""
         found = self._db.execute("SELECT 1 FROM forgotten WHERE user = ?", (self.digest(user),)).fetchone()
         return found is not None
 
@@ -193,7 +189,6 @@ class Store:
         return None if found is None else str(found[0])
 
     def set_state(self, name: str, value: str) -> None:
-        """Set a value that all processes share."""
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
     def states(self, prefix: str) -> dict[str, str]:
@@ -202,9 +197,7 @@ class Store:
         return {str(name): str(value) for name, value in found}
 
     def drop_state(self, name: str) -> None:
-        """Delete a shared value."""
         self._db.execute("DELETE FROM state WHERE name = ?", (name,))
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
         return self._db.execute(query).fetchall()

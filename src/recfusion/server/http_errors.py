@@ -2,11 +2,14 @@
 
 import json
 import logging
+import sqlite3
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from recfusion.core.errors import InputError, first_problem
@@ -29,27 +32,41 @@ def log_failure(what: str, error: Exception) -> None:
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a document as a JSON response."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode(), status, dict(headers or {}), "application/json")
 
 
 def fault_reply(fault: Fault) -> Response:
-    """Return a fault as a JSON response."""
     return reply({"error": fault.sentence, "field": fault.field}, fault.status, fault.headers)
 
 
-def input_fault(error: InputError, prefix: str = "") -> Fault:
+def to_fault(error: Exception, prefix: str = "") -> Fault:
     """Return the fault of an error in a request; `prefix` comes before its field."""
-    return Fault(422, prefix + (error.field or "body"), str(error))
+    match error:
+        case Fault():
+            return Fault(error.status, prefix + error.field, error.sentence, error.headers)
+        case InputError():
+            return Fault(422, prefix + (error.field or "body"), str(error))
+        case RequestValidationError():
+            return _validation_fault(error.errors()[0])
+        case HTTPException():
+            field = {404: "path", 405: "method"}.get(error.status_code, "request")
+            return Fault(error.status_code, field, f"{error.detail}.", error.headers)
+        case sqlite3.Error():
+            log_failure("The event store cannot be used", error)
+            problem = "The event store cannot be used now: try again in a second."
+            return Fault(503, "", problem, {"Retry-After": "1"})
+    return Fault(500, "", "The service failed; its log has the details.")
 
 
-def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
+def _validation_fault(first: Mapping[str, Any]) -> Fault:
     """Return the fault of the first field of a request that is wrong; its value is not repeated."""
-    first = errors[0]
     if first.get("type") == "json_invalid":
         return Fault(400, "body", "Expected JSON in the body, got something else.")
     place = [part for part in first.get("loc", ()) if part not in ("body", "query", "path")]
     field, problem = first_problem({"loc": place, "msg": first.get("msg", "it is wrong"), "input": None})
     field = field[:200] or "body"
     return Fault(422, field, f"{field}: {problem[:300]}.")
+
+
+ERRORS = (Fault, InputError, RequestValidationError, HTTPException, sqlite3.Error, Exception)  # that routes may raise

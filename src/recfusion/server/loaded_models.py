@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from recfusion.core.errors import InputError, choices
@@ -14,16 +15,37 @@ from recfusion.core.files import file_digest
 from recfusion.data.interactions import name_column
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import CONFIG
-from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.new_items import can_add, with_new
 from recfusion.server.event_store import Store
 
 
+class ItemFacts:
+    """Id, name and columns of each item as JSON values, read once from the item table."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._names = bundle.names
+        columns = [name for name in bundle.items.columns if name not in ("item", COUNT)]
+        self._columns = {name: json_values(bundle.items[name].to_list()) for name in columns}
+
+    def of(self, column: int) -> dict[str, Any]:
+        item, name = self._names[column]
+        return {"item": item, "name": name, "columns": {key: values[column] for key, values in self._columns.items()}}
+
+
+def json_values(values: Sequence[Any]) -> list[Any]:
+    """Return values of a table as JSON values: infinite numbers and NaN become None, other types become texts."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return value if np.isfinite(value) else None
+        return value if value is None or isinstance(value, str | bool | int) else str(value)
+
+    return [plain(value) for value in values]
+
+
 @dataclass(frozen=True)
 class LoadedModel:
-    """One loaded model."""
-
     label: str  # its name in answers
     version: str  # changes with every training
     made: float  # when its folder was written, seconds since 1970
@@ -34,19 +56,9 @@ class LoadedModel:
     change: int  # number of the last applied change of the item table
 
     @property
-    def tag(self) -> str:
-        """The part of recommendation ids that stands for the label."""
-        return model_tag(self.label)
-
-    @property
     def age(self) -> float:
         """Seconds since the model's folder was written."""
         return max(0.0, time.time() - self.made)
-
-    @property
-    def reads_entries(self) -> bool:
-        """Whether the model reads ratings or times of history entries."""
-        return bool({"grades", "times"} & set(self.bundle.protocol.signals.used))
 
 
 @dataclass(frozen=True)
@@ -65,10 +77,10 @@ class LoadedModels:
     def choose(self, label: str | None, position: float | None = None) -> LoadedModel:
         """Return the model with this label, or the one for a user at this position, 0 to 1, among all users."""
         if label is not None:
-            found = next((one for one in self.every if one.label == label), None)
-            if found is None:
-                raise choices("model", label, [one.label for one in self.every], "model")
-            return found
+            models = {model.label: model for model in self.every}
+            if label not in models:
+                raise choices("model", label, models, "model")
+            return models[label]
         return self.second if self.second is not None and position is not None and position < self.share else self.main
 
 
@@ -119,12 +131,9 @@ def check_change(bundle: Bundle, name: str, value: Any) -> None:
         raise choices("column", name, [own for own in bundle.items.columns if own not in ("item", COUNT)])
     kind = bundle.items.schema[name]
     if not _fits(kind, value):
-        wanted = (
-            "a number"
-            if kind.is_numeric()
-            else {pl.String: "a text", pl.Boolean: "true or false"}.get(kind.base_type())
-        )
-        raise InputError(f"Expected {wanted or f'nothing: {kind} cannot be changed'} or null for the column {name}.")
+        kinds = {pl.String: "a text", pl.Boolean: "true or false"}
+        wanted = "a number" if kind.is_numeric() else kinds.get(kind.base_type(), f"nothing: {kind} cannot be changed")
+        raise InputError(f"Expected {wanted} or null for the column {name}.")
 
 
 def model_tag(label: str) -> str:

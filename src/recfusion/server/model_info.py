@@ -6,10 +6,10 @@ import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.item_facts import json_values
+from recfusion.inference.histories import reads_entries
 from recfusion.inference.request import describe_controls
 from recfusion.models.abilities import keeps_histories
-from recfusion.server.loaded_models import LoadedModel, LoadedModels
+from recfusion.server.loaded_models import LoadedModel, LoadedModels, json_values
 
 _VALUES = 50  # most frequent values of a column that are listed
 _CATEGORIES = 500  # a column with more different values is free text
@@ -19,7 +19,7 @@ _NEEDS_PLAIN_HISTORY = "adventurousness"  # it adds items to the history without
 def describe(models: LoadedModels) -> dict[str, Any]:
     """Return the models, the columns of the item table and the re-ranking controls that the main model can use."""
     bundle = models.main.bundle
-    unusable = {_NEEDS_PLAIN_HISTORY} if models.main.reads_entries else set()
+    unusable = {_NEEDS_PLAIN_HISTORY} if reads_entries(bundle.protocol) else set()
     return {
         "models": [_model(one) for one in models.every],
         "share": models.share,
@@ -76,13 +76,12 @@ def words(metric: str, mean: float, users: str) -> str:
 def column(bundle: Bundle, name: str) -> dict[str, Any]:
     """Return the kind of a column (number, boolean, categories or text), its values and its range."""
     series = bundle.items[name]
-    kind = series.dtype
-    if kind == pl.Boolean:
-        return {"name": name, "kind": "boolean", "values": [True, False], "min": None, "max": None}
-    if kind.is_numeric():
-        low, high = json_values([series.min(), series.max()])
-        return {"name": name, "kind": "number", "values": [], "min": low, "max": high}
     text: dict[str, Any] = {"name": name, "kind": "text", "values": [], "min": None, "max": None}
+    if series.dtype == pl.Boolean:
+        return text | {"kind": "boolean", "values": [True, False]}
+    if series.dtype.is_numeric():
+        low, high = json_values([series.min(), series.max()])
+        return text | {"kind": "number", "min": low, "max": high}
     try:
         found = bundle.categories(name)
     except (InputError, pl.exceptions.PolarsError):
@@ -91,5 +90,4 @@ def column(bundle: Bundle, name: str) -> dict[str, Any]:
         return text
     counts = found.matrix.sum(axis=0)
     order = sorted(range(len(found.names)), key=lambda place: (-counts[place], found.names[place]))
-    values = [found.names[place] for place in order[:_VALUES]]
-    return text | {"kind": "categories", "values": values}
+    return text | {"kind": "categories", "values": [found.names[place] for place in order[:_VALUES]]}

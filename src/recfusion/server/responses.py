@@ -2,17 +2,16 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from recfusion.inference.explanations import Basis, Reason
+from recfusion.inference.reverse_steps import Step
 
 Json = str | int | float | bool | None
 
 
-class Body(BaseModel):
+class Body(BaseModel, extra="forbid"):
     """A response without undeclared fields."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Error(Body):
@@ -69,22 +68,9 @@ class Completions(Body):
     alternatives: list[RankedItems]
 
 
-class StepItemBody(Body):
-    item: str
-    name: str
-    known: bool = Field(description="whether it survived the thinning")
-    in_history: bool
-    score: float | None
-
-
-class StepBody(Body):
-    share: float
-    items: list[StepItemBody]
-
-
 class ReverseSteps(Body):
     model: str
-    steps: list[StepBody]
+    steps: list[Step]
 
 
 class Items(Body):

@@ -9,8 +9,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from contextlib import closing
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,11 +27,12 @@ from recfusion.server.config import Settings
 from recfusion.server.event_store import Store
 from recfusion.server.http_errors import Fault
 from recfusion.server.known_users import KnownUsers
-from recfusion.server.loaded_models import LoadedModel, LoadedModels, load_models, with_changes
+from recfusion.server.loaded_models import LoadedModel, LoadedModels, load_models, model_tag, with_changes
 from recfusion.server.metrics import Metrics
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+ListJob = tuple[LoadedModel, ListRequest]  # a list to make with one of the models
 BUCKETS = 256  # groups of users over which click-through is compared
 _BATCH = 64  # users scored at once
 _SWITCH = 0.001  # seconds after which the scoring thread yields to the event loop
@@ -39,17 +40,7 @@ _WRITES = 256  # writes in one commit
 _RELOAD_WAIT = 20.0  # seconds that a reload waits for the other processes
 
 
-@dataclass(frozen=True)
-class ListJob:
-    """A list to make with one of the models."""
-
-    model: LoadedModel
-    request: ListRequest
-
-
 class Service:
-    """One process of a service."""
-
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings, self.metrics = settings, metrics
         sys.setswitchinterval(_SWITCH)
@@ -62,12 +53,8 @@ class Service:
         self.known = KnownUsers.read(settings.histories, self.models.main.bundle.protocol)
         self.trouble: str | None = None  # why the last reload failed
         self._shown: Counter[tuple[int, str, int]] = Counter()
-        self._scoring = Batcher[ListJob | Callable[[], Any], Any](
-            self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring"
-        )
-        self._storing = Batcher[Callable[[Store], Any], Any](
-            self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing"
-        )
+        self._scoring = Batcher(self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring")
+        self._storing = Batcher(self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing")
         gc.freeze()  # models stay for long: a collection that visits them would delay a request
 
     async def score(self, job: ListJob | Callable[[], T]) -> Any:
@@ -117,19 +104,19 @@ class Service:
         graded, timed = "grades" in protocol.signals.used, "times" in protocol.signals.used
         if timed:
             check_times(given)
-        events = self.reading.taken(user)
+        events = self.reading.user_items(user)
         known = [] if self.reading.is_forgotten(user) else self.known.of(user)
         known = [entry for entry in known if entry["item"] not in events.returned]
         if graded:
             known += [{"item": item, "rating": lowest, "time": when} for item, when in events.returned.items()]
         known += [{"item": item, "time": when} for item, when in events.have.items()]
+        keys = ["item"] + ["rating"] * graded + ["time"] * timed
         merged: dict[str, dict[str, Any]] = {}
         for entry in known:
             rating = entry.get("rating")
             if graded or rating is None or is_liked(np.array(rating, np.float32), protocol):
                 merged.pop(entry["item"], None)
-                times = {"time": entry.get("time")} if timed else {}
-                merged[entry["item"]] = {"item": entry["item"], "rating": rating if graded else None, **times}
+                merged[entry["item"]] = {key: entry.get(key) for key in keys}
         for one in given:
             entry = {"item": one} if isinstance(one, str) else one.model_dump()
             merged.pop(entry["item"], None)
@@ -150,24 +137,18 @@ class Service:
         chance = secrets.token_hex(12)
         bucket = int(self.position(f"bucket {user or chance}") * BUCKETS)
         self._shown[int(time.time() // 86400), model.label, bucket] += 1
-        return f"{model.tag}{bucket:02x}{chance}"
+        return f"{model_tag(model.label)}{bucket:02x}{chance}"
 
     def folder_state(self) -> list[tuple[int, int]]:
         """Return time and inode of the configuration files, which change with the models in the folders."""
-        folders = [folder for folder in (self.settings.folder, self.settings.also) if folder is not None]
         found = []
-        for folder in folders:
+        for folder in filter(None, (self.settings.folder, self.settings.also)):
             try:
                 state = (folder / CONFIG).stat()
+                found.append((state.st_mtime_ns, state.st_ino))
             except OSError:  # between an old folder and a new one
                 found.append((0, 0))
-            else:
-                found.append((state.st_mtime_ns, state.st_ino))
         return found
-
-    async def shrink(self) -> None:
-        """Remove deleted events from the log beside the file."""
-        await asyncio.to_thread(self.reading.shrink)
 
     async def flush(self) -> None:
         """Store the number of lists that were shown."""
@@ -176,8 +157,8 @@ class Service:
             await self.write(lambda store: store.add_shown(counts))
 
     async def expire(self) -> None:
-        """Delete events that are older than `keep_days`."""
-        days = self.settings.keep_days
+        """Delete events that are older than `keep_events` days."""
+        days = self.settings.keep_events
         if days is not None:
             await self.write(lambda store: store.expire(days))
 
@@ -192,33 +173,25 @@ class Service:
         self.reading.close()
 
     async def _load(self) -> None:
-        settings = self.settings
         try:
             self.models = await asyncio.to_thread(self._load_models)
         except (InputError, OSError) as error:
-            self.trouble = self._without_paths(error)
+            self.trouble = str(error)
+            for folder in filter(None, (self.settings.folder, self.settings.also)):
+                self.trouble = self.trouble.replace(str(folder), folder.name)  # without paths
             self.metrics.reloads.labels("failed").inc()
             log.warning("The new model cannot be loaded, the old one stays: %s", type(error).__name__)
             raise
         self.trouble = None
         self.metrics.reloads.labels("loaded").inc()
         protocol = self.models.main.bundle.protocol
-        self.known = await asyncio.to_thread(KnownUsers.read, settings.histories, protocol)
+        self.known = await asyncio.to_thread(KnownUsers.read, self.settings.histories, protocol)
         gc.freeze()
 
     def _load_models(self) -> LoadedModels:
-        settings, store = self.settings, Store(self.settings.events)  # a connection belongs to one thread
-        try:
-            return load_models(settings.folder, settings.also, settings.share, store, mapped=settings.workers > 1)
-        finally:
-            store.close()
-
-    def _without_paths(self, error: Exception) -> str:
-        """Return an error's message with the names of the model folders instead of their paths."""
-        message = str(error)
-        for folder in (self.settings.folder, self.settings.also):
-            message = message.replace(str(folder), folder.name) if folder is not None else message
-        return message
+        given = self.settings
+        with closing(Store(given.events)) as store:  # a connection belongs to one thread
+            return load_models(given.folder, given.also, given.also_share, store, mapped=given.workers > 1)
 
     def _update(self) -> None:
         self.models = with_changes(self.models, self.reading)
@@ -226,18 +199,18 @@ class Service:
     def _score(self, jobs: list[ListJob | Callable[[], Any]]) -> list[Any]:
         """Return the results of a batch: the lists of each model are made together, other jobs one by one."""
         found: list[Any] = [None] * len(jobs)
-        groups: dict[int, list[tuple[int, ListJob]]] = {}
+        groups: dict[int, list[int]] = {}
         for place, job in enumerate(jobs):
-            if isinstance(job, ListJob):
-                groups.setdefault(id(job.model), []).append((place, job))
+            if isinstance(job, tuple):
+                groups.setdefault(id(job[0]), []).append(place)
                 continue
             try:
                 found[place] = job()
             except Exception as error:
                 found[place] = error
-        for group in groups.values():
-            lists = lists_for_requests(group[0][1].model.bundle, [job.request for _, job in group])
-            for (place, _), one in zip(group, lists, strict=True):
+        for places in groups.values():
+            models, requests = zip(*(cast(ListJob, jobs[place]) for place in places), strict=True)
+            for place, one in zip(places, lists_for_requests(models[0].bundle, requests), strict=True):
                 found[place] = one
         return found
 

@@ -51,7 +51,6 @@ def _exit(*_: object) -> None:
 
 
 def options(settings: Settings) -> dict[str, Any]:
-    """Return the options of uvicorn."""
     return {
         "host": settings.host,
         "port": settings.port,
@@ -74,17 +73,14 @@ class PatientProtocol(HttpToolsProtocol):
     seconds = 15.0
 
     def connection_made(self, transport: Any) -> None:
-        """Close the connection if no request begins in time."""
         super().connection_made(transport)
         self.timer = self.loop.call_later(self.seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
         self.timer.cancel()
         super().connection_lost(exc)
 
     def on_headers_complete(self) -> None:
-        """Stop the timer."""
         self.timer.cancel()
         super().on_headers_complete()
 

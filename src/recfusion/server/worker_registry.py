@@ -27,7 +27,6 @@ def begin(store: Store, new: str) -> None:
 
 
 def leave(store: Store) -> None:
-    """Remove this process."""
     store.drop_state(f"{_WORKER}{os.getpid()}")
 
 
