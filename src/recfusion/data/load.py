@@ -8,7 +8,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from recfusion.core.errors import InputError, validating
-from recfusion.core.files import check_regular, read_json, write_json
+from recfusion.core.files import check_regular, read_json, replacing, write_json
 from recfusion.data.catalog import CATALOG, read_named, read_named_users
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.options import PUBLISHED, Preparation, Source
@@ -141,8 +141,11 @@ def is_prepared(path: Path) -> bool:
         return False
 
 
-def write_prepared(folder: Path, about: Prepared) -> None:
-    """Write the metadata, which completes a prepared folder."""
+def write_prepared(folder: Path, about: Prepared, items: pl.DataFrame | None) -> None:
+    """Write the table of items and the metadata, which completes a prepared folder."""
+    if items is not None:
+        with replacing(folder / ITEMS) as beside:
+            items.write_parquet(beside)
     write_json(folder / PREPARED, about.model_dump(mode="json"))
 
 

@@ -1,32 +1,23 @@
 """Preparation as a Spark job: the steps of `data/prepare.py`, applied to buckets of users."""
 
+import functools
 import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
-from recfusion.core.job_folder import file_stamps
 from recfusion.data.interactions import PreparationStep
-from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, write_prepared
+from recfusion.data.load import Prepared, is_prepared, write_prepared
 from recfusion.data.options import Preparation, Source
-from recfusion.data.prepare import (
-    ADDED,
-    LATEST,
-    no_ratings,
-    nothing_left,
-    preparation_notes,
-    resolve_min_rating,
-    return_notes,
-    time_notes,
-)
+from recfusion.data.prepare import ADDED, LATEST, nothing_left, preparation_notes, resolve_min_rating
+from recfusion.data.prepared_folder import preparation_job, remove_parts, stages_of
 from recfusion.data.rating_scale import Scale, adds_up
 from recfusion.data.reading.item_file import read_items
 from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
-from recfusion.spark.task_runner import make_files, run_tasks, stages_of
+from recfusion.spark.task_runner import make_files, run_tasks
 from recfusion.spark.user_buckets import Count, Filters, Listed, Unique, Write
 
 
@@ -39,21 +30,13 @@ def spark_prepare(
     `parts` is the number of Parquet files to write; by default one per bucket of users.
     """
     files = input_files(Path(source.data))
-    job = {
-        "prepare": source.absolute().model_dump(mode="json"),
-        "preparation": preparation.model_dump(mode="json"),
-        "files": file_stamps(files),
-    }
-    with stages_of(folder, job) as stages:
+    with stages_of(folder, preparation_job(source, preparation, files)) as stages:
         if is_prepared(folder):
             return False
         buckets = max(count_buckets(session, files), parts or 1)
         table = read_parts(session, stages / "pieces", open_parts(source), source, buckets)
         items = None if source.items is None else read_items(Path(source.items), table.report.columns["item"])
-        about = _prepare(session, table, source, preparation, stages, parts)
-        if items is not None:
-            items.write_parquet(folder / ITEMS)
-        write_prepared(folder, about)
+        write_prepared(folder, _prepare(session, table, source, preparation, stages, parts), items)
     return True
 
 
@@ -81,11 +64,8 @@ def _prepare(
     for step, left in ((last, with_rarest), (even, users)):
         if step is not None:
             steps.append(replace(step, users=left))
-    notes = (
-        *preparation_notes(choices, filters.threshold, scale, steps),
-        *return_notes(table.returns if filters.unique.added else 0),
-        *time_notes(table.future_rows),
-    )
+    returned = table.returns if filters.unique.added else 0
+    notes = preparation_notes(choices, filters.threshold, scale, steps, returned=returned, late=table.future_rows)
     return Prepared(
         name=Path(source.data).name,
         preparation=choices.model_copy(update={"min_rating": filters.threshold}),
@@ -104,12 +84,11 @@ def _unique(
         )
     column = table.report.columns.get("rating")
     added = adds_up(column, table.lowest_rating)
-    unique = Unique(table, stages / "unique", added)
+    unique = Unique(table, stages / "distinct", added)
     found = make_files(session, unique, {unique.file(number): number for number in table.buckets})
-    scale = None if column is None else _scale(found, column, added=added)
-    threshold = resolve_min_rating(choices.min_rating, scale)
-    if threshold is not None and scale is None:
-        raise no_ratings(threshold, source.data)
+    scales = [Scale(**of["scale"]) for of in found if of["scale"] is not None]
+    scale = functools.reduce(Scale.__add__, scales) if scales else None
+    threshold = resolve_min_rating(choices.min_rating, scale, source.data)
     users, rows = (sum(of[name] for of in found) for name in ("users", "rows"))
     step = PreparationStep(ADDED if added else LATEST, users, 0, rows)
     return Filters(unique, threshold, choices.min_items_per_user), scale, step
@@ -179,22 +158,6 @@ def _write(
     """Write what filters keep, except one item; return the number of users with and without it."""
     buckets = len(filters.unique.table.buckets)
     files = min(parts or buckets, buckets)
-    for left in folder.glob(PARTS):  # of an interrupted run
-        left.unlink()
+    remove_parts(folder)
     users = run_tasks(session, Write(filters, rarest, folder, files), range(files))
     return sum(before for before, _ in users), sum(after for _, after in users)
-
-
-def _scale(found: list[dict[str, Any]], column: str, *, added: bool) -> Scale:
-    """Return the scale of all ratings from the statistics of the buckets."""
-    rows = sum(of["rows"] for of in found)
-    ones, five = (sum(of[name] for of in found) / rows for name in ("ones", "five"))
-    return Scale(
-        low=min(of["low"] for of in found),
-        high=max(of["high"] for of in found),
-        positive=min((of["positive"] for of in found if of["positive"] is not None), default=None),
-        ones=ones if all(of["whole"] for of in found) else 0.0,
-        five=five,
-        column=column,
-        added=added,
-    )

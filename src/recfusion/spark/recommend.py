@@ -16,6 +16,7 @@ from recfusion.core.files import read_json, write_json
 from recfusion.core.job_folder import file_stamps
 from recfusion.data.load import PARTS
 from recfusion.data.options import Source
+from recfusion.data.prepared_folder import stages_of
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.id_codes import encode_ids
 from recfusion.inference.bundle import Bundle
@@ -25,7 +26,7 @@ from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
 from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
 from recfusion.spark.session import task_cores, use_cores
-from recfusion.spark.task_runner import run_tasks, stages_of
+from recfusion.spark.task_runner import run_tasks
 
 CHUNKS = 8
 DONE = "_recommended.json"  # written last, in a complete folder

@@ -3,9 +3,8 @@
 A user is in exactly one bucket, so users are counted and dropped there; the driver counts items over all buckets.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recfusion.core.files import replacing
+from recfusion.data.rating_scale import Scale
 from recfusion.data.reading.formats import table_writer
-from recfusion.data.reading.id_codes import encode_ids
-from recfusion.data.rows import Rows, drop_duplicates
+from recfusion.data.rows import Rows, drop_duplicates, encode_rows
 from recfusion.spark.file_parts import BucketedTable
 from recfusion.spark.record_batches import read_batches, write_batches
 
@@ -32,11 +31,7 @@ class Unique:
         return self.folder / f"{number:05d}.arrow"
 
     def __call__(self, number: int) -> None:
-        frame = self.table.rows(number)
-        (user, users), (item, items) = (encode_ids(frame[role]) for role in ("user", "item"))
-        rating, time = (frame[name].to_numpy() if name in frame.columns else None for name in ("rating", "time"))
-        rows = Rows(user, item, rating, time, len(users), len(items))
-        del frame
+        rows, users, items = encode_rows(self.table.rows(number), {})
         rows.order()
         drop_duplicates(rows, added=self.added)
         columns = {name: getattr(rows, name) for name in self.table.dtypes}
@@ -44,23 +39,9 @@ class Unique:
             columns[role] = pa.DictionaryArray.from_arrays(
                 columns[role], ids.to_arrow(compat_level=pl.CompatLevel.oldest())
             )
-        about = {"rows": len(rows.user), "users": len(users), **_ratings(rows.rating)}
+        scale = Scale.of(rows.rating, self.table.report.columns.get("rating"), added=self.added)
+        about = {"rows": len(rows.user), "users": len(users), "scale": None if scale is None else asdict(scale)}
         write_batches(self.file(number), [pa.record_batch(columns)], lambda: about)
-
-
-def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
-    """Return the statistics of the ratings of a bucket, for their scale."""
-    if rating is None:
-        return {}
-    positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
-    return {
-        "low": float(rating.min()),
-        "high": float(rating.max()),
-        "positive": positive,
-        "whole": bool((rating == np.floor(rating)).all()),
-        "ones": int((rating == 1).sum()),
-        "five": int((rating <= 5).sum()),
-    }
 
 
 @dataclass(frozen=True)
