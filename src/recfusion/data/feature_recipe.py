@@ -90,25 +90,23 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
 
     def encode(self, table: pl.DataFrame) -> Encoded:
         """Return the features of the rows of a table; missing columns and unknown values add nothing."""
-        rows, places, weights, given, start = [], [], [], 0, 0
+        entries: list[tuple[int, int, float]] = []  # row, feature, weight
+        given = start = 0
         for column in self.columns:
-            place = {value: start + number for number, value in enumerate(column.values)}
-            weight = dict(zip(column.values, column.weights, strict=True))
+            weights = enumerate(column.weights, start)
+            known = dict(zip(column.values, weights, strict=True))
             for row, cell in enumerate(table[column.name] if column.name in table.columns else ()):
                 keys = column.keys(cell)
                 given += len(keys)
-                known = [key for key in keys if key in place]
-                rows += [row] * len(known)
-                places += [place[key] for key in known]
-                weights += [weight[key] for key in known]
+                entries += [(row, *known[key]) for key in keys if key in known]
             start += len(column.values)
-        values = np.array(weights, np.float32)
-        owners = np.array(rows, np.int64)
+        found = np.array(entries, np.float64).reshape(-1, 3)
+        (owners, places), values = found[:, :2].T.astype(np.int64), found[:, 2].astype(np.float32)
         norms = np.sqrt(np.bincount(owners, values.astype(np.float64) ** 2, minlength=len(table)))
         values = (values / np.maximum(norms[owners], 1e-12)).astype(np.float32)
-        matrix = csr_array((values, (owners, np.array(places, np.int64))), shape=(len(table), start), dtype=np.float32)
+        matrix = csr_array((values, (owners, places)), shape=(len(table), start), dtype=np.float32)
         absent = tuple(column.name for column in self.columns if column.name not in table.columns)
-        return Encoded(matrix, len(rows), given, absent)
+        return Encoded(matrix, len(entries), given, absent)
 
     def unseen(self, table: pl.DataFrame) -> Iterator[str]:
         """Yield a sentence for each column of categories whose cells have values that the recipe does not know."""
@@ -161,7 +159,6 @@ def _column(cells: pl.Series) -> Column | None:
     edges = _edges(cells) if kind == "numbers" else ()
     texts = [_keys(kind, cell, edges, 0) for cell in cells]
     counts = Counter(key for keys in texts for key in keys)
-    names: tuple[str, ...] = ()
     common = [key for key, count in counts.items() if count >= _SHARED]
     if kind == "words" and len(common) > MOST_WORDS:
         buckets = MOST_WORDS
@@ -169,8 +166,7 @@ def _column(cells: pl.Series) -> Column | None:
         counts = Counter(key for cell in cells for key in _keys(kind, cell, edges, buckets))
         common = [key for key, count in counts.items() if count >= _SHARED]
     values = tuple(sorted(key for key in common if counts[key] < len(cells)))  # a value of all rows is useless
-    if buckets:
-        names = tuple(called[value] for value in values)
+    names = tuple(called[value] for value in values) if buckets else ()
     weights = tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values)
     if not values:
         return None

@@ -20,7 +20,7 @@ from recfusion.data.reading.values import parse_ids
 
 _TITLE_WORDS = ("title", "name")
 _ITEM_WORDS = {
-    *("item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full"),
+    *("item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full")
 }
 _DIGEST_STEP = 1 << 20  # numbers at a time
 Signal = Literal["grades", "times", "item_features", "user_features"]  # ratings, timestamps, features

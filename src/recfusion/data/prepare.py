@@ -1,7 +1,4 @@
-"""Prepares raw rows into a binary matrix, in counted steps: duplicates, rating threshold, rare users, rare items.
-
-Notes report what a preparation assumed and dropped, and which option changes it.
-"""
+"""Prepares raw rows into a binary matrix, in counted steps: duplicates, rating threshold, rare users, rare items."""
 
 import itertools
 import time
@@ -20,7 +17,7 @@ from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
 from recfusion.data.rating_scale import Scale, adds_up
 from recfusion.data.reading.values import parse_ids
-from recfusion.data.rows import Rows, check_row_count, compact_codes, drop_duplicates, encode_rows
+from recfusion.data.rows import Rows, check_row_count, drop_duplicates, encode_rows
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
@@ -63,7 +60,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
-    item_column = compact_codes(rows.per_item > 0, rows.item)
+    has_rows = rows.per_item > 0
+    item_column = rows.item if has_rows.all() else (np.cumsum(has_rows, dtype=np.int32) - np.int32(1))[rows.item]
     disliked, disliked_times = _disliked(below, user_kept, item_kept)
     items = item_ids[item_kept].alias("item")
     users = user_ids[user_kept].alias("user")

@@ -1,22 +1,20 @@
 """Prepares a table into a folder that loads quickly; a restarted preparation resumes."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from recfusion.core.arrays import row_numbers
-from recfusion.core.errors import InputError, TaskError, WriteError
+from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
-from recfusion.core.job_folder import JOB, STAGES, claim_folder, file_stamps
+from recfusion.core.job_folder import file_stamps, remove_parts, stages_of
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions
-from recfusion.data.load import PARTS, Prepared, is_prepared, read, write_prepared
+from recfusion.data.load import Prepared, is_prepared, read, write_prepared
 from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import prepare
 from recfusion.data.reading.batch_cache import BatchCache
@@ -27,10 +25,7 @@ _PART_ROWS = 1 << 22
 def prepare_folder(
     source: Source, preparation: Preparation, folder: Path, *, on_rows: Callable[[int], None] | None = None
 ) -> bool:
-    """Prepare a table into a folder that `load` reads; return False if it was complete already.
-
-    Parsed batches are kept until the folder is complete, because reading takes the longest.
-    """
+    """Prepare a table into a folder that `load` reads; return False if it was complete already."""
     if source.data in CATALOG:
         raise InputError(f"'{source.data}' is prepared as it is read: name a file of your own with --data.", "data")
     if source.users_file is not None:
@@ -39,7 +34,7 @@ def prepare_folder(
     with stages_of(folder, preparation_job(source, preparation, files)) as stages:
         if is_prepared(folder):
             return False
-        raw = read(source, cache=BatchCache(stages), on_rows=on_rows)
+        raw = read(source, cache=BatchCache(stages), on_rows=on_rows)  # reading takes the longest
         data = prepare(replace(raw, items=None), preparation)  # notes about items are made when the folder is loaded
         _write_rows(data, folder)
         about = Prepared(name=data.name, preparation=data.preparation, steps=data.steps, report=data.report)
@@ -51,31 +46,6 @@ def preparation_job(source: Source, preparation: Preparation, files: list[Path])
     """Return the description of a preparation; a folder of another one is refused."""
     options = {"prepare": source.absolute(), "preparation": preparation}
     return {name: record.model_dump(mode="json") for name, record in options.items()} | {"files": file_stamps(files)}
-
-
-@contextmanager
-def stages_of(folder: Path, job: dict[str, Any]) -> Iterator[Path]:
-    """Yield the folder for a job's intermediate files, removed if the block succeeds; refuse a folder of another job.
-
-    After an error about the input or options nothing is left behind, so that the corrected job may use the folder.
-    """
-    claim_folder(folder, job)
-    try:
-        yield folder.absolute() / STAGES  # Spark tasks run in another folder
-    except (TaskError, WriteError):
-        raise
-    except InputError:
-        rmtree(folder / STAGES, ignore_errors=True)
-        if not any(folder.glob(PARTS)):
-            (folder / JOB).unlink(missing_ok=True)
-        raise
-    rmtree(folder / STAGES, ignore_errors=True)
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove the parts that an interrupted run wrote."""
-    for left in folder.glob(PARTS):
-        left.unlink()
 
 
 def _write_rows(data: Interactions, folder: Path) -> None:

@@ -110,9 +110,9 @@ def encode_rows(frame: pl.DataFrame, ids: Mapping[str, pl.Series]) -> tuple[Rows
     (user, users), (item, items) = (
         (frame[role].to_numpy(), ids[role]) if role in ids else encode_ids(frame[role]) for role in ("user", "item")
     )
+    kinds: tuple[tuple[str, Any], ...] = (("rating", np.float32), ("time", np.int64))
     rating, time = (
-        frame[name].to_numpy().astype(kind, copy=False) if name in frame.columns else None
-        for name, kind in (("rating", np.float32), ("time", np.int64))
+        frame[name].to_numpy().astype(kind, copy=False) if name in frame.columns else None for name, kind in kinds
     )
     return Rows(user, item, rating, time, len(users), len(items)), users, items
 
@@ -159,11 +159,6 @@ def drop_duplicates(rows: Rows, *, added: bool) -> None:
     keep = ~(again | more)
     keep[chosen] = True
     rows.keep(keep)
-
-
-def compact_codes(present: NDArray[np.bool_], codes: Codes) -> Codes:
-    """Return codes renumbered without gaps, where only the codes marked in `present` occur."""
-    return codes if present.all() else (np.cumsum(present, dtype=np.int32) - np.int32(1))[codes]
 
 
 def count_codes(codes: Codes, n_codes: int = 0) -> IntArray:

@@ -168,8 +168,8 @@ def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
         )
     order = rng.permutation(n)
     train, valid, test = (np.sort(part) for part in np.split(order, [n - n_valid - n_test, n - n_test]))
-    folds = (_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test")))
-    return Split(seed, plan, train, data.matrix[train], *folds)
+    validation = _fold(data, valid, plan, rng, "validation")
+    return Split(seed, plan, train, data.matrix[train], validation, _fold(data, test, plan, rng, "test"))
 
 
 def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.Generator, what: str) -> Fold:

@@ -1,6 +1,6 @@
 """Writes synthetic data: CSV or Parquet with text ids, or the layouts of MovieLens 25M and the Netflix Prize."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from recfusion.core.arrays import IntArray
 from recfusion.core.files import replacing_folder, write_json
 from recfusion.core.rng import stream
 from recfusion.data.reading.formats import table_writer
-from recfusion.data.synthetic import Chunk, Size, World, chunks, make_world
+from recfusion.data.synthetic import Chunk, OnRows, Size, World, chunks, make_world
 
 Form = Literal["csv", "parquet", "ml-25m", "netflix"]
 MARKER = "generated.json"
@@ -34,7 +34,6 @@ PRESETS: Mapping[str, Preset] = {
     "netflix": Preset(Size(480_189, 17_770, 100_480_507), "netflix"),
     "shop": Preset(Size(400_000, 200_000, 5_000_000), "csv"),
 }
-OnRows = Callable[[int], None]
 
 
 def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows | None = None) -> list[str]:
@@ -42,7 +41,7 @@ def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows
     size.check()
     with replacing_folder(folder, MARKER) as fresh:
         world = make_world(size, seed)
-        rows = _counted(chunks(size, seed), on_rows)
+        rows = chunks(size, seed, on_rows=on_rows)
         if form == "ml-25m":
             _write_movielens(rows, fresh)
         elif form == "netflix":
@@ -53,15 +52,6 @@ def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows
         names = sorted(path.name for path in fresh.iterdir())
         write_json(fresh / MARKER, {**asdict(size), "seed": seed, "form": form})
     return names
-
-
-def _counted(rows: Iterator[Chunk], on_rows: OnRows | None) -> Iterator[Chunk]:
-    done = 0
-    for chunk in rows:
-        yield chunk
-        done += len(chunk.user)
-        if on_rows is not None:
-            on_rows(done)
 
 
 def _write_table(rows: Iterator[Chunk], path: Path, size: Size) -> None:

@@ -1,7 +1,4 @@
-"""Reads a table on Spark with the code of the local reader: parts of files in, rows by buckets of users out.
-
-A task reads a part of a file and writes a file with a record batch per bucket; a bucket has all rows of its users.
-"""
+"""Reads a table on Spark with the local reader: each task writes a part of a file as record batches by user bucket."""
 
 import time
 import zlib
@@ -76,31 +73,23 @@ def input_files(path: Path) -> list[Path]:
 
 
 def open_parts(source: Source, part_bytes: int = PART_BYTES, *, lone_users: bool = False) -> list[RowReader]:
-    """Return a reader for each part of a CSV or Parquet file, or of a folder of them.
-
-    The first file decides on columns, separator and the format of times.
-    """
+    """Return a reader for each part of a CSV or Parquet file, or of a folder of them."""
     first, *others = input_files(Path(source.data))
-    reader = open_rows(first, source, lone_users=lone_users)
+    reader = open_rows(first, source, lone_users=lone_users)  # decides on columns, separator and format of times
     file_format = find_format(first)
     if file_format is None or not file_format.splittable:
         raise InputError(f"Expected CSV or Parquet, got '{first}': convert it first.", "data")
-    tables = [_with_absolute_path(reader.table, first), *(_open_like(reader.table, file) for file in others)]
+    tables = [_open_like(reader.table, file) for file in (first, *others)]
     empty = reader.head.clear()  # tasks need the schema and no rows
     return [replace(reader, table=part, head=empty) for table in tables for part in table.split(part_bytes)]
 
 
 def _open_like(table: Table, file: Path) -> Table:
-    """Open another file of a folder; a text file has the layout of the first one."""
-    if table.layout is None:
-        return _with_absolute_path(open_table(file, None, ""), file)
-    return replace(table, where=str(file), source=file.absolute())
-
-
-def _with_absolute_path(table: Table, file: Path) -> Table:
-    """Return a table that tasks find from another working folder; messages keep the given name."""
-    path = file.absolute()
-    return replace(table, source=pl.scan_parquet(path, glob=False) if table.layout is None else path)
+    """Return a file as tasks open it, by its absolute path; a text file has the layout of `table`."""
+    if table.layout is not None:
+        return replace(table, where=str(file), source=file.absolute())
+    found = table if table.where == str(file) else open_table(file, None, "")
+    return replace(found, source=pl.scan_parquet(file.absolute(), glob=False))
 
 
 def count_buckets(session: SparkSession, files: Iterable[Path], multiple: int = 1) -> int:
@@ -120,7 +109,8 @@ def read_parts(
     if not plan.is_file():
         write_json(plan, buckets)
     read = _ReadPart(int(str(read_json(plan))))  # a resumed job keeps its number, also on another cluster
-    files = [folder / _file_name(number, part) for number, part in enumerate(parts)]
+    names = ("-".join(map(str, (f"piece-{number:05d}", *part.table.cuts))) for number, part in enumerate(parts))
+    files = [folder / f"{name}.arrow" for name in names]
     found = make_files(session, read, {file: (file, part) for file, part in zip(files, parts, strict=True)})
     seen = [_PartSummary(**about) for about in found]
     total, faults = sum((Counter(part.facts) for part in seen), Counter()), _faults(parts, seen)
@@ -138,10 +128,6 @@ def read_parts(
         returns=total["returned"],
         future_rows=total["late"],
     )
-
-
-def _file_name(number: int, part: RowReader) -> str:
-    return "-".join(map(str, ("piece", f"{number:05d}", *part.table.cuts))) + ".arrow"
 
 
 @dataclass

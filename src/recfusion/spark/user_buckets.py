@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from recfusion.core.files import replacing
 from recfusion.data.rating_scale import Scale
@@ -45,34 +44,13 @@ class Unique:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """The items that stay: those that a file lists, or all others."""
-
-    file: Path
-    stay: bool
-
-    @classmethod
-    def of(cls, file: Path, items: pl.DataFrame, least: int) -> "Listed":
-        """Write and return the items with at least `least` users (column `n`), or the others if those are fewer."""
-        enough = items["n"] >= least
-        few = 2 * int(enough.sum()) <= len(items)
-        with replacing(file) as beside:
-            items.filter(enough if few else ~enough).select("item").write_parquet(beside)
-        return cls(file, few)
-
-    def stays(self, items: pl.Series) -> NDArray[np.bool_]:
-        listed = items.is_in(pl.read_parquet(self.file, glob=False)["item"].implode()).to_numpy()
-        return listed if self.stay else ~listed
-
-
-@dataclass(frozen=True)
 class Filters:
     """The filters of a preparation that are known so far, applied to the files of `Unique`."""
 
     unique: Unique
     threshold: float | None  # of ratings
     least: int  # items of a user
-    rounds: tuple[Listed, ...] = ()  # items that stay, each after dropping users with few items
+    rounds: tuple[Path, ...] = ()  # tables of the items that stay, each after dropping users with few items
 
     def rows(self, number: int) -> tuple[Rows, pl.Series, pl.Series]:
         """Return the remaining rows of a bucket, encoded, and the ids of users and items."""
@@ -86,9 +64,9 @@ class Filters:
         items = pl.Series("item", item.dictionary)
         if self.threshold is not None and rows.rating is not None:
             rows.keep(rows.rating >= np.float32(self.threshold))
-        for listed in self.rounds:
+        for file in self.rounds:
             self.keep_users(rows)
-            rows.keep_items(listed.stays(items))
+            rows.keep_items(items.is_in(pl.read_parquet(file, glob=False)["item"].implode()).to_numpy())
         return rows, pl.Series("user", user.dictionary), items
 
     def keep_users(self, rows: Rows) -> None:

@@ -1,7 +1,4 @@
-"""Reads tables about items or users (titles, genres, ages), one row each.
-
-Unlike in a table of interactions, a quoted text may go over several lines here, as descriptions do.
-"""
+"""Reads tables about items or users, one row each; unlike interactions, quoted texts may go over several lines."""
 
 import csv
 import io
@@ -29,10 +26,7 @@ def read_items(
     name: str = "frame of items",
     role: str = "item",
 ) -> pl.DataFrame:
-    """Return a table of items, one row each, with its id column named `item`; or of users, for the role "user".
-
-    Rows that cannot be used are counted in the log.
-    """
+    """Return a table of items, one row each, with its id column named `item`; or of users, for the role "user"."""
     found = open_table(table, separator, name)
     where = found.where
     if not found.has_names:

@@ -60,14 +60,8 @@ class RowReader:
     def report(self, counts: Mapping[str, int], faults: Faults) -> ReadReport:
         """Return the report of a reading from the counts of the rows' flags."""
         first = [f"the first row that {_FAULTS[kind]}: {fault}" for kind, (_, fault, _) in sorted(faults.items())]
-        return ReadReport(
-            rows=counts["rows"],
-            columns=self.columns,
-            missing=counts["missing"],
-            unparsable=counts["unparsable"],
-            notes=(*self.notes, *first, *row_notes(counts)),
-            blank=counts["blank"],
-        )
+        rows, missing, unparsable, blank = (counts[name] for name in ("rows", "missing", "unparsable", "blank"))
+        return ReadReport(rows, self.columns, missing, unparsable, (*self.notes, *first, *row_notes(counts)), blank)
 
 
 def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = False) -> RowReader:
