@@ -21,7 +21,7 @@ from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, Faults
 from recfusion.data.reading.formats import Table, find_format, open_table, table_errors
 from recfusion.data.reading.id_codes import IdEncoder
-from recfusion.data.reading.reader import RowReader, check_bad_rows, encoded_batches, first_faults, open_rows
+from recfusion.data.reading.reader import RowReader, check_bad_rows, encoded_batches, open_rows
 from recfusion.data.reading.text_lines import BLOCK_BYTES
 from recfusion.data.reading.values import whole_numbers
 from recfusion.spark import check_path
@@ -113,7 +113,14 @@ def read_parts(
     files = [folder / f"{name}.arrow" for name in names]
     found = make_files(session, read, {file: (file, part) for file, part in zip(files, parts, strict=True)})
     seen = [_PartSummary(**about) for about in found]
-    total, faults = sum((Counter(part.facts) for part in seen), Counter()), _faults(parts, seen)
+    total, faults = sum((Counter(part.facts) for part in seen), Counter()), dict[str, tuple[int, str, str]]()
+    several, lines = len({part.table.where for part in parts}) > 1, Counter[str]()
+    for part, summary in zip(parts, seen, strict=True):
+        where = part.table.where
+        file = f" in '{Path(where).name}'" * several
+        for kind, (row, what, cell) in summary.faults.items():
+            faults.setdefault(kind, (lines[where] + row, what + file, cell))  # numbered within the file
+        lines[where] += summary.facts["lines"]
     whole = replace(parts[0], table=replace(parts[0].table, where=source.data))
     check_bad_rows(whole, total, faults, source.max_bad_share)
     texts = {role for part in seen for role in part.texts}
@@ -138,12 +145,14 @@ class _PartSummary:
     facts: dict[str, int] = field(default_factory=dict)  # counts of flags, lines, returns and future times
     lowest: float | None = None  # rating
     texts: list[str] = field(default_factory=list)  # roles of ids that are not all whole numbers
+    faults: Faults = field(default_factory=dict)  # rows are numbered within the part
 
     def add(self, batch: Batch, rows: pl.DataFrame, sizes: NDArray[np.int64]) -> None:
         """Add a batch: its good rows, and how many of them each bucket has."""
         ratings, times = (rows[name] if name in rows.columns else pl.Series([0]) for name in ("rating", "time"))
         doubtful = {"returned": int((ratings < 0).sum()), "late": int((times > time.time()).sum())}
         self.facts = dict(Counter(self.facts) + Counter({**batch.counts, **doubtful, "lines": batch.size}))
+        self.faults = {**batch.faults, **self.faults}
         self.sizes = [int(size) for size in self.sizes + sizes]
         lows = (self.lowest, cast("float | None", ratings.min()))
         self.lowest = min((low for low in lows if low is not None), default=None)
@@ -185,18 +194,3 @@ def _bucket_of(ids: pl.Series, buckets: int) -> NDArray[Any]:
     texts = ids.fill_null("").cast(pl.Binary).to_list()
     kind = np.min_scalar_type(buckets)  # small integers sort faster
     return (np.fromiter(map(zlib.crc32, texts), np.uint32, len(texts)) % buckets).astype(kind)
-
-
-def _faults(parts: Sequence[RowReader], seen: Sequence[_PartSummary]) -> Faults:
-    """Return the first row of each kind of fault; rows are numbered within their file."""
-    faults: Faults = {}
-    several = len({part.table.where for part in parts}) > 1
-    lines: Counter[str] = Counter()
-    for part, summary in zip(parts, seen, strict=True):
-        where, counts = part.table.where, Counter(summary.facts)
-        if any(counts[kind] and kind not in faults for kind in ("missing", "unparsable")):
-            found = first_faults(part, counts, lines[where])
-            file = f" in '{Path(where).name}'" * several
-            faults = {kind: (row, what + file, cell) for kind, (row, what, cell) in found.items()} | dict(faults)
-        lines[where] += counts["lines"]
-    return faults
