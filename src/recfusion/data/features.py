@@ -18,12 +18,10 @@ def with_features(data: Interactions, signals: str) -> Interactions:
     asked = [name.strip() for name in (data.source.feature_columns or "").split(",") if name.strip()] or None
     items = _features(data.item_table, asked)
     users = None if data.user_table is None else _features(data.user_table, None)
-    notes = [
-        f"features of {what}: {sentence}"
-        for what, found in (("items", items), ("users", users))
-        if found is not None and found.recipe is not None
-        for sentence in found.recipe.sentences()
-    ]
+    made = ((what, found.recipe) for what, found in (("items", items), ("users", users)) if found is not None)
+    notes = (
+        f"features of {what}: {text}" for what, recipe in made if recipe is not None for text in recipe.sentences()
+    )
     report = replace(data.report, notes=(*data.report.notes, *notes))
     return replace(data, item_features=items, user_features=users, report=report)
 

@@ -65,13 +65,9 @@ class Filters:
         if self.threshold is not None and rows.rating is not None:
             rows.keep(rows.rating >= np.float32(self.threshold))
         for file in self.rounds:
-            self.keep_users(rows)
+            rows.keep_users(rows.per_user >= self.least)
             rows.keep_items(items.is_in(pl.read_parquet(file, glob=False)["item"].implode()).to_numpy())
         return rows, pl.Series("user", user.dictionary), items
-
-    def keep_users(self, rows: Rows) -> None:
-        """Drop users with few items."""
-        rows.keep_users(rows.per_user >= self.least)
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class Count:
     def __call__(self, number: int) -> tuple[int, int]:
         rows, _, items = self.filters.rows(number)
         users, before = np.count_nonzero(rows.per_user), rows.per_item
-        self.filters.keep_users(rows)
+        rows.keep_users(rows.per_user >= self.filters.least)
         with replacing(self.file(number)) as beside:
             pl.DataFrame({"item": items, "before": before, "n": rows.per_item}).write_parquet(beside)
         return int(users), int(np.count_nonzero(rows.per_user))

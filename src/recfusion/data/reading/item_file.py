@@ -19,15 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 def read_items(
-    table: Path | pl.DataFrame,
-    item: str | None,
-    separator: str | None = None,
-    *,
-    name: str = "frame of items",
-    role: str = "item",
+    table: Path | pl.DataFrame, item: str | None, separator: str | None = None, *, role: str = "item"
 ) -> pl.DataFrame:
     """Return a table of items, one row each, with its id column named `item`; or of users, for the role "user"."""
-    found = open_table(table, separator, name)
+    found = open_table(table, separator, f"frame of {role}s")
     where = found.where
     if not found.has_names:
         raise InputError(f"Expected a header in the {role} file '{where}', got none: add one that names its columns.")
