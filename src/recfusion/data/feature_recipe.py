@@ -38,7 +38,15 @@ class Column(BaseModel, frozen=True, extra="forbid"):
 
     def keys(self, cell: object) -> list[str]:
         """Return the distinct values of a cell, known or not; none if it is missing."""
-        return _keys(self.kind, cell, self.edges, self.buckets)
+        if cell is None:
+            return []
+        if self.kind == "numbers":
+            return _bin(cell, self.edges)
+        if self.kind == "categories":
+            text = str(cell).lower() if isinstance(cell, bool) else str(cell)
+            return list(dict.fromkeys(part for one in text.split(SEPARATOR) if (part := one.strip())))
+        words = dict.fromkeys(_WORD.findall(str(cell).lower()))
+        return list(dict.fromkeys(_bucket(word, self.buckets) for word in words) if self.buckets else words)
 
     @property
     def features(self) -> list[str]:
@@ -153,24 +161,24 @@ class Recipes(BaseModel, frozen=True, extra="forbid"):
 
 def _column(cells: pl.Series) -> Column | None:
     """Return how a column is encoded; None if it has no shared values."""
-    kind, buckets = _kind(cells), 0
+    kind = _kind(cells)
     if kind is None:
         return None
-    edges = _edges(cells) if kind == "numbers" else ()
-    texts = [_keys(kind, cell, edges, 0) for cell in cells]
-    counts = Counter(key for keys in texts for key in keys)
-    common = [key for key, count in counts.items() if count >= _SHARED]
-    if kind == "words" and len(common) > MOST_WORDS:
-        buckets = MOST_WORDS
-        called = {_bucket(word, buckets): word for word, _ in reversed(counts.most_common())}
-        counts = Counter(key for cell in cells for key in _keys(kind, cell, edges, buckets))
-        common = [key for key, count in counts.items() if count >= _SHARED]
-    values = tuple(sorted(key for key in common if counts[key] < len(cells)))  # a value of all rows is useless
-    names = tuple(called[value] for value in values) if buckets else ()
-    weights = tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values)
-    if not values:
-        return None
-    return Column(name=cells.name, kind=kind, values=values, weights=weights, edges=edges, buckets=buckets, names=names)
+    column = Column(name=cells.name, kind=kind, values=(), weights=(), edges=_edges(cells) if kind == "numbers" else ())
+    counts = Counter(key for cell in cells for key in column.keys(cell))
+    names: dict[str, str] = {}
+    if kind == "words" and sum(count >= _SHARED for count in counts.values()) > MOST_WORDS:
+        names = {_bucket(word, MOST_WORDS): word for word, _ in reversed(counts.most_common())}
+        column = column.model_copy(update={"buckets": MOST_WORDS})
+        counts = Counter(key for cell in cells for key in column.keys(cell))
+    # A value of a single row or of all rows is useless.
+    values = sorted(key for key, count in counts.items() if _SHARED <= count < len(cells))
+    made = {
+        "values": tuple(values),
+        "weights": tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values),
+        "names": tuple(names[value] for value in values if names),
+    }
+    return column.model_copy(update=made) if values else None
 
 
 def _kind(cells: pl.Series) -> Kind | None:
@@ -193,18 +201,6 @@ def _edges(cells: pl.Series) -> tuple[float, ...]:
     if not len(numbers):
         return ()
     return tuple(np.unique(np.quantile(numbers, np.arange(1, _BINS) / _BINS)).tolist())
-
-
-def _keys(kind: Kind, cell: object, edges: Sequence[float], buckets: int) -> list[str]:
-    if cell is None:
-        return []
-    if kind == "numbers":
-        return _bin(cell, edges)
-    if kind == "categories":
-        text = str(cell).lower() if isinstance(cell, bool) else str(cell)
-        return list(dict.fromkeys(part for one in text.split(SEPARATOR) if (part := one.strip())))
-    words = dict.fromkeys(_WORD.findall(str(cell).lower()))
-    return list(dict.fromkeys(_bucket(word, buckets) for word in words)) if buckets else list(words)
 
 
 def _bin(cell: object, edges: Sequence[float]) -> list[str]:
