@@ -117,7 +117,8 @@ def test_what_is_wrong_with_a_later_file_is_one_sentence(session: "SparkSession"
 
 @pytest.mark.skipif(os.name == "nt", reason="ends a process at once")
 def test_a_task_that_dies_leaves_what_is_done(session: "SparkSession", tmp_path: Path) -> None:
-    from recfusion.spark.task_runner import run_tasks, stages_of
+    from recfusion.core.job_folder import stages_of
+    from recfusion.spark.task_runner import run_tasks
 
     def job() -> None:
         with stages_of(tmp_path, {}) as stages:

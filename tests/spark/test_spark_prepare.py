@@ -134,11 +134,11 @@ def test_a_job_goes_on_after_its_last_finished_stage(
         return []
 
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "_filter_rare", broken)
+        patch.setattr(prepare, "_filter", broken)
         with pytest.raises(KeyboardInterrupt):
             prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")
     stages = tmp_path / "out" / "_stages"
-    assert len(list(stages.glob("unique/*.arrow"))) == 2
+    assert len(list(stages.glob("distinct/*.arrow"))) == 2
     with monkeypatch.context() as patch:
         patch.setattr(tasks, "run_tasks", nothing_to_do)  # that of files, which are there
         prepare.spark_prepare(session, source, Preparation(), tmp_path / "out")

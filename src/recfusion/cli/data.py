@@ -28,12 +28,8 @@ def data_list(as_json: JsonOption = False) -> None:
     """List the named data sets and their local copies."""
     places = {name: locate(name) for name in CATALOG}
     if as_json:
-        print_json(
-            {
-                name: {"title": entry.title, "here": places[name] is not None, "licence": entry.licence}
-                for name, entry in CATALOG.items()
-            }
-        )
+        here = {name: place is not None for name, place in places.items()}
+        print_json({name: {"title": e.title, "here": here[name], "licence": e.licence} for name, e in CATALOG.items()})
         return
     table = Table(Column("name", no_wrap=True), "what", "where")
     for name, entry in CATALOG.items():

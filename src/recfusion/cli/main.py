@@ -1,10 +1,11 @@
 """The entry point of the command line: finds the command, and converts errors into a sentence and an exit code."""
 
-import inspect
 import logging
 import os
+import re
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,42 +16,20 @@ from recfusion.core.errors import InputError
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-# The first paragraph of each command's help. "data list" is the function `data_list` of the module `cli/data.py`.
-COMMANDS = {
-    "demo": "Compare models on the embedded movie ratings, save the best one, and write a report page.",
-    "models": "List all models and their origin, or the settings of one with defaults and meaning.",
-    "train": "Train a model on the training users of a data set and save it as a folder.",
-    "tune": "Search a model's settings on the validation users; refit the best and evaluate it once on the test users.",
-    "evaluate": "Evaluate a saved model on the test users of its split, rebuilt from its protocol; "
-    "other data is refused.",
-    "compare": "Compare models on the same users of the same splits.",
-    "run": "Run the missing fits of an experiment, save each result, and show the table.",
-    "report": "Write a page from stored results: tables, charts, training curves, examples and the protocol.",
-    "reproduce": "Reproduce a table or figure of the paper and show the difference to the published values.",
-    "recommend": "Recommend items to users, also to those who were not in the training data.",
-    "similar": "List the most similar items according to the model, corrected for popularity.",
-    "complete": "Complete a basket or playlist with items that go together.",
-    "serve": "Serve a model over HTTP, with a page to try it on; without a folder, the embedded movies.",
+# "data list" is the function `data_list` of the module `cli/data.py`; its docstring is the help.
+COMMANDS = (
+    *("demo", "models", "train", "tune", "evaluate", "compare", "run", "report", "reproduce"),
+    *("recommend", "similar", "complete", "serve", "events export", "events report", "events forget", "items add"),
+    *("data list", "data fetch", "data describe", "data prepare", "data generate"),
+    *("figure diffusion", "figure architecture", "figure schedule"),
+    *("spark prepare", "spark train", "spark recommend"),
+)
+GROUPS = {
     "events": "Export, compare and delete the events that a service recorded.",
-    "events export": "Export user, item and time of the items that users have, for training.",
-    "events report": "Compare the click-through rates of the served models.",
-    "events forget": "Delete all events of users; the service then knows nothing about them.",
     "items": "Add new items to a model.",
-    "items add": "Add new items to a model from their features, without training it again.",
     "data": "List, fetch, describe, prepare and generate data sets.",
-    "data list": "List the named data sets and their local copies.",
-    "data fetch": "Download a data set from its publisher, verify it and store it in the cache.",
-    "data describe": "Describe a data set: how it was read and prepared, and the counts of a split.",
-    "data prepare": "Prepare your own table into a folder that loads quickly.",
-    "data generate": "Generate synthetic interactions of any size, with items, to test speed and memory.",
     "figure": "Draw the paper's figures and learned noise schedules.",
-    "figure diffusion": "Draw binary noise on real users and its removal by a trained network: the paper's Figure 2.",
-    "figure architecture": "Draw the RecFusion family and the differences between its variants: the paper's Figure 1.",
-    "figure schedule": "Draw learned noise rates during training, and the bound with learned and with fixed rates.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
-    "spark prepare": "Prepare a CSV or Parquet table, or a folder of them, as a Spark job.",
-    "spark train": "Train thinning-local with Spark tasks, and save it as an ordinary model folder.",
-    "spark recommend": "Write the top K items of every user of a table as a Spark job; resumes after an interruption.",
 }
 
 app = typer.Typer(
@@ -64,18 +43,25 @@ app = typer.Typer(
 class Command(TyperCommand):
     """A command that is listed without importing it; its module is imported when it is called."""
 
-    def __init__(self, path: str, text: str) -> None:
-        super().__init__(path.split()[-1], help=text)
+    def __init__(self, path: str) -> None:
+        super().__init__(path.split()[-1], help=summary(path))
         self.path = path
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the arguments by the function of the command; its help is our text and the rest of its docstring."""
+        """Parse the arguments by the function of the command."""
         own = typer.Typer(add_completion=False)
         module = import_module(f"recfusion.cli.{self.path.split()[0]}")
-        function = getattr(module, self.path.replace(" ", "_"))
-        details = (inspect.getdoc(function) or "").partition("\n\n")[2]
-        own.command(self.name, help=f"{self.help}\n\n{details}")(function)
+        own.command(self.name)(getattr(module, self.path.replace(" ", "_")))
         return typer.main.get_command(own).make_context(info_name, args, parent, **extra)
+
+
+def summary(path: str) -> str:
+    """Return the first paragraph of a command's help, from the source of its function."""
+    source = Path(__file__).with_name(f"{path.split()[0]}.py").read_text(encoding="utf-8")
+    function = re.escape(path.replace(" ", "_"))
+    found = re.search(rf'^def {function}\(.*?^    """(.+?)(?:\n\n|""")', source, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return " ".join(found[1].split())
 
 
 def _show_version(wanted: bool) -> None:
@@ -103,11 +89,12 @@ def command_line() -> TyperGroup:
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     groups = {"": root}
-    for path, text in COMMANDS.items():
+    for path in COMMANDS:
         group, _, name = path.rpartition(" ")
-        if any(other.startswith(f"{path} ") for other in COMMANDS):
-            groups[path] = TyperGroup(name=name, help=text, no_args_is_help=True)
-        groups[group].add_command(groups.get(path) or Command(path, text))
+        if group not in groups:
+            groups[group] = TyperGroup(name=group, help=GROUPS[group], no_args_is_help=True)
+            root.add_command(groups[group])
+        groups[group].add_command(Command(path), name)
     return root
 
 

@@ -52,7 +52,7 @@ def recommend(
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recommend items to users, who need not have been seen in training.
+    """Recommend items to users, also to those who were not in the training data.
 
     Ids that the model does not know are left out and reported. Users with no known items get the most popular ones,
     and the column `basis` says so.

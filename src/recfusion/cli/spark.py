@@ -125,13 +125,8 @@ def spark_recommend(
     _check_paths(str(users), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
     threshold = protocol.preparation.min_rating
-    columns = {
-        "user": user,
-        "item": item,
-        "rating": rating,
-        "time": time_column(protocol, time),
-        "separator": separator,
-    }
+    columns = {"user": user, "item": item, "rating": rating, "time": time_column(protocol, time)}
+    columns["separator"] = separator
     source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)
     from recfusion.spark import recommend as spark

@@ -30,5 +30,5 @@ def column_counts(matrix: Csr) -> IntArray:
 
 def keep_entries(matrix: Csr, keep: NDArray[np.bool_]) -> Csr:
     """Return `matrix` with only the stored entries where `keep` is true (same shape)."""
-    kept_before = np.concatenate([[0], np.cumsum(keep)])
-    return binary_csr(kept_before[matrix.indptr], matrix.indices[keep], matrix.shape[1])
+    kept_before = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
+    return csr_array((matrix.data[keep], matrix.indices[keep], kept_before), shape=matrix.shape)

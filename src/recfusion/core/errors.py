@@ -29,6 +29,10 @@ class WriteError(InputError):
     """A file or folder cannot be written."""
 
 
+class TaskError(InputError):
+    """A task died with its process, not because of its input."""
+
+
 def choices(what: str, got: object, allowed: object, field: str | None = None) -> InputError:
     """Return the error for a value outside a closed set of choices."""
     names = ", ".join(str(name) for name in allowed)  # type: ignore[attr-defined]

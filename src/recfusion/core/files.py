@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,13 @@ def check_writable(path: Path) -> None:
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise WriteError(f"Cannot write to '{path}': '{parent}' is not a writable folder; name another place.")
+    if fcntl is None:
+        return  # we cannot know whether those runs are still active
     with suppress(OSError):
         for left in Path(path).absolute().parent.glob(f"{glob.escape(_prefix(path))}*"):
-            _clean_up(left, path)
+            with suppress(OSError), (left / _LOCK).open("wb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(left, path)
 
 
 def check_writable_file(path: Path) -> None:
@@ -129,24 +133,22 @@ def check_regular(path: Path) -> None:
 
 def read_json(path: Path) -> object:
     """Return the content of a JSON file; raise if it is missing or broken."""
-    check_regular(path)
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"Cannot read '{path}': {error.strerror or error}; make it again.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"Expected JSON in '{path}', got something else ({error}): make it again.") from None
+    return _parsed(path, "JSON", json.loads)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; a missing or broken one is an error that names it."""
+    """Return the content of a TOML file; raise if it is missing or broken."""
+    return dict(_parsed(path, "TOML", tomllib.loads))
+
+
+def _parsed(path: Path, kind: str, parse: Callable[[str], Any]) -> Any:
     check_regular(path)
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return parse(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}; check the path.") from None
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8
-        raise InputError(f"Expected TOML in '{path}', got something else: {error}; correct it.") from None
+        raise InputError(f"Expected {kind} in '{path}', got something else ({error}): correct or replace it.") from None
 
 
 def file_digest(path: Path) -> str:
@@ -198,15 +200,6 @@ def _working_folder(path: Path) -> Iterator[Path]:
 
 def _prefix(path: Path) -> str:
     return f".{Path(path).absolute().name}.tmp-"
-
-
-def _clean_up(left: Path, path: Path) -> None:
-    """Remove the hidden folder of a killed run."""
-    if fcntl is None:
-        return  # we cannot know whether that run is still active
-    with suppress(OSError), (left / _LOCK).open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _remove(left, path)
 
 
 def _remove(folder: Path, path: Path) -> None:

@@ -53,17 +53,12 @@ class JsonLines:
         """Return whether a file is of this kind, judged by its first bytes; an empty file is."""
         plain, packed = plain_path(path), packed_path(path)
         try:
-            if (plain.exists() and plain.stat().st_size) or not packed.exists():
-                check_regular(plain)
-                with plain.open("rb") as file:
-                    head = file.read(len(self.start))
-            else:
-                check_regular(packed)
-                with lzma.open(packed) as unpacked:
-                    head = unpacked.read(len(self.start))
+            is_plain = (plain.exists() and plain.stat().st_size) or not packed.exists()
+            check_regular(plain if is_plain else packed)
+            with plain.open("rb") if is_plain else lzma.open(packed) as file:
+                return self.start.startswith(file.read(len(self.start)))
         except (OSError, InputError, lzma.LZMAError, EOFError):
             return False
-        return self.start.startswith(head)
 
     def read(self, path: str | Path) -> list[bytes]:
         """Return the lines of a file and of its packed form, without a cut last line; no file means no lines."""
@@ -92,10 +87,7 @@ class JsonLines:
         return document
 
     def append(self, path: str | Path, line: bytes, check: Callable[[bytes, str], object]) -> None:
-        """Add a line and return when it is on the disk; a cut last line is removed first.
-
-        `check` raises for a last line of another kind: nothing is ever added to another kind of file.
-        """
+        """Add a line and sync it, after removing a cut last line; `check` raises for a last line of another kind."""
         path = plain_path(path)
         check_writable_file(path)
         try:
@@ -110,10 +102,7 @@ class JsonLines:
             ) from None
 
     def pack(self, path: str | Path, check: Callable[[bytes, str], object]) -> Path:
-        """Move all lines into the packed file, remove the plain one, and return the path of the packed one.
-
-        `check` raises for a line of another kind; then nothing is changed.
-        """
+        """Move all lines into the packed file and return its path; `check` raises for a line of another kind."""
         plain, packed = plain_path(path), packed_path(path)
         if not plain.exists():
             check_regular(packed)
@@ -145,8 +134,7 @@ class JsonLines:
 
     def _mend(self, descriptor: int, path: Path, check: Callable[[bytes, str], object]) -> None:
         """Remove a cut last line, and end a complete one that lacks its newline, so that no two lines can merge."""
-        size = os.fstat(descriptor).st_size
-        start, last = _last_line(descriptor, size)
+        start, last = _last_line(descriptor)
         if last and self._is_torn(last):
             log.warning("The last line of '%s' was cut short and is removed.", path)
             os.ftruncate(descriptor, start)
@@ -207,9 +195,9 @@ def _write_whole(descriptor: int, line: bytes) -> None:
     os.fsync(descriptor)
 
 
-def _last_line(descriptor: int, size: int) -> tuple[int, bytes]:
+def _last_line(descriptor: int) -> tuple[int, bytes]:
     """Return where the last line begins, and the line with its newline if it has one."""
-    if not size:
+    if not (size := os.fstat(descriptor).st_size):
         return 0, b""
     with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as text:
         start = text.rfind(b"\n", 0, size - 1) + 1

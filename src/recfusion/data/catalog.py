@@ -1,12 +1,8 @@
-"""The catalog of named data sets. To add one, add an entry to `_SETS`; a new file layout also needs a reader.
-
-An entry names its source, terms and layout; a `Layout` in `data/published` names the function that reads it.
-"""
+"""The catalog of named data sets. To add one, add an entry to `_SETS`; a new file layout also needs a reader."""
 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -59,14 +55,14 @@ class DataSet:
 
 def _embedded(*columns: str) -> Layout:
     """Return the layout of a data set in the package; `columns` are the names in its source."""
-    return Layout(partial(_read_embedded, columns=columns), lambda _: True, embedded=True)
 
+    def read(folder: Path, name: str) -> RawData:
+        files = (folder / f"{name}-{part}.parquet" for part in ("ratings", "items"))
+        rows, items = (pl.read_parquet(file, glob=False).cast({cs.integer(): pl.Int64}) for file in files)
+        roles = dict(zip(("user", "item", "rating", "time"), columns, strict=True))
+        return RawData(name, rows.cast({"rating": pl.Float32}), items, ReadReport(rows.height, roles))
 
-def _read_embedded(folder: Path, name: str, columns: tuple[str, ...]) -> RawData:
-    files = (folder / f"{name}-{part}.parquet" for part in ("ratings", "items"))
-    rows, items = (pl.read_parquet(file, glob=False).cast({cs.integer(): pl.Int64}) for file in files)
-    roles = dict(zip(("user", "item", "rating", "time"), columns, strict=True))
-    return RawData(name, rows.cast({"rating": pl.Float32}), items, ReadReport(rows.height, roles))
+    return Layout(read, lambda _: True, embedded=True)
 
 
 _SETS = (

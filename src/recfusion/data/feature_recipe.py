@@ -38,7 +38,15 @@ class Column(BaseModel, frozen=True, extra="forbid"):
 
     def keys(self, cell: object) -> list[str]:
         """Return the distinct values of a cell, known or not; none if it is missing."""
-        return _keys(self.kind, cell, self.edges, self.buckets)
+        if cell is None:
+            return []
+        if self.kind == "numbers":
+            return _bin(cell, self.edges)
+        if self.kind == "categories":
+            text = str(cell).lower() if isinstance(cell, bool) else str(cell)
+            return list(dict.fromkeys(part for one in text.split(SEPARATOR) if (part := one.strip())))
+        words = dict.fromkeys(_WORD.findall(str(cell).lower()))
+        return list(dict.fromkeys(_bucket(word, self.buckets) for word in words) if self.buckets else words)
 
     @property
     def features(self) -> list[str]:
@@ -90,25 +98,23 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
 
     def encode(self, table: pl.DataFrame) -> Encoded:
         """Return the features of the rows of a table; missing columns and unknown values add nothing."""
-        rows, places, weights, given, start = [], [], [], 0, 0
+        entries: list[tuple[int, int, float]] = []  # row, feature, weight
+        given = start = 0
         for column in self.columns:
-            place = {value: start + number for number, value in enumerate(column.values)}
-            weight = dict(zip(column.values, column.weights, strict=True))
+            weights = enumerate(column.weights, start)
+            known = dict(zip(column.values, weights, strict=True))
             for row, cell in enumerate(table[column.name] if column.name in table.columns else ()):
                 keys = column.keys(cell)
                 given += len(keys)
-                known = [key for key in keys if key in place]
-                rows += [row] * len(known)
-                places += [place[key] for key in known]
-                weights += [weight[key] for key in known]
+                entries += [(row, *known[key]) for key in keys if key in known]
             start += len(column.values)
-        values = np.array(weights, np.float32)
-        owners = np.array(rows, np.int64)
+        found = np.array(entries, np.float64).reshape(-1, 3)
+        (owners, places), values = found[:, :2].T.astype(np.int64), found[:, 2].astype(np.float32)
         norms = np.sqrt(np.bincount(owners, values.astype(np.float64) ** 2, minlength=len(table)))
         values = (values / np.maximum(norms[owners], 1e-12)).astype(np.float32)
-        matrix = csr_array((values, (owners, np.array(places, np.int64))), shape=(len(table), start), dtype=np.float32)
+        matrix = csr_array((values, (owners, places)), shape=(len(table), start), dtype=np.float32)
         absent = tuple(column.name for column in self.columns if column.name not in table.columns)
-        return Encoded(matrix, len(rows), given, absent)
+        return Encoded(matrix, len(entries), given, absent)
 
     def unseen(self, table: pl.DataFrame) -> Iterator[str]:
         """Yield a sentence for each column of categories whose cells have values that the recipe does not know."""
@@ -155,26 +161,24 @@ class Recipes(BaseModel, frozen=True, extra="forbid"):
 
 def _column(cells: pl.Series) -> Column | None:
     """Return how a column is encoded; None if it has no shared values."""
-    kind, buckets = _kind(cells), 0
+    kind = _kind(cells)
     if kind is None:
         return None
-    edges = _edges(cells) if kind == "numbers" else ()
-    texts = [_keys(kind, cell, edges, 0) for cell in cells]
-    counts = Counter(key for keys in texts for key in keys)
-    names: tuple[str, ...] = ()
-    common = [key for key, count in counts.items() if count >= _SHARED]
-    if kind == "words" and len(common) > MOST_WORDS:
-        buckets = MOST_WORDS
-        called = {_bucket(word, buckets): word for word, _ in reversed(counts.most_common())}
-        counts = Counter(key for cell in cells for key in _keys(kind, cell, edges, buckets))
-        common = [key for key, count in counts.items() if count >= _SHARED]
-    values = tuple(sorted(key for key in common if counts[key] < len(cells)))  # a value of all rows is useless
-    if buckets:
-        names = tuple(called[value] for value in values)
-    weights = tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values)
-    if not values:
-        return None
-    return Column(name=cells.name, kind=kind, values=values, weights=weights, edges=edges, buckets=buckets, names=names)
+    column = Column(name=cells.name, kind=kind, values=(), weights=(), edges=_edges(cells) if kind == "numbers" else ())
+    counts = Counter(key for cell in cells for key in column.keys(cell))
+    names: dict[str, str] = {}
+    if kind == "words" and sum(count >= _SHARED for count in counts.values()) > MOST_WORDS:
+        names = {_bucket(word, MOST_WORDS): word for word, _ in reversed(counts.most_common())}
+        column = column.model_copy(update={"buckets": MOST_WORDS})
+        counts = Counter(key for cell in cells for key in column.keys(cell))
+    # A value of a single row or of all rows is useless.
+    values = sorted(key for key, count in counts.items() if _SHARED <= count < len(cells))
+    made = {
+        "values": tuple(values),
+        "weights": tuple(round(float(np.log(len(cells) / counts[value])), 6) for value in values),
+        "names": tuple(names[value] for value in values if names),
+    }
+    return column.model_copy(update=made) if values else None
 
 
 def _kind(cells: pl.Series) -> Kind | None:
@@ -197,18 +201,6 @@ def _edges(cells: pl.Series) -> tuple[float, ...]:
     if not len(numbers):
         return ()
     return tuple(np.unique(np.quantile(numbers, np.arange(1, _BINS) / _BINS)).tolist())
-
-
-def _keys(kind: Kind, cell: object, edges: Sequence[float], buckets: int) -> list[str]:
-    if cell is None:
-        return []
-    if kind == "numbers":
-        return _bin(cell, edges)
-    if kind == "categories":
-        text = str(cell).lower() if isinstance(cell, bool) else str(cell)
-        return list(dict.fromkeys(part for one in text.split(SEPARATOR) if (part := one.strip())))
-    words = dict.fromkeys(_WORD.findall(str(cell).lower()))
-    return list(dict.fromkeys(_bucket(word, buckets) for word in words)) if buckets else list(words)
 
 
 def _bin(cell: object, edges: Sequence[float]) -> list[str]:

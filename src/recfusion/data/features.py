@@ -12,21 +12,16 @@ from recfusion.data.signals import parse_signals
 
 
 def with_features(data: Interactions, signals: str) -> Interactions:
-    """Return the data with features of its items and users, if `signals` requests them and it has none yet.
-
-    They are made from the columns that its source names, or from all usable ones.
-    """
+    """Return the data with features of its items and users, if `signals` requests them and it has none yet."""
     if "features" not in parse_signals(signals) or data.item_features is not None or data.user_features is not None:
         return data
     asked = [name.strip() for name in (data.source.feature_columns or "").split(",") if name.strip()] or None
     items = _features(data.item_table, asked)
     users = None if data.user_table is None else _features(data.user_table, None)
-    notes = [
-        f"features of {what}: {sentence}"
-        for what, found in (("items", items), ("users", users))
-        if found is not None and found.recipe is not None
-        for sentence in found.recipe.sentences()
-    ]
+    made = ((what, found.recipe) for what, found in (("items", items), ("users", users)) if found is not None)
+    notes = (
+        f"features of {what}: {text}" for what, recipe in made if recipe is not None for text in recipe.sentences()
+    )
     report = replace(data.report, notes=(*data.report.notes, *notes))
     return replace(data, item_features=items, user_features=users, report=report)
 

@@ -1,6 +1,7 @@
 """The data types: `RawData` as read, and `Interactions` after preparation, a 0/1 matrix with ids and signals."""
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,18 +20,7 @@ from recfusion.data.reading.values import parse_ids
 
 _TITLE_WORDS = ("title", "name")
 _ITEM_WORDS = {
-    "item",
-    "product",
-    "article",
-    "movie",
-    "film",
-    "book",
-    "game",
-    "song",
-    "track",
-    "artist",
-    "display",
-    "full",
+    *("item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full")
 }
 _DIGEST_STEP = 1 << 20  # numbers at a time
 Signal = Literal["grades", "times", "item_features", "user_features"]  # ratings, timestamps, features
@@ -187,14 +177,10 @@ class Interactions:
 def name_column(items: pl.DataFrame) -> str | None:
     """Return the column of an item table with the titles: `title` or `name`, else one such as `Product name`."""
     plain = {name: words_of(name) for name, kind in items.schema.items() if not kind.is_nested() and kind != pl.Binary}
-    alone = [name for word in _TITLE_WORDS for name, words in plain.items() if words == [word]]
-    longer = [
-        name
-        for word in _TITLE_WORDS
-        for name, words in plain.items()
-        if word in words and {*words} <= {*_ITEM_WORDS, word}
-    ]
-    return next(iter([*alone, *longer]), None)
+    alone = (name for word in _TITLE_WORDS for name, words in plain.items() if words == [word])
+    pairs = itertools.product(_TITLE_WORDS, plain.items())
+    longer = (name for word, (name, words) in pairs if word in words and {*words} <= {*_ITEM_WORDS, word})
+    return next(itertools.chain(alone, longer), None)
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:

@@ -8,7 +8,8 @@ import polars as pl
 from pydantic import BaseModel
 
 from recfusion.core.errors import InputError, validating
-from recfusion.core.files import check_regular, read_json, write_json
+from recfusion.core.files import check_regular, read_json, replacing, write_json
+from recfusion.core.job_folder import PARTS
 from recfusion.data.catalog import CATALOG, read_named, read_named_users
 from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.options import PUBLISHED, Preparation, Source
@@ -20,7 +21,6 @@ from recfusion.data.reading.reader import OnRows, read_table
 
 PREPARED = "_prepared.json"  # written last: a folder that has it is complete
 ITEMS = "_items.parquet"
-PARTS = "part-*.parquet"
 
 
 class Prepared(BaseModel, frozen=True, extra="forbid"):
@@ -53,9 +53,6 @@ def load(
     `item`, `rating` and `time` are columns of a file or frame, guessed if not given. `items` is a table about the
     items, `users_file` one about the users, and `feature_columns` names the columns that become item features.
     """
-    given: dict[str, object] = {"user": user, "item": item, "rating": rating, "time": time}
-    given |= {"items": items, "max_bad_share": max_bad_share, "feature_columns": feature_columns}
-    given["users_file"] = None if users_file is None else str(users_file)
     frame = described = None
     if isinstance(data, Source):
         start = data.model_dump()
@@ -65,10 +62,11 @@ def load(
         if name in CATALOG or _exists(name):
             raise InputError(f"Expected a name for the frame that no data set and no file has, got '{name}'.", "name")
         frame, start = as_frame(data), {"data": name}
-    if isinstance(items, PathLike):
-        given["items"] = str(items)
-    elif items is not None and not isinstance(items, str):
-        described, given["items"], start["items"] = as_frame(items), None, None
+    if items is not None and not isinstance(items, str | PathLike):
+        described, items, start["items"] = as_frame(items), None, None
+    given: dict[str, object] = {"user": user, "item": item, "rating": rating, "time": time}
+    given |= {"max_bad_share": max_bad_share, "feature_columns": feature_columns}
+    given |= {name: file and str(file) for name, file in (("items", items), ("users_file", users_file))}
     with validating("a valid source", show=True):
         source = Source.model_validate(start | {key: value for key, value in given.items() if value is not None})
     if frame is None and source.data not in CATALOG and is_prepared(Path(source.data)):
@@ -85,10 +83,7 @@ def read(
     cache: BatchCache | None = None,
     on_rows: OnRows | None = None,
 ) -> RawData:
-    """Return the rows of a source before preparation; `frame` and `items` stand for its files.
-
-    Parsed batches of a file are kept in `cache`, from which an interrupted reading resumes.
-    """
+    """Return the rows of a source before preparation (see `read_table`); `frame` and `items` stand for its files."""
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
         named = replace(read_named(source.data), source=source)
@@ -141,8 +136,11 @@ def is_prepared(path: Path) -> bool:
         return False
 
 
-def write_prepared(folder: Path, about: Prepared) -> None:
-    """Write the metadata, which completes a prepared folder."""
+def write_prepared(folder: Path, about: Prepared, items: pl.DataFrame | None) -> None:
+    """Write the table of items and the metadata, which completes a prepared folder."""
+    if items is not None:
+        with replacing(folder / ITEMS) as beside:
+            items.write_parquet(beside)
     write_json(folder / PREPARED, about.model_dump(mode="json"))
 
 
@@ -153,10 +151,7 @@ def read_about(folder: Path) -> Prepared:
 
 
 def load_prepared(folder: Path, asked: Preparation | None = None) -> Interactions:
-    """Return the interactions of a prepared folder, equal to those of the file that it was prepared from.
-
-    Raises if `asked` is neither the default preparation nor that of the folder.
-    """
+    """Return the interactions of a prepared folder; raise if `asked` is another preparation than its own."""
     about = read_about(folder)
     if asked not in (None, Preparation(), about.preparation):
         raise InputError(

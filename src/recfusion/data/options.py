@@ -21,8 +21,7 @@ class Source(BaseModel, frozen=True, extra="forbid"):
     separator: str | None = Field(None, description="separator of a text file; guessed by default")
     items: str | None = Field(None, description="a file about the items: titles, genres and other columns")
     users_file: str | None = Field(
-        None,
-        description=f"a file about the users, for user features; {PUBLISHED}: the one of ml-100k or ml-1m",
+        None, description=f"a file about the users, for user features; {PUBLISHED}: the one of ml-100k or ml-1m"
     )
     feature_columns: str | None = Field(
         None, description="columns that become item features, separated by commas; all usable ones by default"
@@ -30,11 +29,7 @@ class Source(BaseModel, frozen=True, extra="forbid"):
     max_bad_share: float = Field(0.05, ge=0, le=1, description="largest accepted share of unusable rows")
 
     def moved_to(self, data: str) -> "Source":
-        """Return the source of the same data in another place; a file keeps its column options.
-
-        The item file is dropped, as it is no part of the data's identity. The file of users is kept, as user features
-        are made from it.
-        """
+        """Return the source of the same data elsewhere, without its item file; a file keeps its column options."""
         return (
             self.model_copy(update={"data": data, "items": None})
             if Path(data).exists()

@@ -1,13 +1,10 @@
-"""Prepares raw rows into a binary matrix, in counted steps: duplicates, rating threshold, rare users, rare items.
-
-Notes report what a preparation assumed and dropped, and which option changes it.
-"""
+"""Prepares raw rows into a binary matrix, in counted steps: duplicates, rating threshold, rare users, rare items."""
 
 import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -19,9 +16,8 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
 from recfusion.data.rating_scale import Scale, adds_up
-from recfusion.data.reading.id_codes import Codes, encode_ids
 from recfusion.data.reading.values import parse_ids
-from recfusion.data.rows import Rows, check_row_count, compact_codes, drop_duplicates
+from recfusion.data.rows import Rows, check_row_count, drop_duplicates, encode_rows
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
 ADDED = "one row per user and item (numbers added up, returns taken off)"
@@ -35,7 +31,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     if raw.rows.is_empty():
         raise InputError(f"Expected interactions in '{raw.name}', got no usable row: check the file and its columns.")
     check_row_count(raw.rows.height, raw.name)
-    rows, user_ids, item_ids = _coded(raw)
+    rows, user_ids, item_ids = encode_rows(raw.rows, raw.ids)
     raw = replace(raw, rows=raw.rows.clear())  # frees memory
     late = 0 if rows.time is None else int(np.count_nonzero(rows.time > time.time()))
     steps = [PreparationStep("rows as read", len(user_ids), len(item_ids), len(rows.user))]
@@ -48,31 +44,31 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     drop_duplicates(rows, added=added)
     steps.append(rows.step(ADDED if added else LATEST))
     scale = Scale.of(rows.rating, column, added=added)
-    threshold = resolve_min_rating(choices.min_rating, scale)
+    threshold = resolve_min_rating(choices.min_rating, scale, raw.name)
     below = None
-    if threshold is not None:
-        if rows.rating is None:
-            raise no_ratings(threshold, raw.name)
+    if threshold is not None and rows.rating is not None:
         below = rows.subset(rows.rating < np.float32(threshold))
         rows.keep(rows.rating >= np.float32(threshold))
         steps.append(rows.step(f"rating at least {threshold:g}"))
     steps.extend(_filter_rare(rows, choices))
     if choices.even_items and np.count_nonzero(rows.per_item) % 2:
-        rows.keep(rows.item != _least_popular(rows.per_item))
+        rarest = np.flatnonzero(rows.per_item == rows.per_item[rows.per_item > 0].min())
+        rows.keep(rows.item != rarest[-1])  # of several the one with the largest id
         steps.append(rows.step("even number of items (least popular one dropped)"))
     if not len(rows.user):
         raise nothing_left(raw.name, steps, scale if choices.min_rating == "auto" else None)
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
-    item_column = compact_codes(rows.per_item > 0, rows.item)
+    has_rows = rows.per_item > 0
+    item_column = rows.item if has_rows.all() else (np.cumsum(has_rows, dtype=np.int32) - np.int32(1))[rows.item]
     disliked, disliked_times = _disliked(below, user_kept, item_kept)
     items = item_ids[item_kept].alias("item")
     users = user_ids[user_kept].alias("user")
     item_table, item_notes = _described(items, raw.items)
     user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
-    doubts = (*return_notes(returned), *time_notes(late))
-    notes = (*raw.report.notes, *preparation_notes(choices, threshold, scale, steps), *doubts, *item_notes, *user_notes)
+    made = preparation_notes(choices, threshold, scale, steps, returned=returned, late=late)
+    notes = (*raw.report.notes, *made, *item_notes, *user_notes)
     return Interactions(
         name=raw.name,
         matrix=binary_csr(indptr, item_column, len(item_kept)),
@@ -93,28 +89,13 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     )
 
 
-def _coded(raw: RawData) -> tuple[Rows, pl.Series, pl.Series]:
-    """Return the rows with encoded ids, and the sorted ids of users and items."""
-
-    def codes(role: str) -> tuple[Codes, pl.Series]:
-        column = raw.rows[role]
-        return (column.to_numpy(), raw.ids[role]) if role in raw.ids else encode_ids(column)
-
-    (user, user_ids), (item, item_ids) = codes("user"), codes("item")
-    rating, time = _numbers(raw, "rating", np.float32), _numbers(raw, "time", np.int64)
-    return Rows(user, item, rating, time, len(user_ids), len(item_ids)), user_ids, item_ids
-
-
-def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | None) -> float | None:
-    """Return the like threshold; for "auto" that of the scale."""
-    if asked != "auto":
-        return asked
-    return None if scale is None else scale.liked
-
-
-def no_ratings(threshold: float, name: str) -> InputError:
-    """Return the error for a threshold on data without ratings."""
-    return InputError(f"A rating of at least {threshold:g} is requested, but '{name}' has no ratings.", "min_rating")
+def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | None, name: str = "") -> float | None:
+    """Return the like threshold, for "auto" that of the scale; raise if the data `name` has no ratings for it."""
+    if asked == "auto":
+        return None if scale is None else scale.liked
+    if asked is not None and scale is None:
+        raise InputError(f"A rating of at least {asked:g} is requested, but '{name}' has no ratings.", "min_rating")
+    return asked
 
 
 def nothing_left(name: str, steps: Sequence[PreparationStep], guessed: Scale | None) -> InputError:
@@ -128,9 +109,15 @@ def nothing_left(name: str, steps: Sequence[PreparationStep], guessed: Scale | N
 
 
 def preparation_notes(
-    asked: Preparation, threshold: float | None, scale: Scale | None, steps: Sequence[PreparationStep]
+    asked: Preparation,
+    threshold: float | None,
+    scale: Scale | None,
+    steps: Sequence[PreparationStep],
+    *,
+    returned: int,
+    late: int,
 ) -> Iterator[str]:
-    """Yield the notes about a preparation, from its `steps`."""
+    """Yield the notes about a preparation: its `steps`, rows with numbers below 0, and rows with future times."""
     rows = steps[0].interactions
 
     def lost(step: str, what: str = "interactions") -> int:
@@ -155,29 +142,17 @@ def preparation_notes(
                 f"{_share(rare)} of the {kind} ({_share(gone)} of the rows) had fewer than {least} {other} and were "
                 f"dropped: --min-{other}-per-{kind[:-1]} 1 keeps them"
             )
-
-
-def return_notes(returned: int) -> Iterator[str]:
-    """Yield a note if rows have numbers below 0, which are returns."""
     if returned:
         yield (
             f"{returned:,} rows have a number below 0 and are taken for returns: they cancel purchases of the user and "
             "item, and never count as interactions"
         )
-
-
-def time_notes(late: int) -> Iterator[str]:
-    """Yield a note if rows have times in the future."""
     if late:
         yield f"{FUTURE}, which come last in their histories: {late:,} of the rows; check the column"
 
 
 def _share(part: float) -> str:
     return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
-
-
-def _numbers(raw: RawData, column: str, kind: type) -> Any:
-    return raw.rows[column].to_numpy().astype(kind, copy=False) if column in raw.rows.columns else None
 
 
 def _filter_rare(rows: Rows, choices: Preparation) -> list[PreparationStep]:
@@ -195,12 +170,6 @@ def _filter_rare(rows: Rows, choices: Preparation) -> list[PreparationStep]:
         if not choices.k_core:
             break
     return steps
-
-
-def _least_popular(per_item: IntArray) -> int:
-    """Return the item with the fewest rows; of several the one with the largest id."""
-    rare = np.flatnonzero(per_item == per_item[per_item > 0].min())
-    return int(rare[-1])
 
 
 def _disliked(rows: Rows | None, users: IntArray, items: IntArray) -> tuple[Csr | None, NDArray[np.int64] | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,10 +11,10 @@ import polars as pl
 from recfusion.core.arrays import row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
-from recfusion.core.job_folder import JOB, STAGES, claim_folder, file_stamps
+from recfusion.core.job_folder import file_stamps, remove_parts, stages_of
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions
-from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, read, write_prepared
+from recfusion.data.load import Prepared, is_prepared, read, write_prepared
 from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import prepare
 from recfusion.data.reading.batch_cache import BatchCache
@@ -25,41 +25,32 @@ _PART_ROWS = 1 << 22
 def prepare_folder(
     source: Source, preparation: Preparation, folder: Path, *, on_rows: Callable[[int], None] | None = None
 ) -> bool:
-    """Prepare a table into a folder that `load` reads; return False if it was complete already.
-
-    Parsed batches are kept until the folder is complete, because reading takes the longest.
-    """
+    """Prepare a table into a folder that `load` reads; return False if it was complete already."""
     if source.data in CATALOG:
         raise InputError(f"'{source.data}' is prepared as it is read: name a file of your own with --data.", "data")
     if source.users_file is not None:
         raise InputError("A prepared folder holds no table of users: leave out --users-file here.", "users_file")
     files = [Path(name) for name in (source.data, source.items) if name is not None and Path(name).is_file()]
-    job = {"prepare": source.absolute().model_dump(mode="json"), "preparation": preparation.model_dump(mode="json")}
-    claim_folder(folder, {**job, "files": file_stamps(files)})
-    if is_prepared(folder):
-        return False
-    try:
-        raw = read(source, cache=BatchCache(folder / STAGES), on_rows=on_rows)
-        items = raw.items
+    with stages_of(folder, preparation_job(source, preparation, files)) as stages:
+        if is_prepared(folder):
+            return False
+        raw = read(source, cache=BatchCache(stages), on_rows=on_rows)  # reading takes the longest
         data = prepare(replace(raw, items=None), preparation)  # notes about items are made when the folder is loaded
-    except InputError:  # the corrected job may use the folder
-        rmtree(folder / STAGES, ignore_errors=True)
-        (folder / JOB).unlink(missing_ok=True)
-        raise
-    for left in folder.glob(PARTS):  # of an interrupted run
-        left.unlink()
-    _write_rows(data, folder)
-    if items is not None:
-        with replacing(folder / ITEMS) as beside:
-            items.write_parquet(beside)
-    about = Prepared(name=data.name, preparation=data.preparation, steps=data.steps, report=data.report)
-    write_prepared(folder, about)
-    rmtree(folder / STAGES, ignore_errors=True)
+        _write_rows(data, folder)
+        about = Prepared(name=data.name, preparation=data.preparation, steps=data.steps, report=data.report)
+        write_prepared(folder, about, raw.items)
     return True
+
+
+def preparation_job(source: Source, preparation: Preparation, files: list[Path]) -> dict[str, Any]:
+    """Return the description of a preparation; a folder of another one is refused."""
+    options = {"prepare": source.absolute(), "preparation": preparation}
+    return {name: record.model_dump(mode="json") for name, record in options.items()} | {"files": file_stamps(files)}
 
 
 def _write_rows(data: Interactions, folder: Path) -> None:
     """Write the interactions with their ids, and ratings and times if there are any."""
+    remove_parts(folder)
     rows = row_numbers(data.matrix)
     for number, start in enumerate(range(0, data.n_interactions, _PART_ROWS)):
         part = slice(start, start + _PART_ROWS)

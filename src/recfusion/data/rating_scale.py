@@ -4,7 +4,7 @@ The name of the column decides if it is clear, else the numbers do. Notes report
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,8 +26,10 @@ class Scale:
     low: float
     high: float
     positive: float | None  # the lowest above 0
-    ones: float  # share of ones if all are whole numbers, else 0
-    five: float = 1.0  # share that is at most 5
+    rows: int
+    whole: bool  # all are whole numbers
+    ones: int  # how many are 1
+    five: int  # how many are at most 5
     column: str | None = None  # name of the column
     added: bool = False  # they are sums of several rows
 
@@ -38,10 +40,20 @@ class Scale:
         """Return the scale of ratings; None if there are none."""
         if rating is None or not len(rating):
             return None
-        positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
-        ones = float((rating == 1).mean()) if (rating == np.floor(rating)).all() else 0.0
-        five = float((rating <= 5).mean())
-        return cls(float(rating.min()), float(rating.max()), positive, ones, five, column, added)
+        low, high, whole = float(rating.min()), float(rating.max()), bool((rating == np.floor(rating)).all())
+        positive = float(rating[rating > 0].min()) if high > 0 else None
+        ones, five = int((rating == 1).sum()), int((rating <= 5).sum())
+        return cls(low, high, positive, len(rating), whole, ones, five, column, added)
+
+    def __add__(self, other: "Scale") -> "Scale":
+        return replace(
+            self,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            positive=min((p for p in (self.positive, other.positive) if p is not None), default=None),
+            **{name: getattr(self, name) + getattr(other, name) for name in ("rows", "ones", "five")},
+            whole=self.whole and other.whole,
+        )
 
     @property
     def kind(self) -> Kind:
@@ -76,8 +88,9 @@ class Scale:
         ends = f"{threshold:g} and more count ({dropped} of the rows are dropped): --min-rating none keeps all"
         if self.kind == "tenths":
             return f"{found} taken for ratings out of ten, as the name '{self.column}' says; {ends}"
-        doubt = f"; {self.ones:.0%} of them are 1, as in quantities: --rating none ignores them"
-        return f"{found} taken for stars; {ends}{doubt if self.ones > _DOUBTFUL else ''}"
+        ones = self.ones / self.rows if self.whole else 0.0
+        doubt = f"; {ones:.0%} of them are 1, as in quantities: --rating none ignores them"
+        return f"{found} taken for stars; {ends}{doubt if ones > _DOUBTFUL else ''}"
 
     def assumed(self) -> str | None:
         """Return a sentence about a threshold that was guessed from the largest number; None if it was not."""
@@ -93,9 +106,10 @@ class Scale:
     def doubts(self) -> Iterator[str]:
         """Yield a note if two scales seem to be mixed."""
         named = self.column is not None and names_ratings(self.column)
-        if named and self.high > 5 and (_MIXED if self.high <= 10 else _MIXED_FAR) <= self.five < 1:
+        five = self.five / self.rows
+        if named and self.high > 5 and (_MIXED if self.high <= 10 else _MIXED_FAR) <= five < 1:
             yield (
-                f"{self.five:.1%} of the ratings are at most 5 and the highest is {self.high:g}: two scales may be "
+                f"{five:.1%} of the ratings are at most 5 and the highest is {self.high:g}: two scales may be "
                 "mixed; --min-rating sets the threshold"
             )
 

@@ -3,12 +3,13 @@
 Rows may take half of the memory, so no step copies more than one column at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
@@ -16,7 +17,7 @@ from recfusion.core.arrays import IntArray
 from recfusion.core.compiled import compiled
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import PreparationStep
-from recfusion.data.reading.id_codes import Codes
+from recfusion.data.reading.id_codes import Codes, encode_ids
 
 _MANY_ROWS = 1 << 24  # from here on, saving memory is worth the time to compile the sort
 MAX_ROWS = 2**31  # matrices index their entries with 32 bits
@@ -104,6 +105,18 @@ class Rows:
         return PreparationStep(name, users, items, len(self.user))
 
 
+def encode_rows(frame: pl.DataFrame, ids: Mapping[str, pl.Series]) -> tuple[Rows, pl.Series, pl.Series]:
+    """Return the rows with encoded ids, and the sorted ids of users and items; roles in `ids` are encoded already."""
+    (user, users), (item, items) = (
+        (frame[role].to_numpy(), ids[role]) if role in ids else encode_ids(frame[role]) for role in ("user", "item")
+    )
+    kinds: tuple[tuple[str, Any], ...] = (("rating", np.float32), ("time", np.int64))
+    rating, time = (
+        frame[name].to_numpy().astype(kind, copy=False) if name in frame.columns else None for name, kind in kinds
+    )
+    return Rows(user, item, rating, time, len(users), len(items)), users, items
+
+
 def _counting_sort(codes: Codes, rows: Codes, per_code: IntArray) -> Codes:
     """Return the row numbers `rows` sorted by code, stable."""
     if len(codes) < _MANY_ROWS:
@@ -146,11 +159,6 @@ def drop_duplicates(rows: Rows, *, added: bool) -> None:
     keep = ~(again | more)
     keep[chosen] = True
     rows.keep(keep)
-
-
-def compact_codes(present: NDArray[np.bool_], codes: Codes) -> Codes:
-    """Return codes renumbered without gaps, where only the codes marked in `present` occur."""
-    return codes if present.all() else (np.cumsum(present, dtype=np.int32) - np.int32(1))[codes]
 
 
 def count_codes(codes: Codes, n_codes: int = 0) -> IntArray:

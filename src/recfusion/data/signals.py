@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray, keep_entries
 from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Features, Interactions, Signal
 
@@ -61,6 +61,11 @@ class Extra:
         if (known := getattr(self, features)) is not None:
             parts[features] = replace(known, matrix=known.matrix[index])
         return replace(self, **parts)
+
+    def keep(self, entries: NDArray[np.bool_], *names: str) -> "Extra":
+        """Return the signals with only the stored `entries` of these matrices."""
+        found = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: None if m is None else keep_entries(m, entries) for name, m in found.items()})
 
     def only(self, signals: Collection[Signal]) -> "Extra | None":
         """Return the part that a model which reads `signals` may see; None if that is nothing."""
@@ -141,12 +146,3 @@ def all_grades(*given: Csr | FloatArray | None) -> FloatArray:
     """Return all ratings in these matrices or arrays, concatenated."""
     parts = [one if isinstance(one, np.ndarray) else one.data for one in given if one is not None]
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
-
-
-def keep_values(matrix: Csr | None, keep: NDArray[np.bool_]) -> Csr | None:
-    """Return a matrix with only the stored entries for which `keep` is true."""
-    if matrix is None:
-        return None
-    before = np.concatenate([[0], np.cumsum(keep)])
-    parts = (matrix.data[keep], matrix.indices[keep], before[matrix.indptr].astype(matrix.indptr.dtype))
-    return csr_array(parts, shape=matrix.shape)

@@ -11,7 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.options import SplitPlan
-from recfusion.data.signals import Extra, RowIndex, keep_values, whole_extra
+from recfusion.data.signals import Extra, RowIndex, whole_extra
 
 
 class NobodyToJudge(InputError):  # noqa: N818
@@ -40,8 +40,11 @@ class Fold:
     def over(self, items: IntArray) -> "Fold":
         """Return the fold over some of its items, with the users who still have a shown and a held-out item."""
         extra = None if self.extra is None else self.extra.columns(items)
-        part = Fold(self.users, self.history[:, items], self.held_out[:, items], extra)
-        return part.take(np.flatnonzero((np.diff(part.history.indptr) > 0) & (np.diff(part.held_out.indptr) > 0)))
+        return Fold(self.users, self.history[:, items], self.held_out[:, items], extra).scorable()
+
+    def scorable(self) -> "Fold":
+        """Return the fold of the users who have a shown and a held-out item."""
+        return self.take(np.flatnonzero((np.diff(self.history.indptr) > 0) & (np.diff(self.held_out.indptr) > 0)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def _without_cold(data: Interactions, parts: Split, used: tuple[Signal, ...]) ->
         Fold(parts.valid.users, warm(parts.valid.history), warm(parts.valid.held_out)),
         Fold(parts.test.users, warm(whole), keep_entries(whole, cold[whole.indices])),
     )
-    valid, test = (fold.over(np.arange(data.n_items)) for fold in folds)
+    valid, test = (fold.scorable() for fold in folds)
     if not len(valid.users) or not len(test.users):
         raise InputError(f"No user of '{data.name}' has both new and known items: change --cold-items.", "cold_items")
     return replace(parts, train=warm(parts.train), valid=valid, test=test)
@@ -125,7 +128,7 @@ def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> S
         whole = whole_extra(data, used)
         assert whole is not None
         found, stays = whole.rows(users), _is_in(data.matrix[users], history)
-        found = replace(found, grades=keep_values(found.grades, stays), times=keep_values(found.times, stays))
+        found = found.keep(stays, "grades", "times")
         if found.disliked is None:
             return found
         if by_time:
@@ -133,8 +136,7 @@ def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> S
             seen = _values(data.disliked, data.disliked_times, users) <= latest[row_numbers(found.disliked)]
         else:
             seen = _values(data.disliked, chance, users) < shown
-        disliked, times = keep_values(found.disliked, seen), keep_values(found.disliked_times, seen)
-        return replace(found, disliked=disliked, disliked_times=times)
+        return found.keep(seen, "disliked", "disliked_times")
 
     whole_users = parts.plan.kind in ("strong", "temporal")  # training users have nothing held out
     training = whole_extra(data, used) if whole_users else None
@@ -166,8 +168,8 @@ def _split_users(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
         )
     order = rng.permutation(n)
     train, valid, test = (np.sort(part) for part in np.split(order, [n - n_valid - n_test, n - n_test]))
-    folds = [_fold(data, users, plan, rng, what) for users, what in ((valid, "validation"), (test, "test"))]
-    return Split(seed, plan, train, data.matrix[train], folds[0], folds[1])
+    validation = _fold(data, valid, plan, rng, "validation")
+    return Split(seed, plan, train, data.matrix[train], validation, _fold(data, test, plan, rng, "test"))
 
 
 def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.Generator, what: str) -> Fold:
@@ -198,11 +200,10 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
     train = keep_entries(matrix, rank < last_train)
 
     def fold(kept: NDArray[np.bool_], what: str) -> Fold:
-        held_out = keep_entries(matrix, kept)
-        users = np.flatnonzero((np.diff(held_out.indptr) > 0) & (np.diff(train.indptr) > 0))
-        if not len(users):
+        found = Fold(np.arange(data.n_users), train, keep_entries(matrix, kept)).scorable()
+        if not len(found.users):
             raise NobodyToJudge(f"No user of '{data.name}' has enough items for {what}: raise --min-items-per-user.")
-        return Fold(users, train[users], held_out[users])
+        return found
 
     valid = fold((rank >= last_train) & (rank < last_valid), "validation")
     return Split(seed, plan, np.arange(data.n_users), train, valid, fold(rank >= last_valid, "test"))
@@ -223,14 +224,14 @@ def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, see
     def fold(after: int, until: int, what: str) -> Fold:
         window = (times > after) & (times <= until)
         history, held_out = keep_entries(data.matrix, times <= after), keep_entries(data.matrix, window)
-        users = np.flatnonzero((np.diff(history.indptr) > 0) & (np.diff(held_out.indptr) > 0))
-        if not len(users):
+        found = Fold(np.arange(data.n_users), history, held_out).scorable()
+        if not len(found.users):
             raise InputError(
                 f"No user of '{data.name}' has items both before and in the {what} part of a global split: choose "
                 "--split temporal, or other shares.",
                 "kind",
             )
-        return Fold(users, history[users], held_out[users])
+        return found
 
     before = keep_entries(data.matrix, times <= first)
     users = np.flatnonzero(np.diff(before.indptr))

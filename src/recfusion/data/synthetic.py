@@ -3,7 +3,7 @@
 Users are generated in chunks, each from its own random stream, so memory does not grow with the number of rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ _GAP = 86_400.0  # mean seconds between two interactions of a user
 FIRST_TIME, LAST_TIME = 1_500_000_000, 1_700_000_000  # of users' first interactions
 
 Numbers = NDArray[np.float64]
+OnRows = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def activity(size: Size, seed: int) -> IntArray:
     return counts
 
 
-def chunks(size: Size, seed: int, *, rows: int = ROWS_PER_CHUNK) -> Iterator[Chunk]:
-    """Yield all rows; the same size, seed and rows per chunk give the same ones."""
+def chunks(size: Size, seed: int, *, rows: int = ROWS_PER_CHUNK, on_rows: OnRows | None = None) -> Iterator[Chunk]:
+    """Yield all rows; the same size, seed and rows per chunk give the same ones. `on_rows` receives the rows so far."""
     size.check()
     world, counts = make_world(size, seed), activity(size, seed)
     ends = np.cumsum(counts)
@@ -107,6 +108,8 @@ def chunks(size: Size, seed: int, *, rows: int = ROWS_PER_CHUNK) -> Iterator[Chu
         rng = stream(seed, f"generate rows {number}")
         yield _chunk(world, counts[start:stop], start, rng)
         start, number = stop, number + 1
+        if on_rows is not None:
+            on_rows(int(ends[stop - 1]))
 
 
 def _chunk(world: World, counts: IntArray, first_user: int, rng: np.random.Generator) -> Chunk:
@@ -154,12 +157,12 @@ class _Tastes:
         n_users = len(counts)
         self._world, self._rng = world, rng
         self._bounds = world.edges[world.topics]  # (topics + 1,)
-        self._topic = self._topic_at(rng.random((n_users, _TASTES)))  # as popular as their items
+        self._topic = _position(self._bounds, rng.random((n_users, _TASTES)))  # as popular as their items
         share = rng.standard_exponential((n_users, _TASTES))
         self._upto = np.cumsum(share / share.sum(1, keepdims=True), axis=1)
         self._seeds = 1 + counts // _ITEMS_PER_SEED
         self._first_seed = np.cumsum(self._seeds) - self._seeds
-        self._seed = self._place_at(self._in_topics(np.repeat(np.arange(n_users), self._seeds)))
+        self._seed = _position(world.edges, self._in_topics(np.repeat(np.arange(n_users), self._seeds)))
 
     def draw(self, users: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return an item position for each of `users`, and whether taste chose it; within a taste, by popularity."""
@@ -172,7 +175,7 @@ class _Tastes:
         seed = self._seed[self._first_seed[of] + (rng.random(len(of)) * self._seeds[of]).astype(np.int64)]
         low, high = edges[np.maximum(seed - _WINDOW, 0)], edges[np.minimum(seed + _WINDOW + 1, len(edges) - 1)]
         point[near] = low + point[near] * (high - low)
-        return self._place_at(point), chance < sum(_SHARES)
+        return _position(edges, point), chance < sum(_SHARES)
 
     def _in_topics(self, users: IntArray) -> Numbers:
         """Return a point of cumulative popularity for each of `users`, in one of the user's topics."""
@@ -181,9 +184,6 @@ class _Tastes:
         low, high = self._bounds[topic], self._bounds[topic + 1]
         return np.asarray(low + self._rng.random(len(users)) * (high - low))
 
-    def _topic_at(self, point: Numbers) -> IntArray:
-        return np.clip(np.searchsorted(self._bounds, point, side="right") - 1, 0, len(self._bounds) - 2)
 
-    def _place_at(self, point: Numbers) -> IntArray:
-        edges = self._world.edges
-        return np.clip(np.searchsorted(edges, point, side="right") - 1, 0, len(edges) - 2)
+def _position(edges: Numbers, point: Numbers) -> IntArray:
+    return np.clip(np.searchsorted(edges, point, side="right") - 1, 0, len(edges) - 2)

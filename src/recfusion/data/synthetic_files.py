@@ -1,6 +1,6 @@
 """Writes synthetic data: CSV or Parquet with text ids, or the layouts of MovieLens 25M and the Netflix Prize."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from recfusion.core.arrays import IntArray
 from recfusion.core.files import replacing_folder, write_json
 from recfusion.core.rng import stream
 from recfusion.data.reading.formats import table_writer
-from recfusion.data.synthetic import Chunk, Size, World, chunks, make_world
+from recfusion.data.synthetic import Chunk, OnRows, Size, World, chunks, make_world
 
 Form = Literal["csv", "parquet", "ml-25m", "netflix"]
 MARKER = "generated.json"
@@ -34,7 +34,6 @@ PRESETS: Mapping[str, Preset] = {
     "netflix": Preset(Size(480_189, 17_770, 100_480_507), "netflix"),
     "shop": Preset(Size(400_000, 200_000, 5_000_000), "csv"),
 }
-OnRows = Callable[[int], None]
 
 
 def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows | None = None) -> list[str]:
@@ -42,7 +41,7 @@ def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows
     size.check()
     with replacing_folder(folder, MARKER) as fresh:
         world = make_world(size, seed)
-        rows = _counted(chunks(size, seed), on_rows)
+        rows = chunks(size, seed, on_rows=on_rows)
         if form == "ml-25m":
             _write_movielens(rows, fresh)
         elif form == "netflix":
@@ -55,24 +54,16 @@ def generate(size: Size, seed: int, form: Form, folder: Path, *, on_rows: OnRows
     return names
 
 
-def _counted(rows: Iterator[Chunk], on_rows: OnRows | None) -> Iterator[Chunk]:
-    done = 0
-    for chunk in rows:
-        yield chunk
-        done += len(chunk.user)
-        if on_rows is not None:
-            on_rows(done)
-
-
 def _write_table(rows: Iterator[Chunk], path: Path, size: Size) -> None:
     width = len(str(size.users))
     with table_writer(path) as write:
         for chunk in rows:
+            known = pl.DataFrame({"user": chunk.user, "item": chunk.item, "time": chunk.time})
             write(
-                pl.DataFrame({"user": chunk.user, "item": chunk.item, "time": chunk.time}).select(
-                    ("customer" + pl.col("user").cast(str).str.zfill(width) + "@example.com").alias("user_id"),
-                    item_ids("item", size.items).alias("item_id"),
-                    pl.from_epoch("time").dt.strftime("%Y-%m-%dT%H:%M:%S").alias("timestamp"),
+                known.select(
+                    user_id="customer" + pl.col("user").cast(str).str.zfill(width) + "@example.com",
+                    item_id=item_ids("item", size.items),
+                    timestamp=pl.from_epoch("time").dt.strftime("%Y-%m-%dT%H:%M:%S"),
                 )
             )
 
@@ -118,9 +109,8 @@ def _write_movies(rows: np.ndarray, out: IO[bytes]) -> None:
     if not len(rows):
         return  # no ratings of these movies
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    lines = pl.DataFrame({"user": rows[:, 1] + 1, "rating": rows[:, 2], "date": rows[:, 3]}).with_columns(
-        pl.col("date").cast(pl.Date)
-    )
+    date = pl.Series(rows[:, 3]).cast(pl.Date)
+    lines = pl.DataFrame({"user": rows[:, 1] + 1, "rating": rows[:, 2], "date": date})
     movies, starts = np.unique(rows[:, 0], return_index=True)
     for movie, start, stop in zip(movies.tolist(), starts, [*starts[1:], len(rows)], strict=True):
         out.write(f"{movie + 1}:\n".encode())
@@ -132,35 +122,23 @@ def _write_items(world: World, seed: int, form: Form, folder: Path) -> None:
     n_items, rng = len(world.item), stream(seed, "generate columns")
     topic = np.empty(n_items, np.int64)
     topic[world.item] = np.repeat(np.arange(len(world.topics) - 1), np.diff(world.topics))
-    number = pl.Series("number", np.arange(n_items))
     known = pl.DataFrame(
         {
             "topic": topic,
             "price": np.exp(rng.normal(3, 0.8, n_items)).round(2),
             "stock": rng.poisson(20, n_items),
             "year": rng.integers(1950, 2026, n_items),
+            "number": np.arange(n_items),
         }
-    ).with_columns(number)
-    title = "Item " + pl.col("number").cast(str)
+    )
+    number, title = pl.col("number"), "Item " + pl.col("number").cast(str)
+    topics, year = pl.col("topic").cast(str), pl.col("year").cast(str)
     if form == "netflix":
-        known.select(pl.col("number") + 1, "year", title.alias("title")).write_csv(
-            folder / "movie_titles.txt", include_header=False
-        )
+        known.select(number + 1, "year", title=title).write_csv(folder / "movie_titles.txt", include_header=False)
     elif form == "ml-25m":
-        movies = known.select(
-            (pl.col("number") + 1).alias("movieId"),
-            (title + " (" + pl.col("year").cast(str) + ")").alias("title"),
-            ("Topic " + pl.col("topic").cast(str)).alias("genres"),
-        )
+        movies = known.select(movieId=number + 1, title=title + " (" + year + ")", genres="Topic " + topics)
         movies.write_csv(folder / "movies.csv")
     else:
+        columns = {"item_id": item_ids("number", n_items), "title": title, "category": "Category " + topics}
         with table_writer(folder / f"items.{form}") as write:
-            write(
-                known.select(
-                    item_ids("number", n_items).alias("item_id"),
-                    title.alias("title"),
-                    ("Category " + pl.col("topic").cast(str)).alias("category"),
-                    "price",
-                    "stock",
-                )
-            )
+            write(known.select(**columns, price="price", stock="stock"))

@@ -1,7 +1,4 @@
-"""Reads a table on Spark with the code of the local reader: parts of files in, rows by buckets of users out.
-
-A task reads a part of a file and writes a file with a record batch per bucket; a bucket has all rows of its users.
-"""
+"""Reads a table on Spark with the local reader: each task writes a part of a file as record batches by user bucket."""
 
 import time
 import zlib
@@ -24,7 +21,7 @@ from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, Faults
 from recfusion.data.reading.formats import Table, find_format, open_table, table_errors
 from recfusion.data.reading.id_codes import IdEncoder
-from recfusion.data.reading.reader import RowReader, check_bad_rows, encoded_batches, first_faults, open_rows
+from recfusion.data.reading.reader import RowReader, check_bad_rows, encoded_batches, open_rows
 from recfusion.data.reading.text_lines import BLOCK_BYTES
 from recfusion.data.reading.values import whole_numbers
 from recfusion.spark import check_path
@@ -76,31 +73,23 @@ def input_files(path: Path) -> list[Path]:
 
 
 def open_parts(source: Source, part_bytes: int = PART_BYTES, *, lone_users: bool = False) -> list[RowReader]:
-    """Return a reader for each part of a CSV or Parquet file, or of a folder of them.
-
-    The first file decides on columns, separator and the format of times.
-    """
+    """Return a reader for each part of a CSV or Parquet file, or of a folder of them."""
     first, *others = input_files(Path(source.data))
-    reader = open_rows(first, source, lone_users=lone_users)
+    reader = open_rows(first, source, lone_users=lone_users)  # decides on columns, separator and format of times
     file_format = find_format(first)
     if file_format is None or not file_format.splittable:
         raise InputError(f"Expected CSV or Parquet, got '{first}': convert it first.", "data")
-    tables = [_with_absolute_path(reader.table, first), *(_open_like(reader.table, file) for file in others)]
+    tables = [_open_like(reader.table, file) for file in (first, *others)]
     empty = reader.head.clear()  # tasks need the schema and no rows
     return [replace(reader, table=part, head=empty) for table in tables for part in table.split(part_bytes)]
 
 
 def _open_like(table: Table, file: Path) -> Table:
-    """Open another file of a folder; a text file has the layout of the first one."""
-    if table.layout is None:
-        return _with_absolute_path(open_table(file, None, ""), file)
-    return replace(table, where=str(file), source=file.absolute())
-
-
-def _with_absolute_path(table: Table, file: Path) -> Table:
-    """Return a table that tasks find from another working folder; messages keep the given name."""
-    path = file.absolute()
-    return replace(table, source=pl.scan_parquet(path, glob=False) if table.layout is None else path)
+    """Return a file as tasks open it, by its absolute path; a text file has the layout of `table`."""
+    if table.layout is not None:
+        return replace(table, where=str(file), source=file.absolute())
+    found = table if table.where == str(file) else open_table(file, None, "")
+    return replace(found, source=pl.scan_parquet(file.absolute(), glob=False))
 
 
 def count_buckets(session: SparkSession, files: Iterable[Path], multiple: int = 1) -> int:
@@ -120,10 +109,18 @@ def read_parts(
     if not plan.is_file():
         write_json(plan, buckets)
     read = _ReadPart(int(str(read_json(plan))))  # a resumed job keeps its number, also on another cluster
-    files = [folder / _file_name(number, part) for number, part in enumerate(parts)]
+    names = ("-".join(map(str, (f"piece-{number:05d}", *part.table.cuts))) for number, part in enumerate(parts))
+    files = [folder / f"{name}.arrow" for name in names]
     found = make_files(session, read, {file: (file, part) for file, part in zip(files, parts, strict=True)})
     seen = [_PartSummary(**about) for about in found]
-    total, faults = sum((Counter(part.facts) for part in seen), Counter()), _faults(parts, seen)
+    total, faults = sum((Counter(part.facts) for part in seen), Counter()), dict[str, tuple[int, str, str]]()
+    several, lines = len({part.table.where for part in parts}) > 1, Counter[str]()
+    for part, summary in zip(parts, seen, strict=True):
+        where = part.table.where
+        file = f" in '{Path(where).name}'" * several
+        for kind, (row, what, cell) in summary.faults.items():
+            faults.setdefault(kind, (lines[where] + row, what + file, cell))  # numbered within the file
+        lines[where] += summary.facts["lines"]
     whole = replace(parts[0], table=replace(parts[0].table, where=source.data))
     check_bad_rows(whole, total, faults, source.max_bad_share)
     texts = {role for part in seen for role in part.texts}
@@ -140,10 +137,6 @@ def read_parts(
     )
 
 
-def _file_name(number: int, part: RowReader) -> str:
-    return "-".join(map(str, ("piece", f"{number:05d}", *part.table.cuts))) + ".arrow"
-
-
 @dataclass
 class _PartSummary:
     """The counts of a part; written beside its rows."""
@@ -152,12 +145,14 @@ class _PartSummary:
     facts: dict[str, int] = field(default_factory=dict)  # counts of flags, lines, returns and future times
     lowest: float | None = None  # rating
     texts: list[str] = field(default_factory=list)  # roles of ids that are not all whole numbers
+    faults: Faults = field(default_factory=dict)  # rows are numbered within the part
 
     def add(self, batch: Batch, rows: pl.DataFrame, sizes: NDArray[np.int64]) -> None:
         """Add a batch: its good rows, and how many of them each bucket has."""
         ratings, times = (rows[name] if name in rows.columns else pl.Series([0]) for name in ("rating", "time"))
         doubtful = {"returned": int((ratings < 0).sum()), "late": int((times > time.time()).sum())}
         self.facts = dict(Counter(self.facts) + Counter({**batch.counts, **doubtful, "lines": batch.size}))
+        self.faults = {**batch.faults, **self.faults}
         self.sizes = [int(size) for size in self.sizes + sizes]
         lows = (self.lowest, cast("float | None", ratings.min()))
         self.lowest = min((low for low in lows if low is not None), default=None)
@@ -199,18 +194,3 @@ def _bucket_of(ids: pl.Series, buckets: int) -> NDArray[Any]:
     texts = ids.fill_null("").cast(pl.Binary).to_list()
     kind = np.min_scalar_type(buckets)  # small integers sort faster
     return (np.fromiter(map(zlib.crc32, texts), np.uint32, len(texts)) % buckets).astype(kind)
-
-
-def _faults(parts: Sequence[RowReader], seen: Sequence[_PartSummary]) -> Faults:
-    """Return the first row of each kind of fault; rows are numbered within their file."""
-    faults: Faults = {}
-    several = len({part.table.where for part in parts}) > 1
-    lines: Counter[str] = Counter()
-    for part, summary in zip(parts, seen, strict=True):
-        where, counts = part.table.where, Counter(summary.facts)
-        if any(counts[kind] and kind not in faults for kind in ("missing", "unparsable")):
-            found = first_faults(part, counts, lines[where])
-            file = f" in '{Path(where).name}'" * several
-            faults = {kind: (row, what + file, cell) for kind, (row, what, cell) in found.items()} | dict(faults)
-        lines[where] += counts["lines"]
-    return faults

@@ -1,59 +1,41 @@
 """Preparation as a Spark job: the steps of `data/prepare.py`, applied to buckets of users."""
 
+import functools
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
-from recfusion.core.job_folder import file_stamps
+from recfusion.core.files import replacing
+from recfusion.core.job_folder import remove_parts, stages_of
 from recfusion.data.interactions import PreparationStep
-from recfusion.data.load import ITEMS, PARTS, Prepared, is_prepared, write_prepared
+from recfusion.data.load import Prepared, is_prepared, write_prepared
 from recfusion.data.options import Preparation, Source
-from recfusion.data.prepare import (
-    ADDED,
-    LATEST,
-    no_ratings,
-    nothing_left,
-    preparation_notes,
-    resolve_min_rating,
-    return_notes,
-    time_notes,
-)
+from recfusion.data.prepare import ADDED, LATEST, nothing_left, preparation_notes, resolve_min_rating
+from recfusion.data.prepared_folder import preparation_job
 from recfusion.data.rating_scale import Scale, adds_up
 from recfusion.data.reading.item_file import read_items
 from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
-from recfusion.spark.task_runner import make_files, run_tasks, stages_of
-from recfusion.spark.user_buckets import Count, Filters, Listed, Unique, Write
+from recfusion.spark.task_runner import make_files, run_tasks
+from recfusion.spark.user_buckets import Count, Filters, Unique, Write
 
 
 def spark_prepare(
     session: SparkSession, source: Source, preparation: Preparation, folder: Path, *, parts: int | None = None
 ) -> bool:
-    """Prepare a table into a folder that `load` reads; return False if it was complete already.
-
-    Parts that were read and buckets without duplicates are kept until the job is done, so that a restarted job resumes.
-    `parts` is the number of Parquet files to write; by default one per bucket of users.
-    """
+    """Prepare a table into `parts` Parquet files (default: one per bucket); return False if that was done before."""
     files = input_files(Path(source.data))
-    job = {
-        "prepare": source.absolute().model_dump(mode="json"),
-        "preparation": preparation.model_dump(mode="json"),
-        "files": file_stamps(files),
-    }
-    with stages_of(folder, job) as stages:
+    with stages_of(folder, preparation_job(source, preparation, files)) as stages:
         if is_prepared(folder):
             return False
         buckets = max(count_buckets(session, files), parts or 1)
         table = read_parts(session, stages / "pieces", open_parts(source), source, buckets)
         items = None if source.items is None else read_items(Path(source.items), table.report.columns["item"])
-        about = _prepare(session, table, source, preparation, stages, parts)
-        if items is not None:
-            items.write_parquet(folder / ITEMS)
-        write_prepared(folder, about)
+        write_prepared(folder, _prepare(session, table, source, preparation, stages, parts), items)
     return True
 
 
@@ -61,31 +43,24 @@ def _prepare(
     session: SparkSession, table: BucketedTable, source: Source, choices: Preparation, stages: Path, parts: int | None
 ) -> Prepared:
     """Write the parts of a prepared folder, and return its metadata."""
-    steps: list[PreparationStep] = []
     filters, scale, once = _unique(session, table, source, choices, stages)
-    counted = _count(session, filters, stages)
-    once = replace(once, items=len(counted.items))
-    # Removing duplicates loses no user and no item.
-    steps += [replace(once, step="rows as read", interactions=int(table.sizes.sum())), once]
-    if filters.threshold is not None:
-        rated = counted.items["before"].filter(counted.items["before"] > 0)
-        steps.append(
-            PreparationStep(f"rating at least {filters.threshold:g}", counted.users, len(rated), int(rated.sum()))
-        )
-    filters, items, last = _filter_rare(session, filters, counted, choices, stages, steps)
-    rarest, even = _rarest(items) if choices.even_items and len(items) % 2 else (None, None)
+    filters, items, steps, last = _filter(session, filters, once, choices, stages)
+    rarest, even = None, None
+    if choices.even_items and len(items) % 2:  # of several the one with the largest id
+        rarest, n = items.sort("n", "item", descending=[False, True]).select("item", "n").row(0)
+        name = "even number of items (least popular one dropped)"
+        even = PreparationStep(name, 0, len(items) - 1, int(items["n"].sum()) - n)
     ends = [step for step in (last, even) if step is not None]
     if not (steps + ends)[-1].interactions:
         raise nothing_left(source.data, steps + ends, scale if choices.min_rating == "auto" else None)
-    with_rarest, users = _write(session, filters, rarest, stages.parent, parts)
-    for step, left in ((last, with_rarest), (even, users)):
+    remove_parts(stages.parent)
+    files = min(parts or len(table.buckets), len(table.buckets))
+    users = run_tasks(session, Write(filters, rarest, stages.parent, files), range(files))
+    for step, left in zip((last, even), np.sum(users, axis=0).tolist(), strict=True):
         if step is not None:
             steps.append(replace(step, users=left))
-    notes = (
-        *preparation_notes(choices, filters.threshold, scale, steps),
-        *return_notes(table.returns if filters.unique.added else 0),
-        *time_notes(table.future_rows),
-    )
+    returned = table.returns if filters.unique.added else 0
+    notes = preparation_notes(choices, filters.threshold, scale, steps, returned=returned, late=table.future_rows)
     return Prepared(
         name=Path(source.data).name,
         preparation=choices.model_copy(update={"min_rating": filters.threshold}),
@@ -104,97 +79,50 @@ def _unique(
         )
     column = table.report.columns.get("rating")
     added = adds_up(column, table.lowest_rating)
-    unique = Unique(table, stages / "unique", added)
+    unique = Unique(table, stages / "distinct", added)
     found = make_files(session, unique, {unique.file(number): number for number in table.buckets})
-    scale = None if column is None else _scale(found, column, added=added)
-    threshold = resolve_min_rating(choices.min_rating, scale)
-    if threshold is not None and scale is None:
-        raise no_ratings(threshold, source.data)
+    scales = [Scale(**of["scale"]) for of in found if of["scale"] is not None]
+    scale = functools.reduce(Scale.__add__, scales) if scales else None
+    threshold = resolve_min_rating(choices.min_rating, scale, source.data)
     users, rows = (sum(of[name] for of in found) for name in ("users", "rows"))
     step = PreparationStep(ADDED if added else LATEST, users, 0, rows)
     return Filters(unique, threshold, choices.min_items_per_user), scale, step
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """Counts of what some filters keep."""
+def _filter(
+    session: SparkSession, filters: Filters, once: PreparationStep, choices: Preparation, stages: Path
+) -> tuple[Filters, pl.DataFrame, list[PreparationStep], PreparationStep | None]:
+    """Count the rows, drop rare users, then rare items; once, or until nothing changes.
 
-    users: int
-    frequent: int  # users with enough items
-    items: pl.DataFrame  # rows of each item `before` and after (`n`) dropping users with few items
-
-
-def _count(session: SparkSession, filters: Filters, stages: Path) -> _Counted:
-    """Return the counts of what filters keep, from one pass over the buckets."""
-    work, buckets = Count(filters, stages / "counts"), filters.unique.table.buckets
-    users = run_tasks(session, work, buckets)
-    files = [work.file(number) for number in buckets]
-    items = pl.scan_parquet(files, glob=False).group_by("item").agg(pl.col("before", "n").sum()).collect()
-    return _Counted(sum(all_of for all_of, _ in users), sum(frequent for _, frequent in users), items)
-
-
-def _filter_rare(
-    session: SparkSession,
-    filters: Filters,
-    counted: _Counted,
-    choices: Preparation,
-    stages: Path,
-    steps: list[PreparationStep],
-) -> tuple[Filters, pl.DataFrame, PreparationStep | None]:
-    """Drop rare users, then rare items; once, or until nothing changes.
-
-    Returns the filters, the items that stay, and the last step if its users must still be counted.
+    Returns the filters, the items that stay, the steps, and the last step if its users must still be counted.
     """
-    last = None
+    work, table = Count(filters, stages / "counts"), filters.unique.table
+    steps, last = [], None
     for round_number in itertools.count(1):
         again = f" (round {round_number})" if round_number > 1 else ""
+        users, frequent = np.sum(run_tasks(session, replace(work, filters=filters), table.buckets), axis=0).tolist()
+        files = [work.file(number) for number in table.buckets]
+        counts = pl.scan_parquet(files, glob=False).group_by("item").agg(pl.col("before", "n").sum()).collect()
         if last is not None:
-            steps.append(replace(last, users=counted.users))
-        items = counted.items.filter(pl.col("n") > 0)
+            steps.append(replace(last, users=users))
+        else:  # removing duplicates loses no user and no item
+            once = replace(once, items=len(counts))
+            steps += [replace(once, step="rows as read", interactions=int(table.sizes.sum())), once]
+        if last is None and filters.threshold is not None:
+            rated = counts["before"].filter(counts["before"] > 0)
+            steps.append(PreparationStep(f"rating at least {filters.threshold:g}", users, len(rated), int(rated.sum())))
+        items = counts.filter(pl.col("n") > 0)
         stay = items.filter(pl.col("n") >= choices.min_users_per_item)
         if last is not None and stay["n"].sum() == last.interactions:
-            return filters, stay, None
+            return filters, stay, steps, None
         name = f"users with at least {choices.min_items_per_user} items{again}"
-        steps.append(PreparationStep(name, counted.frequent, len(items), int(items["n"].sum())))
+        steps.append(PreparationStep(name, frequent, len(items), int(items["n"].sum())))
         name = f"items with at least {choices.min_users_per_item} users{again}"
         last = PreparationStep(name, 0, len(stay), int(stay["n"].sum()))
-        listed = Listed.of(stages / f"items-{round_number}.parquet", items, choices.min_users_per_item)
+        listed = stages / f"stay-{round_number}.parquet"
+        with replacing(listed) as beside:
+            stay.select("item").write_parquet(beside)
         filters = replace(filters, rounds=(*filters.rounds, listed))
         if not choices.k_core:
             break
-        counted = _count(session, filters, stages)
-    return filters, stay, last
-
-
-def _rarest(items: pl.DataFrame) -> tuple[int | str, PreparationStep]:
-    """Return the item with the fewest rows, of several the one with the largest id, and the step that drops it."""
-    rarest, n = items.sort("n", "item", descending=[False, True]).select("item", "n").row(0)
-    name = "even number of items (least popular one dropped)"
-    return rarest, PreparationStep(name, 0, len(items) - 1, int(items["n"].sum()) - n)
-
-
-def _write(
-    session: SparkSession, filters: Filters, rarest: int | str | None, folder: Path, parts: int | None
-) -> tuple[int, int]:
-    """Write what filters keep, except one item; return the number of users with and without it."""
-    buckets = len(filters.unique.table.buckets)
-    files = min(parts or buckets, buckets)
-    for left in folder.glob(PARTS):  # of an interrupted run
-        left.unlink()
-    users = run_tasks(session, Write(filters, rarest, folder, files), range(files))
-    return sum(before for before, _ in users), sum(after for _, after in users)
-
-
-def _scale(found: list[dict[str, Any]], column: str, *, added: bool) -> Scale:
-    """Return the scale of all ratings from the statistics of the buckets."""
-    rows = sum(of["rows"] for of in found)
-    ones, five = (sum(of[name] for of in found) / rows for name in ("ones", "five"))
-    return Scale(
-        low=min(of["low"] for of in found),
-        high=max(of["high"] for of in found),
-        positive=min((of["positive"] for of in found if of["positive"] is not None), default=None),
-        ones=ones if all(of["whole"] for of in found) else 0.0,
-        five=five,
-        column=column,
-        added=added,
-    )
+    return filters, stay, steps, last

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
-from recfusion.core.job_folder import file_stamps
-from recfusion.data.load import PARTS
+from recfusion.core.job_folder import PARTS, file_stamps, stages_of
 from recfusion.data.options import Source
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.id_codes import encode_ids
@@ -25,7 +24,7 @@ from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
 from recfusion.spark.file_parts import BucketedTable, count_buckets, input_files, open_parts, read_parts
 from recfusion.spark.session import task_cores, use_cores
-from recfusion.spark.task_runner import run_tasks, stages_of
+from recfusion.spark.task_runner import run_tasks
 
 CHUNKS = 8
 DONE = "_recommended.json"  # written last, in a complete folder
@@ -86,7 +85,9 @@ def spark_recommend(
                 "time",
             )
         table = read_parts(session, stages / "pieces", pieces, users, count_buckets(session, files, chunks))
-        make = _MakeLists(table, _copied(model, stages), places, k, task_cores(session), stages / "lists")
+        # A copy that all workers can read until the job is done; they cache models by path.
+        copied = Path(shutil.copytree(model, stages / f"model-{uuid4().hex}"))
+        make = _MakeLists(table, copied, places, k, task_cores(session), stages / "lists")
         total = ListCounts(bad=table.report.missing + table.report.unparsable)
         for chunk in range(chunks):
             own = [number for number in table.buckets if number % chunks == chunk]
@@ -143,12 +144,6 @@ def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
 def _loaded(folder: Path, trust: tuple[str, ...]) -> Bundle:
     """Return the model, which a worker process reads only once."""
     return Bundle.load(folder, trust=[find(place).load() for place in trust])
-
-
-def _copied(model: Path, stages: Path) -> Path:
-    """Copy the model folder to a place that all workers can read until the job is done."""
-    # Workers cache models by path, and a session may use several models.
-    return Path(shutil.copytree(model, stages / f"model-{uuid4().hex}"))
 
 
 def _counts(path: Path) -> ListCounts:

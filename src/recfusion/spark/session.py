@@ -48,14 +48,12 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
     if master is None or master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # it logs a traceback for each interrupted call
     builder = SparkSession.builder.appName("recfusion")
     if master is not None:
         builder = builder.master(master)
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        session = builder.config(map=dict(wanted)).getOrCreate()
     except Exception as error:  # of pyspark, the system or the JVM
         where, named = (f" on '{master}'", " --master,") if master is not None else ("", "")
         raise InputError(
@@ -67,7 +65,6 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Filter out the log of Py4J, which writes a traceback for each interrupted call."""
     return "py4j" not in record.pathname
 
 

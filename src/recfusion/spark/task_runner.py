@@ -1,15 +1,11 @@
-"""Runs Python tasks on Spark, and keeps their files in a folder until the job is done."""
+"""Runs Python tasks on Spark, and skips those that have written their files."""
 
 import functools
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from recfusion.core.errors import InputError, WriteError
-from recfusion.core.job_folder import JOB, STAGES, claim_folder
-from recfusion.data.load import PARTS
+from recfusion.core.errors import InputError, TaskError
 from recfusion.spark.record_batches import read_about
 from recfusion.spark.session import brief
 
@@ -18,10 +14,6 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Output = TypeVar("Output")
-
-
-class TaskError(InputError):
-    """A task died with its process, not because of its input."""
 
 
 def run_tasks(session: "SparkSession", work: Callable[[Task], Output], tasks: Sequence[Task]) -> list[Output]:
@@ -52,22 +44,3 @@ def make_files(
     """Return the metadata of the files of tasks; runs the tasks of files that are missing or incomplete."""
     run_tasks(session, work, [task for file, task in tasks.items() if read_about(file) is None])
     return [read_about(file) or {} for file in tasks]
-
-
-@contextmanager
-def stages_of(folder: Path, job: dict[str, Any]) -> Iterator[Path]:
-    """Yield the folder for a job's intermediate files, removed if the block succeeds; refuse a folder of another job.
-
-    After an error about the input or options nothing is left behind, so that the corrected job may use the folder.
-    """
-    claim_folder(folder, job)
-    try:
-        yield folder.absolute() / STAGES  # tasks run in another folder
-    except (TaskError, WriteError):
-        raise
-    except InputError:
-        shutil.rmtree(folder / STAGES, ignore_errors=True)
-        if not any(folder.glob(PARTS)):
-            (folder / JOB).unlink(missing_ok=True)
-        raise
-    shutil.rmtree(folder / STAGES, ignore_errors=True)

@@ -1,7 +1,4 @@
-"""Trains local thinning on Spark: each task reads the matrix from a shared folder and solves a block of items.
-
-Each solved block is a file, so that a restarted job resumes with the others.
-"""
+"""Trains local thinning on Spark: each task solves a block of items into a file, so that a restarted job resumes."""
 
 import functools
 import hashlib

@@ -3,19 +3,17 @@
 A user is in exactly one bucket, so users are counted and dropped there; the driver counts items over all buckets.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from recfusion.core.files import replacing
+from recfusion.data.rating_scale import Scale
 from recfusion.data.reading.formats import table_writer
-from recfusion.data.reading.id_codes import encode_ids
-from recfusion.data.rows import Rows, drop_duplicates
+from recfusion.data.rows import Rows, drop_duplicates, encode_rows
 from recfusion.spark.file_parts import BucketedTable
 from recfusion.spark.record_batches import read_batches, write_batches
 
@@ -32,11 +30,7 @@ class Unique:
         return self.folder / f"{number:05d}.arrow"
 
     def __call__(self, number: int) -> None:
-        frame = self.table.rows(number)
-        (user, users), (item, items) = (encode_ids(frame[role]) for role in ("user", "item"))
-        rating, time = (frame[name].to_numpy() if name in frame.columns else None for name in ("rating", "time"))
-        rows = Rows(user, item, rating, time, len(users), len(items))
-        del frame
+        rows, users, items = encode_rows(self.table.rows(number), {})
         rows.order()
         drop_duplicates(rows, added=self.added)
         columns = {name: getattr(rows, name) for name in self.table.dtypes}
@@ -44,44 +38,9 @@ class Unique:
             columns[role] = pa.DictionaryArray.from_arrays(
                 columns[role], ids.to_arrow(compat_level=pl.CompatLevel.oldest())
             )
-        about = {"rows": len(rows.user), "users": len(users), **_ratings(rows.rating)}
+        scale = Scale.of(rows.rating, self.table.report.columns.get("rating"), added=self.added)
+        about = {"rows": len(rows.user), "users": len(users), "scale": None if scale is None else asdict(scale)}
         write_batches(self.file(number), [pa.record_batch(columns)], lambda: about)
-
-
-def _ratings(rating: NDArray[np.float32] | None) -> dict[str, Any]:
-    """Return the statistics of the ratings of a bucket, for their scale."""
-    if rating is None:
-        return {}
-    positive = float(rating[rating > 0].min()) if rating.max() > 0 else None
-    return {
-        "low": float(rating.min()),
-        "high": float(rating.max()),
-        "positive": positive,
-        "whole": bool((rating == np.floor(rating)).all()),
-        "ones": int((rating == 1).sum()),
-        "five": int((rating <= 5).sum()),
-    }
-
-
-@dataclass(frozen=True)
-class Listed:
-    """The items that stay: those that a file lists, or all others."""
-
-    file: Path
-    stay: bool
-
-    @classmethod
-    def of(cls, file: Path, items: pl.DataFrame, least: int) -> "Listed":
-        """Write and return the items with at least `least` users (column `n`), or the others if those are fewer."""
-        enough = items["n"] >= least
-        few = 2 * int(enough.sum()) <= len(items)
-        with replacing(file) as beside:
-            items.filter(enough if few else ~enough).select("item").write_parquet(beside)
-        return cls(file, few)
-
-    def stays(self, items: pl.Series) -> NDArray[np.bool_]:
-        listed = items.is_in(pl.read_parquet(self.file, glob=False)["item"].implode()).to_numpy()
-        return listed if self.stay else ~listed
 
 
 @dataclass(frozen=True)
@@ -91,7 +50,7 @@ class Filters:
     unique: Unique
     threshold: float | None  # of ratings
     least: int  # items of a user
-    rounds: tuple[Listed, ...] = ()  # items that stay, each after dropping users with few items
+    rounds: tuple[Path, ...] = ()  # tables of the items that stay, each after dropping users with few items
 
     def rows(self, number: int) -> tuple[Rows, pl.Series, pl.Series]:
         """Return the remaining rows of a bucket, encoded, and the ids of users and items."""
@@ -105,14 +64,10 @@ class Filters:
         items = pl.Series("item", item.dictionary)
         if self.threshold is not None and rows.rating is not None:
             rows.keep(rows.rating >= np.float32(self.threshold))
-        for listed in self.rounds:
-            self.keep_users(rows)
-            rows.keep_items(listed.stays(items))
+        for file in self.rounds:
+            rows.keep_users(rows.per_user >= self.least)
+            rows.keep_items(items.is_in(pl.read_parquet(file, glob=False)["item"].implode()).to_numpy())
         return rows, pl.Series("user", user.dictionary), items
-
-    def keep_users(self, rows: Rows) -> None:
-        """Drop users with few items."""
-        rows.keep_users(rows.per_user >= self.least)
 
 
 @dataclass(frozen=True)
@@ -128,7 +83,7 @@ class Count:
     def __call__(self, number: int) -> tuple[int, int]:
         rows, _, items = self.filters.rows(number)
         users, before = np.count_nonzero(rows.per_user), rows.per_item
-        self.filters.keep_users(rows)
+        rows.keep_users(rows.per_user >= self.filters.least)
         with replacing(self.file(number)) as beside:
             pl.DataFrame({"item": items, "before": before, "n": rows.per_item}).write_parquet(beside)
         return int(users), int(np.count_nonzero(rows.per_user))

@@ -118,10 +118,7 @@ def changed_copy(what: str) -> InputError:
 
 
 def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield (name, stream) for each file of a tar archive; read each one before requesting the next.
-
-    Raises for links, devices and unsafe names. `path` is only for messages.
-    """
+    """Yield (name, stream) of each file in a tar archive, to be read in turn; raise for links and unsafe names."""
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             _check_name(member.name, path)

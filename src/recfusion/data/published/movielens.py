@@ -41,6 +41,8 @@ class _Form:
     columns: tuple[str, ...] = tuple(_RATINGS)  # names that begin with '_' are empty columns
     header: str = ""
     titles_header: str = ""
+    users: str = ""  # the file about users
+    parse_user: Callable[[str], tuple[int, str, int, str]] | None = None  # parses a line of it
 
 
 def movielens(layout: MovieLensLayout) -> Layout:
@@ -67,16 +69,11 @@ def read_movielens(path: Path, name: str, layout: MovieLensLayout) -> RawData:
 
 def read_movielens_users(path: Path, layout: MovieLensLayout) -> pl.DataFrame | None:
     """Read gender, age and occupation of the users of ML-100K and ML-1M; None if a set has no file of users."""
-    known: dict[MovieLensLayout, tuple[str, Callable[[str], tuple[int, str, int, str]]]] = {
-        "u.data": ("u.user", _u_user),
-        "ratings.dat": ("users.dat", _users_dat),
-    }
-    file, parse = known.get(layout, ("", _u_user))
-    source = Archive(path)
-    if not any(full.rpartition("/")[2] == file for full in source.names()):
+    source, form = Archive(path), _FORMS[layout]
+    if form.parse_user is None or not any(full.rpartition("/")[2] == form.users for full in source.names()):
         return None
     expected = "a user with gender, age and occupation"
-    return item_table(source.read(file), _USERS, parse, expected, f"{file} of '{path}'")
+    return item_table(source.read(form.users), _USERS, form.parse_user, expected, f"{form.users} of '{path}'")
 
 
 def _first_line(data: Path | bytes) -> str:
@@ -118,11 +115,13 @@ def _users_dat(line: str) -> tuple[int, str, int, str]:
 
 
 _FORMS: Mapping[MovieLensLayout, _Form] = {
-    "u.data": _Form(r"196\t242\t3\t881250949", "u.item", _u_item, "\t"),
+    "u.data": _Form(r"196\t242\t3\t881250949", "u.item", _u_item, "\t", users="u.user", parse_user=_u_user),
     # Splitting at each ':' into columns with empty ones between is twice as fast as replacing '::' first.
     "ratings.dat": _Form(
         *("1::1193::5::978300760", "movies.dat", _movies_dat, ":"),
         columns=("user", "_1", "item", "_2", "rating", "_3", "time"),
+        users="users.dat",
+        parse_user=_users_dat,
     ),
     "ratings.csv": _Form(
         *("1,31,2.5,1260759144", "movies.csv", _movies_csv),

@@ -11,7 +11,7 @@ from recfusion.core.files import replacing
 
 _KEY = "recfusion"  # of the metadata in a file
 
-# kind of fault -> number of the first such row, description, and the cell, which is shown and never stored on cards
+# kind of fault -> first such row, numbered from 0, its problem, and the cell, which is shown and never stored on cards
 Faults = Mapping[str, tuple[int, str, str]]
 
 
@@ -37,7 +37,7 @@ class BatchCache:
         while (path := self._path(number)).is_file():
             try:
                 about = json.loads(pl.read_parquet_metadata(path)[_KEY])
-                faults = {kind: (int(row), str(what), str(cell)) for kind, (row, what, cell) in about["faults"].items()}
+                faults = {kind: (int(row), str(what), str(cell)) for kind, (row, what, cell) in about["first"].items()}
                 batch = Batch(pl.read_parquet(path, glob=False), about["count"], about["facts"], faults)
             except (pl.exceptions.PolarsError, ValueError, KeyError, OSError):  # damaged
                 return
@@ -47,7 +47,7 @@ class BatchCache:
     def add(self, number: int, batch: Batch) -> None:
         """Write a batch."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = {"count": batch.size, "facts": dict(batch.counts), "faults": dict(batch.faults)}
+        about = {"count": batch.size, "facts": dict(batch.counts), "first": dict(batch.faults)}
         with replacing(self._path(number)) as beside:
             batch.rows.write_parquet(beside, metadata={_KEY: json.dumps(about)})
 

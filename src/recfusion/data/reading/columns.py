@@ -33,6 +33,7 @@ _COUNT_WORDS = {
     *("quantity", "qty", "count", "counts", "plays", "playcount", "listens", "views", "weight", "frequency"),
     *("units", "clicks"),
 }
+_FIRST_LINES = 50  # that are examined
 _LONGEST_NAME = 100  # roles of columns with longer names are not guessed
 
 
@@ -46,7 +47,8 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
         raise InputError(f"Expected text in UTF-8 in '{path}', got binary data or another encoding: convert it first.")
     if "\r" in text and "\n" not in text:
         raise InputError(f"Expected lines that end in a line feed in '{path}', got carriage returns: convert it first.")
-    lines = _first_lines(text, whole)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines = lines[: _FIRST_LINES if whole else max(1, min(_FIRST_LINES, len(lines) - 1))]  # the last may be cut off
     if separator is None:
         separator = max(SEPARATORS, key=lambda mark: _regularity(_records(lines, mark)))
     separator = separator.replace("\\t", "\t")
@@ -71,11 +73,9 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
 def guess_columns(
     columns: Sequence[str], asked: dict[str, str | None], *, where: str, by_position: bool
 ) -> dict[str, str]:
-    """Return role -> column: as asked, else by name, else (no header) by position user, item, rating, time.
-
-    A rating or time column named "none" is left out.
-    """
+    """Return role -> column: as asked, else by name, else (no header) by position user, item, rating, time."""
     chosen: dict[str, str] = {}
+    # A rating or time column named "none" is left out.
     unwanted = [role for role in ("rating", "time") if asked.get(role) == "none" and "none" not in columns]
     asked = {role: name for role, name in asked.items() if role not in unwanted}
     for role, name in asked.items():
@@ -181,12 +181,6 @@ def _regularity(records: list[list[str]]) -> tuple[float, int]:
     """Return the score of a separator: the share of lines with as many fields as the first, then that number."""
     counts = [len(fields) for fields in records]
     return (counts.count(counts[0]) / len(counts) if counts[0] > 1 else 0.0, counts[0])
-
-
-def _first_lines(text: str, whole: bool, most: int = 50) -> list[tuple[int, str]]:
-    """Return the first lines that are not blank, with their numbers, without a last line that may be cut off."""
-    found = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    return found[: most if whole else max(1, min(most, len(found) - 1))]
 
 
 def _records(lines: list[tuple[int, str]], separator: str) -> list[list[str]]:

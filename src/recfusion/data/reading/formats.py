@@ -7,7 +7,7 @@ To support a new format, add its suffix there. Frames in memory are tables too: 
 import glob
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, pairwise
@@ -126,17 +126,15 @@ def table_writer(path: Path) -> Iterator[Append]:
 
         def checked(frame: pl.DataFrame) -> None:
             for name, dtype in frame.schema.items():
-                if dtype.is_nested() and not found.holds_lists:
-                    raise _cannot_hold(name, "lists", path, ".parquet or .jsonl")
-                if "Binary" in str(dtype) and not found.holds_bytes:
-                    raise _cannot_hold(name, "bytes", path, ".parquet")
+                lists, binary = dtype.is_nested() and not found.holds_lists, "Binary" in str(dtype)
+                if lists or (binary and not found.holds_bytes):
+                    what, instead = ("lists", ".parquet or .jsonl") if lists else ("bytes", ".parquet")
+                    raise InputError(
+                        f"The column '{name}' holds {what}, which '{path}' cannot hold: write {instead}.", name
+                    )
             append(frame)
 
         yield checked
-
-
-def _cannot_hold(column: str, what: str, path: Path, instead: str) -> InputError:
-    return InputError(f"The column '{column}' holds {what}, which '{path}' cannot hold: write {instead}.", column)
 
 
 def _open_text(path: Path, separator: str | None) -> Table:
@@ -162,14 +160,12 @@ def _open_json_lines(path: Path, _: str | None) -> Table:
     return Table(str(path), frame, frame.collect_schema().names(), cuts=(0, 2**32 - 1))  # all rows polars can number
 
 
-@contextmanager
-def _csv_writer(file: IO[bytes], separator: str = ",") -> Iterator[Append]:
-    yield lambda frame: frame.write_csv(file, include_header=file.tell() == 0, separator=separator)
+def _csv_writer(file: IO[bytes], separator: str = ",") -> AbstractContextManager[Append]:
+    return nullcontext(lambda frame: frame.write_csv(file, include_header=file.tell() == 0, separator=separator))
 
 
-@contextmanager
-def _json_lines_writer(file: IO[bytes]) -> Iterator[Append]:
-    yield lambda frame: frame.write_ndjson(file)
+def _json_lines_writer(file: IO[bytes]) -> AbstractContextManager[Append]:
+    return nullcontext(lambda frame: frame.write_ndjson(file))
 
 
 @contextmanager

@@ -13,10 +13,7 @@ _SLICE = 1 << 22  # rows that are converted at once
 
 
 def encode_ids(ids: pl.Series) -> tuple[Codes, pl.Series]:
-    """Return the code of each id, which is its position among the sorted distinct ids, and those ids.
-
-    Sorted order does not depend on the order of the rows, so equal data gives equal matrices.
-    """
+    """Return the code of each id, its position among the sorted distinct ids (for any order of rows), and those ids."""
     if not ids.dtype.is_integer():
         texts = ids.unique().cast(pl.String).sort()
         return ids.cast(pl.Enum(texts)).to_physical().to_numpy().astype(np.int32), texts

@@ -1,7 +1,4 @@
-"""Reads tables about items or users (titles, genres, ages), one row each.
-
-Unlike in a table of interactions, a quoted text may go over several lines here, as descriptions do.
-"""
+"""Reads tables about items or users, one row each; unlike interactions, quoted texts may go over several lines."""
 
 import csv
 import io
@@ -22,18 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 def read_items(
-    table: Path | pl.DataFrame,
-    item: str | None,
-    separator: str | None = None,
-    *,
-    name: str = "frame of items",
-    role: str = "item",
+    table: Path | pl.DataFrame, item: str | None, separator: str | None = None, *, role: str = "item"
 ) -> pl.DataFrame:
-    """Return a table of items, one row each, with its id column named `item`; or of users, for the role "user".
-
-    Rows that cannot be used are counted in the log.
-    """
-    found = open_table(table, separator, name)
+    """Return a table of items, one row each, with its id column named `item`; or of users, for the role "user"."""
+    found = open_table(table, separator, f"frame of {role}s")
     where = found.where
     if not found.has_names:
         raise InputError(f"Expected a header in the {role} file '{where}', got none: add one that names its columns.")

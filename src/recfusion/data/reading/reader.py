@@ -57,17 +57,19 @@ class RowReader:
         comma = self.table.decimal_comma
         return parse_rows(rows.lazy(), decimal_comma=comma, lone_users=self.lone_users, seconds=self.seconds)
 
+    def place(self, row: int) -> str:
+        """Return the name of a row, numbered from 0, in messages."""
+        layout = self.table.layout
+        return f"row {row + 1:,}" if layout is None else f"line {row + 1 + layout.skip_lines:,}"
+
     def report(self, counts: Mapping[str, int], faults: Faults) -> ReadReport:
         """Return the report of a reading from the counts of the rows' flags."""
-        first = [f"the first row that {_FAULTS[kind]}: {fault}" for kind, (_, fault, _) in sorted(faults.items())]
-        return ReadReport(
-            rows=counts["rows"],
-            columns=self.columns,
-            missing=counts["missing"],
-            unparsable=counts["unparsable"],
-            notes=(*self.notes, *first, *row_notes(counts)),
-            blank=counts["blank"],
-        )
+        first = [
+            f"the first row that {_FAULTS[kind]}: {self.place(row)} {what}"
+            for kind, (row, what, _) in sorted(faults.items())
+        ]
+        rows, missing, unparsable, blank = (counts[name] for name in ("rows", "missing", "unparsable", "blank"))
+        return ReadReport(rows, self.columns, missing, unparsable, (*self.notes, *first, *row_notes(counts)), blank)
 
 
 def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = False) -> RowReader:
@@ -168,18 +170,6 @@ def _read_batch(reader: RowReader, rows: pl.DataFrame, start: int) -> Batch:
     return Batch(good, len(done), counts, _faults_in(reader, rows, done, start))
 
 
-def first_faults(reader: RowReader, counts: Mapping[str, int], start: int = 0) -> Faults:
-    """Return the first row of each kind of fault that was counted; the rows of the table begin at number `start`."""
-    faults: Faults = {}
-    for batch in reader.batches():
-        if all(kind in faults or not counts[kind] for kind in _FAULTS):
-            break
-        done = reader.parse(batch).select(*_FAULTS).collect()
-        faults = {**_faults_in(reader, batch, done, start), **faults}
-        start += len(done)
-    return faults
-
-
 def check_bad_rows(reader: RowReader, counts: Mapping[str, int], faults: Faults, max_bad_share: float) -> None:
     """Raise if too many rows cannot be used, and show the first of them."""
     chosen, where = reader.columns, reader.table.where
@@ -189,7 +179,7 @@ def check_bad_rows(reader: RowReader, counts: Mapping[str, int], faults: Faults,
     if missing + unparsable > max_bad_share * total:
         columns = ", ".join(f"{role} = {name[:60]}" for role, name in chosen.items())
         spare = "".join(f", leave out the {role} (--{role} none)" for role in ("rating", "time") if role in chosen)
-        first = "".join(f"; {fault}{cell}" for _, fault, cell in sorted(faults.values())[:1])
+        first = "".join(f"; {reader.place(row)} {what}{cell}" for row, what, cell in sorted(faults.values())[:1])
         raise InputError(
             f"Of {total:,} rows in '{where}', {missing:,} lack a value and {unparsable:,} cannot be parsed, which is "
             f"more than the allowed {max_bad_share:.0%}{first}. Check the columns ({columns}){spare}, or raise "
@@ -224,25 +214,23 @@ def _check_dtypes(head: pl.DataFrame, chosen: Mapping[str, str], where: str) -> 
 def _faults_in(reader: RowReader, batch: pl.DataFrame, done: pl.DataFrame, start: int) -> Faults:
     """Return the first row of each kind of fault in a batch that begins at row `start`."""
     places = {kind: done[kind].arg_true() for kind in _FAULTS if done[kind].any()}
-    return {kind: (start + rows[0], *_fault(reader, batch, rows[0], start)) for kind, rows in places.items()}
+    return {kind: (start + rows[0], *_fault(reader, batch.slice(rows[0], 1))) for kind, rows in places.items()}
 
 
-def _fault(reader: RowReader, batch: pl.DataFrame, place: int, start: int) -> tuple[str, str]:
-    row = reader.parse(batch.slice(place, 1)).collect().row(0, named=True)
-    layout, number = reader.table.layout, start + place + 1
-    where = f"row {number:,}" if layout is None else f"line {number + layout.skip_lines:,}"
+def _fault(reader: RowReader, bad: pl.DataFrame) -> tuple[str, str]:
+    row = reader.parse(bad).collect().row(0, named=True)
     extra = row[EXTRA_FIELD]
     if extra is not None and extra.startswith(BROKEN):
         quote = "a double quote that is not closed, or stands inside a quoted field, where a row is one line"
-        return f"{where} has {quote}", f": {_short(extra[1:])}"
+        return f"has {quote}", f": {_short(extra[1:])}"
     if extra is not None:
-        return f"{where} has too many fields", f", the first of them {_short(extra)}"
+        return "has too many fields", f", the first of them {_short(extra)}"
     for role in reader.columns:
         if row[f"{role} given"] is None:
-            return f"{where} has no {role}", ""
+            return f"has no {role}", ""
         if row[f"{role} value"] is None:
-            return f"{where} has a {role} that is not {_NEEDED[role]}", f": {_short(row[role])}"
-    raise AssertionError(f"{where} has no fault")
+            return f"has a {role} that is not {_NEEDED[role]}", f": {_short(row[role])}"
+    raise AssertionError("the row has no fault")
 
 
 def _short(cell: object) -> str:

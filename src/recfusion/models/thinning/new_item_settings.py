@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, row_numbers
-from recfusion.data.signals import keep_values
+from recfusion.core.arrays import Csr, FloatArray, keep_entries, row_numbers
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import Values
 from recfusion.models import self_tuning as selftune
@@ -109,7 +108,7 @@ class Hidden:
         groups = rng.permutation(len(known)) % _GROUPS
         new_to = np.arange(whole.shape[0]) % _GROUPS
         hidden = groups[whole.indices] == new_to[row_numbers(whole)]
-        shown, wanted = keep_values(whole, ~hidden), keep_values(whole, hidden & known[whole.indices])
+        shown, wanted = keep_entries(whole, ~hidden), keep_entries(whole, hidden & known[whole.indices])
         assert shown is not None
         assert wanted is not None
         judges = np.flatnonzero((np.diff(shown.indptr) > 0) & (np.diff(wanted.indptr) > 0))
