@@ -103,5 +103,5 @@ def test_messages_of_a_part_begin_with_its_name() -> None:
 def test_models_with_open_settings_need_validation_users_unless_training_users_score_them() -> None:
     needed = {name for name in MODELS if abilities.needs_validation(make_model(name), SHAPE)}
     assert needed >= {"ials", "thinning", "thinning-features", "multvae", "recfusion"}
-    assert not needed & {"popularity", "ease", "edlae", "thinning-linear", "thinning-local", "thinning-kernel"}
+    assert not needed & {"popularity", "ease", "edlae", "thinning-linear", "thinning-local"}
     assert not abilities.needs_validation(make_model("ials", {"l2": 1.0, "alpha0": 0.1, "nu": 1.0}), SHAPE)
