@@ -15,8 +15,7 @@ from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines.popularity import counting_bytes
-from recfusion.models.leave_one_out import nobody
-from recfusion.models.linear.gram import gram, gram_bytes, item_weights, require_gram_memory
+from recfusion.models.linear.gram import gram, gram_bytes, require_gram_memory, solve_items
 from recfusion.models.settings import learned, self_tuned
 
 _MATRICES = 4.1  # items x items matrices held at the peak
@@ -96,11 +95,11 @@ class CollectiveEASE(Recommender):
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         require_gram_memory(train.shape[1], "Collective EASE", n_matrices=_MATRICES)
         features = _matrix(extra, train.shape[1])
-        jury = None if valid is None else selftune.Jury(nobody(train), selftune.judged_users(valid))
+        jury = selftune.validation_jury(train, valid)
         g, alike = gram(train), (features @ features.T).toarray()
 
         def solved(l2: float, weight: float) -> FloatArray:
-            return item_weights(np.asfortranarray(g + np.float32(weight) * alike), l2)
+            return solve_items(np.asfortranarray(g + np.float32(weight) * alike), l2)[0]
 
         def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
             weights = solved(values["l2"], values["weight"])

@@ -18,7 +18,7 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.linear.gram import blas_threads
-from recfusion.models.self_tuning import Judged, Jury, jury, searches, settle, trials_setting
+from recfusion.models.self_tuning import Judged, Jury, searches, settle, trials_setting, validation_jury
 from recfusion.models.settings import learned, self_tuned, setting
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class IALS(Recommender):
             return [Judged({}, values_of_users[0])]
 
         self.trials_ = 0
-        judging = jury(train, valid, rng, 0) if searches(self) and valid is not None else None
+        judging = validation_jury(train, valid) if searches(self) else None
         seed = int(rng.integers(2**31)) if judging is not None else 0  # the same first factors in every trial
         alpha0 = 0.1 if self.alpha0 is None else self.alpha0
         per_user = train.nnz / max(1, train.shape[0]) + alpha0 * train.shape[1]

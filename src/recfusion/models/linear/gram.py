@@ -193,16 +193,11 @@ def invert_in_place(a: FloatArray) -> FloatArray:
     return mirror_lower(a)
 
 
-def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
-    """Return B (items, items), B_ij = -P_ij / P_jj and B_jj = 0, for P = (g + diag ridge)^-1; `g` is overwritten.
-
-    Column j holds the ridge regression of item j on all others.
-    """
-    return solve_items(g, ridge)[0]
-
-
 def solve_items(g: FloatArray, ridge: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return B as `item_weights` does, and the diagonal of P, (items,); `g` is overwritten."""
+    """Return B (items, items), B_ij = -P_ij / P_jj and B_jj = 0, and the diagonal of P = (g + diag ridge)^-1, (items,).
+
+    Column j of B holds the ridge regression of item j on all others. `g` is overwritten.
+    """
     g[np.diag_indices(len(g))] += np.asarray(ridge, np.float32)
     weights = invert_in_place(g).T  # P is symmetric: its transpose is P in the memory order for scoring
     diagonal = np.diag(weights).copy()

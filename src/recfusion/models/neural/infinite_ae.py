@@ -36,9 +36,7 @@ class InfiniteAE(Recommender):
 
     ridge: float = setting(3.0, "ridge, in mean diagonals of the kernel", at_least=1e-4, search=(0.01, 100.0), log=True)
     input_power: float = setting(0.25, "items have the input weight count^-input_power", at_least=0, search=(0.0, 0.5))
-    norm_power: float = setting(
-        0.5, "rows are divided by norm^norm_power; 1: unit vectors", at_least=0, search=(0.0, 1.0)
-    )
+    norm_power: float = setting(0.5, "rows are divided by norm^norm_power", at_least=0, search=(0.0, 1.0))
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
     max_users: int = setting(10_000, "most users for an exact solution; landmarks for more", at_least=1)
     weights_: FloatArray = learned()  # (items,)
@@ -48,15 +46,9 @@ class InfiniteAE(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         self.weights_ = input_weights(train, self.input_power)
+        given = {"norm_power": self.norm_power, "ridge": self.ridge, "bias": self.bias}
         regression = fit_kernel_ridge(
-            train,
-            self.weights_,
-            norm_power=self.norm_power,
-            ridge=self.ridge,
-            bias=self.bias,
-            max_users=self.max_users,
-            rng=make_rng(rng),
-            model="InfiniteAE",
+            train, self.weights_, **given, max_users=self.max_users, rng=make_rng(rng), model="InfiniteAE"
         )
         self.inputs_, self.solution_, self.targets_ = folded(regression)
         return self

@@ -15,6 +15,7 @@ from recfusion.core.memory import require_memory
 from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.base import Shape
 from recfusion.models.history_lengths import length_shares
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.self_tuning import relative
 from recfusion.models.settings import learned, setting
@@ -50,34 +51,19 @@ class ThinningDeep(NeuralRecommender):
     """
 
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
-    weight_decay: float = setting(1.5, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(
-        500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(100, 1000), log=True
-    )
+    weight_decay: float = training.weight_decay(1.5)
+    batch_size: int = training.batch_size(500, (100, 1000))
     max_epochs: int = setting(14, "epochs; the learning rate falls to 0 over them", at_least=1, at_most=100_000)
-    patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    width: int = setting(
-        1000, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
-    )
+    patience: int = training.patience(20)
+    width: int = training.width(1000, "width of the encoder's layers", (200, 1200))
     layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000, search=(1, 6))
-    latent: int = setting(300, "length of a user's code", at_least=1, at_most=100_000, search=(50, 600), log=True)
-    low: float = setting(
-        0.4, "smallest share of a user's items that survives in training", at_least=0, search=(0.1, 0.7)
-    )
-    high: float = setting(
-        0.9, "largest share of a user's items that survives in training", at_least=0, search=(0.7, 1.0)
-    )
+    latent: int = training.width(300, "length of a user's code", (50, 600))
+    low: float = setting(0.4, "smallest share of items that survives in training", at_least=0, search=(0.1, 0.7))
+    high: float = setting(0.9, "largest share of items that survives in training", at_least=0, search=(0.7, 1.0))
     input_power: float = setting(0.25, "items are weighted by their count to minus this power", search=(0.0, 0.5))
-    prior: float = setting(
-        1.0,
-        "power of popularity that the output starts from and that decay pulls towards",
-        at_least=0,
-        search=(0.0, 1.0),
-    )
+    prior: float = setting(1.0, "power of popularity that outputs start at and decay to", at_least=0, search=(0.0, 1.0))
     b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
-    directions: int = setting(
-        300, "directions of co-occurrence that item vectors start from; 0: random vectors", at_least=0, at_most=5000
-    )
+    directions: int = setting(300, "co-occurrence directions of the first vectors; 0: random", at_least=0, at_most=5000)
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
     _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), during the fit

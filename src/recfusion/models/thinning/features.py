@@ -39,21 +39,10 @@ class ThinningFeatures(RidgeRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
-    feature_l2: float | None = self_tuned(
-        1e5, "penalty of a feature of the history", at_least=1e-6, search=(100, 1e7), log=True
-    )
-    new_l2: float | None = self_tuned(
-        1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True
-    )
-    own: float | None = self_tuned(
-        0.4, "weight of an item for a new item with the same features", at_least=0, search=(0.0, 1.0)
-    )
-    lift: float | None = self_tuned(
-        1.0,
-        "factor of new items' scores; chosen to give them their share of lists",
-        at_least=0,
-        search=(0.5, 3.0),
-    )
+    feature_l2: float | None = self_tuned(1e5, "penalty of a known feature", at_least=1e-6, search=(100, 1e7), log=True)
+    new_l2: float | None = self_tuned(1.0, "penalty of the map to columns", at_least=1e-6, search=(0.01, 100), log=True)
+    own: float | None = self_tuned(0.4, "weight of an item for a new item with its features", at_least=0, search=(0, 1))
+    lift: float | None = self_tuned(1.0, "factor of new items' scores, for a fair share", at_least=0, search=(0.5, 3))
     user_l2: float = setting(10.0, "penalty of a user feature", at_least=1e-6)
     tune_trials: int = selftune.trials_setting()
     feature_l2_: float = learned()
@@ -88,9 +77,8 @@ class ThinningFeatures(RidgeRecommender):
             weights = solved(grams.copy(self.b_), values["feature_l2"]).weights * scale
             return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, jury.valid))]
 
-        jury = None
-        if valid is not None and features.nnz and train.shape[1] <= selftune.MOST_ITEMS:
-            jury = selftune.Jury(nobody(train), selftune.judged_users(valid))
+        few = features.nnz and train.shape[1] <= selftune.MOST_ITEMS
+        jury = selftune.validation_jury(train, valid) if few else None
         trials, first = min(self.tune_trials, 1 + len(_TRIED)), [{"feature_l2": value} for value in _TRIED]
         selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
         last = solved(grams.last(self.b_), self.feature_l2_)

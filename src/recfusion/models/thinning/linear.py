@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class ThinningLinear(RidgeRecommender):
     do not contain it. The derivations are in docs/thinning.md.
     """
 
+    needs_validation: ClassVar[bool] = False  # settings are scored on training users that are left out of the fit
     pairs: int = setting(0, "number of pairs of items that are features too, the most frequent ones", at_least=0)
     pair_l2: float | None = self_tuned(4000.0, "penalty of a pair", at_least=1e-6, search=(100, 1e5), log=True)
     tune_trials: int = selftune.trials_setting()
@@ -92,10 +93,6 @@ class ThinningLinear(RidgeRecommender):
         weights *= selftune.scalings(train, (self.c_,))[0]
         self.weights_ = weights
         return self
-
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: settings are scored on training users, each left out of the fit in turn."""
-        return False
 
     def economical(self, shape: Shape) -> Self:
         if not self.pairs or shape.items <= _PAIRS_UP_TO:

@@ -12,7 +12,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.abilities import UsesDevice, fit_in_epochs, keeps_histories
+from recfusion.models.abilities import fit_in_epochs, keeps_histories, use_device
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry, make_model
@@ -79,8 +79,7 @@ class Thinning(Recommender):
             for other in fitted.values():
                 part = beside(part, other)
             name_part(part, name)
-            if isinstance(part, UsesDevice):
-                part.use_device(self.device)
+            use_device(part, self.device)
             kept = None
             if checkpoint is not None:  # one file for each part
                 kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)

@@ -149,7 +149,5 @@ def judged_settings(
         new = as_new(features, known, l2)
         lifts = fair_lift(valid.history, weights, scale, owns, new) if lift is None else [lift] * len(owns)
         values = hidden.judge(weights, scale, new, list(zip(owns, lifts, strict=True)))
-        for mine, row in zip(owns, values, strict=True):
-            chosen = ({"new_l2": l2} if new_l2 is None else {}) | ({"own": mine} if own is None else {})
-            judged.append(selftune.Judged(chosen, row))
+        judged += [selftune.Judged({"new_l2": l2, "own": mine}, row) for mine, row in zip(owns, values, strict=True)]
     return judged

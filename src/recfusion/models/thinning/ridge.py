@@ -11,24 +11,17 @@ from recfusion.models.settings import learned, self_tuned
 
 RIDGE = ("l2", "nu", "kappa", "b", "c")
 _L2, _L2_POWER = 20.0, 0.7
+_L2_DOC, _L2_RULE = "penalty of an item of mean popularity (l2)", "20 (mean users of an item)^.7"
+_KAPPA_DOC = "noise level (1 - a) / a if a share a of the items survives (kappa)"
 
 
 @dataclass
 class RidgeRecommender(Recommender):
     """A linear thinning model: item i has the penalty l2 (n_i / mean n)^nu + kappa n_i, where n_i counts its users."""
 
-    l2: float | None = self_tuned(
-        693.0,
-        "penalty of an item of mean popularity (l2)",
-        at_least=1e-6,
-        search=(1, 1e4),
-        log=True,
-        rule="20 (mean users of an item)^.7",
-    )
+    l2: float | None = self_tuned(693.0, _L2_DOC, at_least=1e-6, search=(1, 1e4), log=True, rule=_L2_RULE)
     nu: float | None = self_tuned(0.318, "power of popularity in the penalty (nu)", search=(-0.2, 1.0))
-    kappa: float | None = self_tuned(
-        0.876, "noise level (1 - a) / a if a share a of the items survives (kappa)", at_least=0, search=(0.0, 2.5)
-    )
+    kappa: float | None = self_tuned(0.876, _KAPPA_DOC, at_least=0, search=(0.0, 2.5))
     b: float | None = self_tuned(0.5, "users with |u| items are weighted by |u|^-b", search=(0.0, 1.0))
     c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
     l2_: float = learned()

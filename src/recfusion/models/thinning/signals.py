@@ -13,7 +13,6 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Shape
-from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.sequence.recency import fades, recency, recent_counts
@@ -25,6 +24,8 @@ from recfusion.models.thinning.ridge import RidgeRecommender, penalty
 
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: all are scored with one fit
 _TRENDS = (0.0, 0.5, 1.0)
+_DISLIKES_DOC = "use of known dislikes; they are never recommended either way"
+_VALUES_DOC = "weight of a like of n stars or plays: 1, n units that are thinned, log(1 + n), n / (n + median)"
 
 
 @dataclass
@@ -43,20 +44,12 @@ class ThinningSignals(RidgeRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades", "times"})
-    dislikes: Literal["features", "ignored"] = setting(
-        "features", "use of known dislikes; they are never recommended either way", search="all"
-    )
-    values: Transform = setting(
-        "binary", "weight of a like of n stars or plays: 1, n units that are thinned, log(1 + n), n / (n + median)"
-    )
+    dislikes: Literal["features", "ignored"] = setting("features", _DISLIKES_DOC, search="all")
+    values: Transform = setting("binary", _VALUES_DOC)
     recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, if times are known", search=(0.0, 1.0))
-    recency_by: Literal["rank", "age"] = setting(
-        "rank", "r: number of newer entries in the history, or weeks before its newest entry"
-    )
+    recency_by: Literal["rank", "age"] = setting("rank", "r: newer entries in the history, or weeks before its newest")
     trend: float | None = self_tuned(0.0, "power of recent over whole popularity, if times are known", search=(0, 1))
-    fading: float = setting(
-        0.0, "half-life of a like in the fit, in days, if times are known; 0: all count alike", at_least=0
-    )
+    fading: float = setting(0.0, "half-life of a like in the fit, in days; 0: all count alike", at_least=0)
     tune_trials: int = selftune.trials_setting()
     recency_: float = learned()
     trend_: float = learned()
@@ -71,10 +64,9 @@ class ThinningSignals(RidgeRecommender):
         self.typical_ = np.array([1.0 if known.grades is None else np.median(known.grades.data), 1.0], np.float32)
         self.typical_[1] = np.sqrt(np.mean(graded(known.grades, self.values, *self.typical_) ** 2))
         weights, trends = self._solve(train, known, n_blocks), _trends(train, known.times)
-        judges = selftune.Jury(nobody(train), nobody(train) if valid is None else selftune.judged_users(valid))
         selftune.settle(
             *(self, lambda _, jury: self._variants(weights, train, trends, jury.valid)),
-            *(judges if judges.n_users else None, generator),
+            *(selftune.validation_jury(train, valid), generator),
             searched=(),
             free=("c", "recency", "trend"),
             trials=self.tune_trials,
@@ -174,8 +166,7 @@ class ThinningSignals(RidgeRecommender):
                 return (scores * row for row in every)
 
             for (c, trend), values in zip(pairs, selftune.ndcg_of(scored, judged), strict=True):
-                tried = {"c": c, "recency": power, "trend": trend}
-                found.append(selftune.Judged({k: v for k, v in tried.items() if getattr(self, k) is None}, values))
+                found.append(selftune.Judged({"c": c, "recency": power, "trend": trend}, values))
         return found
 
 
