@@ -87,9 +87,7 @@ _CHECKS = (
     Check("fit changes no setting", fits.settings_stay),
     Check("scores are an array of the shape (users, items), also of one user or none", fits.shape),
     Check("scores are float32", fits.float32),
-    Check(
-        "scores are numbers, or -inf for items never recommended", lambda s: fits.unsound(s.scores), "finite"
-    ),
+    Check("scores are numbers, or -inf for items never recommended", lambda s: fits.unsound(s.scores), "finite"),
     Check("a user's scores depend on that user's history alone", fits.user_alone),
     Check("lists from the model's index have unseen items with the scores of score()", fits.found),
     Check("the caller may overwrite the scores and the model stays the same", fits.overwritten),

@@ -21,8 +21,7 @@ from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
 from recfusion.nets.sparse import SparseRows
-from recfusion.nets.star_ratings import RatingNet
-from recfusion.nets.vae import multinomial_nll
+from recfusion.nets.vae import RatingNet, multinomial_nll
 from recfusion.training.batches import dense
 
 _NEVER = -1e9  # logit of a seen item; finite, because a softmax over -inf alone is NaN

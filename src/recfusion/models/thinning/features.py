@@ -20,8 +20,14 @@ from recfusion.models.linear.gram import FLOPS, Grams, gram_bytes, require_gram_
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning.linear import fit_linear
-from recfusion.models.thinning.new_item_columns import Solved, solve_with_features
-from recfusion.models.thinning.new_item_settings import Hidden, as_new, fair_lift, judged_settings
+from recfusion.models.thinning.new_items import (
+    Hidden,
+    Solved,
+    as_new,
+    fair_lift,
+    judged_settings,
+    solve_with_features,
+)
 from recfusion.models.thinning.ridge import RidgeRecommender, penalty
 
 _TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries after its start

@@ -16,8 +16,7 @@ from recfusion.models.leave_one_out import LeftOut
 from recfusion.models.linear import gram as grams
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.leave_one_out import PairsLeftOut
-from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
+from recfusion.models.thinning.pairs import PairsLeftOut, exclude_own, most_frequent, rescale, with_pairs
 from recfusion.models.thinning.parts import name_part, part_name
 from recfusion.models.thinning.ridge import RIDGE, RidgeRecommender, penalty, start_l2
 
