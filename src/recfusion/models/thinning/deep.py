@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.base import Shape
-from recfusion.models.history_lengths import length_shares
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.self_tuning import relative
@@ -23,13 +21,11 @@ from recfusion.models.thinning.low_rank import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
-from recfusion.training.batches import dense
 from recfusion.training.epoch import warmup_cosine
 
-_NEVER = -1e9  # logit of an item that survived: finite, because a softmax over nothing is NaN
+NEVER = -1e9  # logit of an item that survived: finite, because a softmax over nothing is NaN
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
-_LEAST, _MOST = 1e-12, 1 - 1e-6
 _NOTHING = 1e-6  # features shorter than this count as none
 
 
@@ -40,7 +36,7 @@ class ThinningDeep(NeuralRecommender):
     x_t keeps a share a of a user's ones, with a uniform between `low` and `high`. The loss is the cross-entropy of the
     removed items under a softmax over the entries with x_t = 0: the ranking part of the bound's term at a, without its
     factor 1 / (1 - a), which would let the least noisy rows dominate. A history is x_t at its own noise level, and one
-    reverse step ranks. The bound also needs the rate s(x_t, a), `removed_rate`.
+    reverse step ranks. The bound also needs the rate s(x_t, a) (studies/thinning_bound.py).
 
     Strong weight decay with a learning rate that rises and falls makes so large a net generalise from a few thousand
     users; early stopping hardly matters. The decay pulls towards popularity, not towards equal scores: the output's
@@ -145,7 +141,7 @@ class ThinningDeep(NeuralRecommender):
         a = self.low + (self.high - self.low) * torch.rand(len(x0.starts), generator=rng).to(self.device)
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
-        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(_NEVER, device=self.device))
+        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
         lengths = x0.sums().clamp(min=1)
         weights = lengths**-self.b
         return (weights * multinomial_nll(logits, removed)).sum() / (weights * lengths).sum() * lengths.mean()
@@ -170,42 +166,3 @@ def co_occurrence_features(train: Csr, directions: int) -> FloatArray:
     features -= np.outer(popularity, popularity @ features)
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return np.asarray(features / np.where(norms > _NOTHING, norms, 1), np.float32)
-
-
-def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tensor:
-    """E[|x_0| - k | |x_t| = k, a], (rows,): the expected number of removed ones, by Bayes' rule.
-
-    |x_t| is Binomial(|x_0|, a), and |x_0| has the distribution of the training users' lengths, counted in `lengths`.
-    It depends on x_t and a alone, as the bound requires, and vanishes like 1 - a.
-    """
-    n = torch.arange(n_items + 1, dtype=torch.float64)
-    k, a = k.double()[:, None], a.double()[:, None]
-    gone = n - k  # (rows, lengths)
-    possible = gone >= 0
-    gone = gone.clamp(min=0)
-    chosen = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(gone + 1)
-    log_likely = chosen + torch.special.xlogy(k, a) + torch.special.xlog1py(gone, -a)
-    log_joint = torch.where(possible, log_likely + torch.from_numpy(length_shares(lengths, n_items)).log(), -torch.inf)
-    return (log_joint.softmax(1) * gone).sum(1)
-
-
-def thinning_bound(
-    model: ThinningDeep, users: Csr, means: Tensor, rng: torch.Generator, *, steps: int = 200, draws: int = 8
-) -> Bound:
-    """Estimate the bound for some users with `steps` steps; `draws` of them are drawn for each user.
-
-    A share t / (steps + 1) of the ones is removed at step t; the last step keeps a few, so that L_T is finite under the
-    prior: the items' smoothed `means` times the share that is kept. The denoiser is xhat_0 = s softmax(logits over the
-    entries with x_t = 0).
-    """
-    survival = torch.linspace(1, 1 / (steps + 1), steps + 1, dtype=torch.float64)[1:]
-    process = Binomial.thinning_from_survival(survival, means)
-
-    def denoiser(xt: Tensor, t: Tensor) -> Tensor:
-        logits = model.logits(SparseRows.of(csr_array(xt.cpu().numpy()), xt.device)).masked_fill(xt > 0.5, _NEVER)
-        rate = removed_rate(model.lengths_, xt.shape[1], xt.sum(1), process.survival(t)).float()
-        present = (rate[:, None] * logits.softmax(1)).clamp(_LEAST, _MOST)
-        return present.log() - torch.log1p(-present)
-
-    with torch.no_grad():
-        return elbo(process, denoiser, dense(users), rng, draws)
