@@ -8,8 +8,8 @@ from torch import Tensor
 
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.diffusion import Binomial, Bound, elbo
-from recfusion.models.thinning.deep import NEVER, ThinningDeep
-from recfusion.nets.sparse import SparseRows
+from recfusion.models.thinning.deep import ThinningDeep
+from recfusion.nets.sparse import NEVER, SparseRows
 from recfusion.training.batches import dense
 
 _LEAST, _MOST = 1e-12, 1 - 1e-6

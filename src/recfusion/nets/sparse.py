@@ -14,6 +14,8 @@ from torch.nn import functional
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 
+NEVER = -1e9  # logit of an item that must not be chosen; finite, because a softmax over -inf alone is NaN
+
 
 @dataclass(frozen=True)
 class SparseRows:

@@ -19,11 +19,10 @@ from recfusion.models.self_tuning import relative
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning.low_rank import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
-from recfusion.nets.sparse import SparseRows
+from recfusion.nets.sparse import NEVER, SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
 from recfusion.training.epoch import warmup_cosine
 
-NEVER = -1e9  # logit of an item that survived: finite, because a softmax over nothing is NaN
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
 _NOTHING = 1e-6  # features shorter than this count as none
