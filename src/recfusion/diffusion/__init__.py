@@ -31,9 +31,8 @@ from .implicit import implicit, implicit_steps, strided
 from .objectives import bce_elbo, multinomial_removed, removed, simple
 from .ordered import Ordered
 from .particles import condition
-from .process import Bits, Denoiser, Entries, HasJumps, HasSurvival, Normal, Process, Rng, kl
-from .sampling import ReverseState, ancestral, denoise, forward_steps, guided, inpaint, inpaint_steps, one_step
-from .sampling import reverse_steps as reverse_steps
+from .process import Bits, Denoiser, Entries, HasJumps, HasSurvival, Normal, Process, Rng, guided, kl
+from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, inpaint_steps, one_step, reverse_steps
 from .schedule import LearnedSchedule, NoiseSchedule, Schedule, ScheduleName, Steps, from_survival, make_schedule
 
 __all__ = ["LearnedSchedule", "NoiseSchedule", "Schedule", "ScheduleName", "Steps", "from_survival", "make_schedule"]

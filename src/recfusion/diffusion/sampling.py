@@ -1,4 +1,4 @@
-"""Samplers: the forward chain, the reverse chain, inpainting by replacement, and classifier-free guidance.
+"""Samplers: the forward chain, the reverse chain, and inpainting by replacement.
 
 Faster and deterministic samplers are in `implicit`, exact conditional samples in `particles`. The `_steps` functions
 yield every state; the plain functions return the last one.
@@ -158,20 +158,3 @@ def _reverse(process: Process, denoiser: Denoiser, xt: Tensor, t: int) -> Entrie
 def last_state(steps: Iterator[ReverseState]) -> Tensor:
     """Return the x of the last state, without storing the others."""
     return deque(steps, maxlen=1)[0].x
-
-
-def guided(conditional: Denoiser, unconditional: Denoiser, strength: float) -> Denoiser:
-    """Return out = unconditional + strength (conditional - unconditional) (Ho and Salimans, 2022, w = strength - 1).
-
-    strength 0 is the unconditional denoiser, 1 the conditional one, and more amplifies the condition. Predicted means
-    of a Gaussian x^0 combine as scores do: each step follows p(x^t)^(1 - strength) p(x^t | c)^strength. Logits of
-    binary entries combine to those of the same product.
-    """
-
-    def denoised(xt: Tensor, t: Tensor) -> Tensor:
-        if strength == 1:
-            return conditional(xt, t)
-        without = unconditional(xt, t)
-        return without if strength == 0 else without + strength * (conditional(xt, t) - without)
-
-    return denoised

@@ -19,7 +19,7 @@ from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, Grams, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.linear import fit_linear
+from recfusion.models.thinning.linear import RidgeRecommender, fit_linear, penalty
 from recfusion.models.thinning.new_items import (
     Hidden,
     Solved,
@@ -28,7 +28,6 @@ from recfusion.models.thinning.new_items import (
     judged_settings,
     solve_with_features,
 )
-from recfusion.models.thinning.ridge import RidgeRecommender, penalty
 
 _TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries after its start
 

@@ -22,10 +22,9 @@ from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning import neighbours as near
-from recfusion.models.thinning.linear import ThinningLinear, fit_linear
+from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear, fit_linear, penalty, start_l2
 from recfusion.models.thinning.low_rank import SPARE, far_field, leading
 from recfusion.models.thinning.neighbours import GRAM_BYTES, WHOLE_ITEMS, Places
-from recfusion.models.thinning.ridge import RIDGE, RidgeRecommender, penalty, start_l2
 
 log = logging.getLogger(__name__)
 _COMPILER_BYTES = 100 << 20

@@ -18,8 +18,7 @@ from recfusion.models.linear.gram import FLOPS, gram, gram_bytes, invert_in_plac
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.sequence.recency import fades, recency, recent_counts
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.linear import fit_linear
-from recfusion.models.thinning.ridge import RidgeRecommender, penalty
+from recfusion.models.thinning.linear import RidgeRecommender, fit_linear, penalty
 
 Transform = Literal["binary", "units", "log", "saturating"]
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: all are scored with one fit
