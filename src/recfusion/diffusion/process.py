@@ -57,7 +57,6 @@ class Normal(TorchNormal):
         super().__init__(mean, std, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log density of each entry."""
         density: Tensor = super().log_prob(value)  # type: ignore[no-untyped-call]
         return density
 
@@ -165,7 +164,6 @@ def guided(conditional: Denoiser, unconditional: Denoiser, strength: float) -> D
 
 
 def kl(q: Entries, p: Entries) -> Tensor:
-    """Return KL(q || p) for each entry."""
     return kl_divergence(cast(Distribution, q), cast(Distribution, p))
 
 

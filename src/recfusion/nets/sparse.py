@@ -31,7 +31,6 @@ class SparseRows:
 
     @staticmethod
     def of(rows: Csr, device: torch.device | str = "cpu") -> "SparseRows":
-        """Return the stored entries of `rows`."""
         return SparseRows(
             torch.from_numpy(rows.indices.astype(np.int64)).to(device),
             torch.from_numpy(rows.indptr[:-1].astype(np.int64)).to(device),

@@ -40,7 +40,6 @@ class UNet(nn.Module):
         self.leave = nn.Sequential(nn.GroupNorm(1, channels), nn.SiLU(), conv(channels, planes_out, 3, padding=1))
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        """Return f(x, t) in the shape of x."""
         if x.dim() != self.dims + 1:
             raise InputError(f"Expected a batch of {self.dims}-D examples for this U-Net, got shape {tuple(x.shape)}.")
         return self.maps(x[:, None], t)[:, 0]
@@ -94,7 +93,6 @@ class Attention(nn.Module):
         self.out = nn.Linear(channels, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x (batch, channels, ...) plus self-attention."""
         h = self.norm(x).flatten(2).transpose(1, 2)  # (batch, positions, channels)
         q, k, v = self.query_key_value(h).chunk(3, dim=2)
         h = self.out(scaled_dot_product_attention(q, k, v))

@@ -31,7 +31,6 @@ class DenseEncoder(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width, eps=_NORM_EPS) for _ in range(layers))
 
     def forward(self, rows: SparseRows) -> Tensor:
-        """Return h of the last layer."""
         h: Tensor = self.norms[0](silu(self.first(rows)))
         total = h
         for layer, norm in zip(self.rest, self.norms[1:], strict=True):
@@ -61,7 +60,6 @@ class Autoencoder(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def forward(self, rows: SparseRows) -> Tensor:
-        """Return the logits of the code, or of its mean."""
         code: Tensor | Normal = self.encoder(rows)
         logits: Tensor = self.decoder(code.mean if isinstance(code, Normal) else code)
         return logits

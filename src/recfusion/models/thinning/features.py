@@ -15,6 +15,7 @@ from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Shape
+from recfusion.models.baselines.content import item_matrix
 from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, Grams, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons
@@ -65,7 +66,7 @@ class ThinningFeatures(RidgeRecommender):
     added_rows_: FloatArray = learned()  # (added, items + added)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        features = _matrix(None if extra is None else extra.item_features, train.shape[1])
+        features = item_matrix(extra, train.shape[1])
         matrices = 1.1 + 4 * features.shape[1] / train.shape[1]
         require_gram_memory(train.shape[1], "A linear thinning model with features", matrices)
         fit_linear(self, train, valid, rng)
@@ -213,7 +214,3 @@ class ThinningFeatures(RidgeRecommender):
         rows[within, n_items + within] = 0
         columns = np.ascontiguousarray((added @ mapped.T).T)
         return {"features_": known, "added_columns_": columns, "added_rows_": rows.astype(np.float32)}
-
-
-def _matrix(features: Features | None, n_items: int) -> Csr:
-    return csr_array((n_items, 0), dtype=np.float32) if features is None else features.matrix.astype(np.float32)

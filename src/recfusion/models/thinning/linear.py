@@ -79,6 +79,7 @@ class ThinningLinear(RidgeRecommender):
     """
 
     needs_validation: ClassVar[bool] = False  # settings are scored on training users that are left out of the fit
+    good_starts: ClassVar[bool] = True  # l2 starts at `start_l2`, and a search ends after a few probes without a gain
     pairs: int = setting(0, "number of pairs of items that are features too, the most frequent ones", at_least=0)
     pair_l2: float | None = self_tuned(4000.0, "penalty of a pair", at_least=1e-6, search=(100, 1e5), log=True)
     tune_trials: int = selftune.trials_setting()
@@ -103,8 +104,8 @@ class ThinningLinear(RidgeRecommender):
 
         self.pairs_ = most_frequent(grams.gram(train) if self.pairs else _NO_GRAM, self.pairs, _PAIR_USERS)
         self.trials_, self.pair_l2_ = 0, self.pair_l2
-        starts = self._starts(train)
-        probes = self._probes(starts)
+        l2 = start_l2(train)
+        probes = [{"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}] if self.good_starts else []
         jury = selftune.jury(small, seen, generator) if selftune.searches(self, unused=("pair_l2",)) else None
         selftune.settle(
             *(self, first_order, jury, generator),
@@ -112,8 +113,8 @@ class ThinningLinear(RidgeRecommender):
             free=() if len(self.pairs_) else ("c",),
             first=probes,
             trials=self.tune_trials,
-            starts=starts,
-            probes=self._probed(len(probes) + 1),
+            starts={"l2": l2} if self.good_starts else {},
+            probes=len(probes) + 1 if self.good_starts else 0,
         )
         if small is not train or len(self.pairs_):
             g = grams.Grams(train)  # frees the matrix of the search
@@ -163,26 +164,13 @@ class ThinningLinear(RidgeRecommender):
             )
 
         jury = selftune.jury(train, valid, rng) if selftune.searches(self) else None
-        trials = min(self.tune_trials, _PAIR_TRIALS)
+        trials, probes = min(self.tune_trials, _PAIR_TRIALS), int(self.good_starts)
         selftune.settle(
-            *(self, second_order, jury, rng), searched=("pair_l2",), free=("c",), trials=trials, probes=self._probed(1)
+            *(self, second_order, jury, rng), searched=("pair_l2",), free=("c",), trials=trials, probes=probes
         )
         assert self.pair_l2_ is not None
         found = kept.get(self.pair_l2_)
         return exclude_own(solved(g, self.pair_l2_), self.pairs_, n_items) if found is None else found
-
-    def _starts(self, train: Csr) -> dict[str, float]:
-        """Return the starting values that depend on the data."""
-        return {"l2": start_l2(train)}
-
-    def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
-        """Return the settings that are tried after the starts, to see whether a search is worth its time."""
-        l2 = starts["l2"]
-        return [{"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}]
-
-    def _probed(self, count: int) -> int:
-        """Return after how many trials a search ends if the starts are good; 0: it never ends early."""
-        return count
 
     def fit_bytes(self, shape: Shape) -> int:
         n_features = shape.items + self._most_pairs(shape.items)
@@ -210,17 +198,9 @@ class HigherOrderEASE(ThinningLinear):
     Without noise, the penalty of a pair must do all the shrinking.
     """
 
+    good_starts: ClassVar[bool] = False
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
     pair_l2: float | None = self_tuned(4e4, "penalty of a pair", at_least=1e-6, search=(100, 1e6), log=True)
-
-    def _starts(self, train: Csr) -> dict[str, float]:
-        return {}
-
-    def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
-        return []
-
-    def _probed(self, count: int) -> int:
-        return 0
 
 
 def fit_linear(model: RidgeRecommender, train: Csr, valid: Fold | None, rng: RngLike) -> ThinningLinear:

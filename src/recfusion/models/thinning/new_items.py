@@ -114,7 +114,6 @@ class Guessed:
 
     @classmethod
     def of(cls, history: Csr, weights: FloatArray, scale: FloatArray, new: AsNew) -> "Guessed":
-        """Return the scores of some histories by the weights of the known items."""
         plain = (history @ weights) * scale
         return cls(plain, new.left_out(plain), new.left_out(history.toarray() * scale))
 
