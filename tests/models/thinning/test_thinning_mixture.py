@@ -21,7 +21,7 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines.popularity import Popularity
 from recfusion.models.factors.ials import IALS
 from recfusion.models.linear.ease import EASE
-from recfusion.models.registry import make_model
+from recfusion.models.registry import Entry, entry
 from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.linear import ThinningLinear
@@ -137,13 +137,12 @@ def test_a_bug_in_a_part_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small_net(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the deep denoisers that a mixture makes by their defaults small."""
-    given = make_model
 
-    def make(name: str, settings: dict[str, Any] | None = None) -> Recommender:
-        small = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 2} if name == "thinning-deep" else {}
-        return given(name, small | (settings or {}))
+    def small(name: str) -> Entry:
+        settings = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 2} if name == "thinning-deep" else {}
+        return replace(entry(name), settings={**entry(name).settings, **settings})
 
-    monkeypatch.setattr(mixture_module, "make_model", make)
+    monkeypatch.setattr(mixture_module, "entry", small)
 
 
 def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,3 +368,12 @@ def test_a_checkpoint_of_another_run_is_refused_and_no_reason_to_leave_a_part_ou
     model = Thinning(members="ease,thinning-deep")
     with pytest.raises(InputError, match="is damaged"):
         list(model.epochs(TRAIN, rng=0, checkpoint=Checkpoint(tmp_path / "kept", "run")))
+
+
+def test_a_stored_mixture_imports_no_file_that_its_parts_name(tmp_path: Path) -> None:
+    file = tmp_path / "part.py"
+    file.write_text("raise SystemExit('this code must not run')")
+    part = f"{file}:Part"
+    model = Thinning(parts={part: {}}, weights={part: 1.0})
+    with pytest.raises(InputError, match="Unknown model"):
+        model.load_state({}, {}, 4)

@@ -169,7 +169,8 @@ def fit_kernel_ridge(
     ridges = (ridge * _variances(inputs, bias).mean(dtype=np.float64) * relative).astype(np.float32)
     exact = n_users <= max_users
     what = f"on {n_users:,} users" if exact else f"with {max_users:,} landmark users on {n_items:,} items"
-    _require_memory(kernel_bytes(Shape.of(train), max_users), f"{model} {what}")
+    fewer = "lower max_users (fewer landmarks), or use a machine with more memory."
+    require_memory(kernel_bytes(Shape.of(train), max_users), f"{model} {what}", fewer)
     if exact:
         return fit_exact(inputs, train, ridges, bias)
     landmarks = np.sort(rng.choice(n_users, max_users, replace=False))
@@ -274,7 +275,3 @@ def kernel_bytes(shape: Shape, max_users: int) -> int:
     dense = max(shape.items, _CELLS_PER_STREAM)  # dense rows of users at once
     streamed = 4 * min(shape.users * max_users, _CELLS_PER_STREAM) + 2 * dense
     return int(4 * (3.2 * max_users**2 + 2 * max_users * shape.items + streamed)) + data
-
-
-def _require_memory(n_bytes: int, what: str) -> None:
-    require_memory(n_bytes, what, "lower max_users (fewer landmarks), or use a machine with more memory.")
