@@ -33,7 +33,7 @@ SIZES = {
     **dict.fromkeys(("slim", "bspm", "tale", "cease", "thinning-features"), Size(20_000, 8_000, 400_000)),
     **dict.fromkeys(("ease", "edlae", "rdlae", "ease-dan", "thinning-linear", "thinning-signals"), SQUARE),
     **dict.fromkeys(("thinning-pairs", "ease-pairs"), Size(8_000, 4_000, 200_000)),
-    **dict.fromkeys(("infinite-ae", "thinning-kernel"), Size(9_000, 12_000, 400_000)),
+    **dict.fromkeys(("infinite-ae",), Size(9_000, 12_000, 400_000)),
     **dict.fromkeys(("random", "popularity", "recent-popularity", "content", "category-popularity", "user-knn"), LARGE),
     **dict.fromkeys(("ials", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE),
     **dict.fromkeys(("mixture",), Size(6_000, 6_000, 200_000)),

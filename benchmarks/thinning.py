@@ -20,7 +20,6 @@ from recfusion.core.arrays import Csr
 from recfusion.core.files import write_json
 from recfusion.models.base import Recommender
 from recfusion.models.self_tuning import open_settings
-from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 
 REPEAT = 5
@@ -35,15 +34,12 @@ def main() -> None:
     train = rf.split(rf.load("ml-1m"), seed=0).train
     with threadpool_limits(1):
         ease, linear = in_turns(train)
-        pairs, kernel = (
-            fit_seconds(model, train) for model in (given(ThinningLinear(pairs=PAIRS)), given(ThinningKernel()))
-        )
+        pairs = fit_seconds(given(ThinningLinear(pairs=PAIRS)), train)
         found: dict[str, Any] = {
             "users and items": list(train.shape),
             "ease": {"seconds": ease},
             "thinning-linear": {"seconds": linear, "times EASE": linear / ease},
             "thinning-pairs": {"seconds": pairs, "times EASE": pairs / ease, "pairs": PAIRS},
-            "thinning-kernel": {"seconds": kernel, "times EASE": kernel / ease},
             "peak memory of a fit, in items x items matrices of float32": {
                 "ease": peak_matrices(rf.EASE(l2=500), train),
                 "thinning-linear": peak_matrices(given(ThinningLinear()), train),

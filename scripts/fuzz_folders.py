@@ -49,7 +49,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "ials": {"factors": 4, "iterations": 2},
     "thinning-linear": {},
     "thinning-pairs": {},
-    "thinning-kernel": {},
     "multvae": {**_NET, "width": 8, "latent": 4},
     "recfusion": {**_NET, "width": 8},
     "mixture": {"members": "ease,infinite-ae"},

@@ -113,7 +113,6 @@ _QUICK = (
     "ease-dan",
     "thinning-linear",
     "infinite-ae",
-    "thinning-kernel",
     "ials",
     "bspm",
 )

@@ -38,8 +38,9 @@ from recfusion.evaluation.evaluate import batches
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.registry import make_model
 from recfusion.models.settings import setting_values
-from recfusion.models.thinning.deep import ThinningDeep, thinning_bound
+from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.training.batches import dense
+from thinning_bound import thinning_bound
 
 PROCESSES = ("paper-kernel", "bit-flips", "drift", "thinning")
 # One net and one start for every process; early stopping would look at ranking, so all have as many epochs.

@@ -28,10 +28,10 @@ from recfusion.core.rng import stream
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import whole_extra
 from recfusion.diffusion import Ordered
-from recfusion.models.history_lengths import length_shares
 from recfusion.models.registry import make_model
 from recfusion.models.sequence.sequential import SequentialRecommender
 from sequence_likelihood import ordered_nats
+from thinning_bound import length_shares
 
 MODELS = ("sasrec", "recfusion-seq")
 USED: tuple[Signal, ...] = ("times",)

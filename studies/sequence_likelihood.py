@@ -6,8 +6,8 @@ from torch import Tensor
 
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.diffusion.ordered import Ordered
-from recfusion.models.history_lengths import length_shares
 from recfusion.models.sequence.sequential import SequentialRecommender, items_in_order, pad
+from thinning_bound import length_shares
 
 _WINDOWS = 64  # prefixes per network call
 

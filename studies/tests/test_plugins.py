@@ -23,6 +23,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "ials-dislikes": {"factors": 8, "iterations": 4},
     "multvae-dislikes": {**NETWORK, "latent": 8},
     "recfusion-dislikes": NETWORK,
+    "thinning-kernel": {"tune_trials": 3},
 }
 
 

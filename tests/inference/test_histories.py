@@ -17,7 +17,7 @@ from recfusion.models.settings import learned_names
 from recfusion.models.thinning.mixture import Thinning
 
 SMALL: dict[str, dict[str, Any]] = {
-    "thinning": {"members": "thinning-linear,thinning-kernel", "tune_trials": 0},
+    "thinning": {"members": "thinning-linear,infinite-ae", "tune_trials": 0},
     "mixture": {"members": "ease,infinite-ae", "tune_trials": 0},
     "recfusion-unet1d": {"max_epochs": 1, "channels": 1, "levels": 2},
     "recfusion-unet2d": {"max_epochs": 1, "channels": 1, "levels": 2},
@@ -52,12 +52,12 @@ def test_without_histories_a_mixture_leaves_parts_out_and_a_kernel_is_refused(gr
     assert isinstance(bundle.model, Thinning)
     assert list(bundle.model.parts_) == ["thinning-linear"]
     assert HOLDS not in model_card(bundle)
-    given: list[dict[str, Any]] = [{"members": "thinning-kernel"}, {"parts": {"thinning-kernel": {}}}]
+    given: list[dict[str, Any]] = [{"members": "infinite-ae"}, {"parts": {"infinite-ae": {}}}]
     for settings in given:
         with pytest.raises(InputError, match="holds rows of training users: choose another model"):
             train("thinning", groups, settings, histories=False)
-    with pytest.raises(InputError, match="A fitted ThinningKernel with these settings holds rows"):
-        train("thinning-kernel", groups, histories=False)
+    with pytest.raises(InputError, match="A fitted InfiniteAE with these settings holds rows"):
+        train("infinite-ae", groups, histories=False)
 
 
 def test_a_bundle_knows_how_many_users_it_was_fitted_on(groups: Interactions) -> None:

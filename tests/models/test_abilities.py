@@ -18,11 +18,12 @@ from recfusion.models.registry import MODELS, make_model
 from recfusion.models.settings import setting
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.mixture import Thinning
-from recfusion.models.thinning.parts import MixturePart, beside, economical, name_part, part_message
+from recfusion.models.thinning.parts import beside, economical, name_part, part_message
 
 SHAPE = Shape(50, 20, 300)
 TRAIN = csr([[0, 1], [1, 2], [0, 2, 3]], 4)
 PROTOCOLS = [kind for kind in vars(abilities).values() if getattr(kind, "_is_runtime_protocol", False)]
+MEMBERS = ("keeps_histories", "without_histories", "check_grades", "idle", "needs_validation", "settled", "use_device")
 
 
 @dataclass
@@ -52,6 +53,7 @@ def test_a_model_with_fit_and_score_has_an_answer_for_every_caller() -> None:
     assert abilities.signals_read(model) == frozenset()
     assert abilities.lowest_rating(model) == 0.0
     abilities.check_rating_values(model, np.array([9.5], np.float32), "the data")
+    abilities.use_device(model, "cuda")
     assert not abilities.needs_validation(model, SHAPE)
     assert abilities.settled(model) == model
     assert model.forecast(SHAPE) == Forecast(None, None)
@@ -68,19 +70,22 @@ def test_the_contract_has_few_members() -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("ease", {"NeedsValidation", "EstimatesBytes"}),
-        ("thinning-local", {"FindsLists", "NeedsValidation", "EstimatesBytes"}),
-        ("thinning-features", {"ReadsSignals", "AddsItems", "EstimatesSeconds", "EstimatesBytes"}),
-        ("user-knn", {"KeepsHistories", "EstimatesBytes"}),
+        ("ease", {"needs_validation"}),
+        ("thinning-local", {"FindsLists", "needs_validation"}),
+        ("thinning-features", {"ReadsSignals", "AddsItems"}),
+        ("user-knn", {"keeps_histories"}),
+        ("multvae", {"TrainsInEpochs", "idle", "needs_validation", "settled", "use_device"}),
     ],
 )
 def test_a_model_has_the_abilities_of_its_members(name: str, kinds: set[str]) -> None:
-    assert {kind.__name__ for kind in PROTOCOLS if isinstance(make_model(name), kind)} == kinds
+    model = make_model(name)
+    found = {kind.__name__ for kind in PROTOCOLS if isinstance(model, kind)}
+    assert found | {member for member in MEMBERS if hasattr(model, member)} == kinds
 
 
 def test_only_some_models_are_asked_to_be_economical() -> None:
-    assert isinstance(ThinningLocal(), MixturePart)
-    assert not isinstance(Plain(), MixturePart)
+    assert economical(ThinningLocal(), SHAPE) == ThinningLocal(cells=0)
+    assert not hasattr(Plain(), "economical")
 
 
 def test_histories_are_refused_where_a_model_cannot_do_without() -> None:
@@ -103,5 +108,5 @@ def test_messages_of_a_part_begin_with_its_name() -> None:
 def test_models_with_open_settings_need_validation_users_unless_training_users_score_them() -> None:
     needed = {name for name in MODELS if abilities.needs_validation(make_model(name), SHAPE)}
     assert needed >= {"ials", "thinning", "thinning-features", "multvae", "recfusion"}
-    assert not needed & {"popularity", "ease", "edlae", "thinning-linear", "thinning-local", "thinning-kernel"}
+    assert not needed & {"popularity", "ease", "edlae", "thinning-linear", "thinning-local"}
     assert not abilities.needs_validation(make_model("ials", {"l2": 1.0, "alpha0": 0.1, "nu": 1.0}), SHAPE)

@@ -21,7 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "recfusion-latent": {**IALS, "max_epochs": 2, "width": 16},
     "ease-pairs": {"tune_trials": 5},
     "thinning-pairs": {"tune_trials": 5},
-    "thinning": {"parts": {"thinning-pairs": {}, "thinning-kernel": {}, "ials": IALS, "thinning-deep": DEEP}},
+    "thinning": {"parts": {"thinning-pairs": {}, "infinite-ae": {}, "ials": IALS, "thinning-deep": DEEP}},
     "mixture": {"members": "ease,infinite-ae"},
     "recvae": {**DEEP, "encoder_passes": 1},
     "recfusion-unet1d": UNET,

@@ -25,7 +25,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "thinning-linear": {"tune_trials": 0},
     "thinning-local": {"tune_trials": 0, "neighbours": 40},
     "ials": {"tune_trials": 0, "iterations": 1},
-    "thinning-kernel": {"tune_trials": 0},
 }
 
 

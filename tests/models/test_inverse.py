@@ -5,7 +5,7 @@ import pytest
 
 from recfusion.core.arrays import FloatArray
 from recfusion.models.linear import gram
-from recfusion.models.linear.block_inverse import invert_by_blocks
+from recfusion.models.linear.gram import invert_by_blocks
 
 
 def positive(n: int) -> FloatArray:

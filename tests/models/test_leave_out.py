@@ -11,8 +11,7 @@ from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.models.leave_one_out import LeftOut, left_out, linear_scores, nobody, share_shown
 from recfusion.models.neural.infinite_ae import KernelRidge, ntk, predict
-from recfusion.models.thinning.leave_one_out import PairsLeftOut
-from recfusion.models.thinning.pairs import with_pairs
+from recfusion.models.thinning.pairs import PairsLeftOut, with_pairs
 
 Dense: TypeAlias = Any  # double precision, where models have single
 N_USERS, N_ITEMS = 25, 8

@@ -15,7 +15,7 @@ from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.baselines.popularity import Popularity
 from recfusion.models.recfusion.unet import RecFusionUNet
 from recfusion.models.registry import MODELS, make_model
-from recfusion.nets.item_unet import ItemUNet
+from recfusion.nets.unet import ItemUNet
 
 SMALL: dict[str, Any] = {"process": "thinning", "objective": "ranking", "channels": 4, "levels": 2, "pixels": 2, "T": 4}
 LAYOUTS = [("unet1d", "row"), ("unet2d", "map"), ("unet1d", "random-row"), ("unet2d", "random-map")]

@@ -33,7 +33,6 @@ from recfusion.models.self_tuning import (
     settle,
 )
 from recfusion.models.settings import search_space, setting_values
-from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.training.search_space import Interval
 
@@ -75,9 +74,8 @@ SELF_TUNED = pytest.mark.parametrize(
         (LinearAutoencoder, {}),
         (ThinningLinear, {}),
         (ThinningLinear, {"pairs": 30}),
-        (ThinningKernel, {}),
     ],
-    ids=["ease", "autoencoder", "linear", "pairs", "kernel"],
+    ids=["ease", "autoencoder", "linear", "pairs"],
 )
 Kind = tuple[type[Recommender], dict[str, Any]]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recfusion.core.errors import InputError
-from recfusion.nets.item_unet import ItemUNet, in_patches
+from recfusion.nets.unet import ItemUNet, in_patches
 
 
 def net(sides: tuple[int, ...] = (8, 8), patch: int = 2, n_items: int = 60, planes: int = 1) -> ItemUNet:

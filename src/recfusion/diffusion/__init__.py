@@ -27,12 +27,11 @@ from .binomial import Binomial, Mean, Prediction
 from .bound import Bound, elbo, learned_elbo
 from .categorical import Categorical, States
 from .gaussian import Gaussian, Variance
-from .guidance import guided
 from .implicit import implicit, implicit_steps, strided
 from .objectives import bce_elbo, multinomial_removed, removed, simple
 from .ordered import Ordered
 from .particles import condition
-from .process import Bits, Denoiser, Entries, HasJumps, HasSurvival, Normal, Process, Rng, kl
+from .process import Bits, Denoiser, Entries, HasJumps, HasSurvival, Normal, Process, Rng, guided, kl
 from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, inpaint_steps, one_step, reverse_steps
 from .schedule import LearnedSchedule, NoiseSchedule, Schedule, ScheduleName, Steps, from_survival, make_schedule
 
@@ -43,17 +42,8 @@ __all__ += ["Bits", "Entries", "Normal", "Rng", "States", "kl"]
 __all__ += ["Bound", "elbo", "learned_elbo"]
 __all__ += ["bce_elbo", "multinomial_removed", "removed", "simple"]
 __all__ += ["ReverseState", "forward_steps", "inpaint_steps", "reverse_steps"]
-__all__ += [
-    "ancestral",
-    "condition",
-    "denoise",
-    "guided",
-    "implicit",
-    "implicit_steps",
-    "inpaint",
-    "one_step",
-    "strided",
-]
+__all__ += ["ancestral", "condition", "denoise", "implicit", "inpaint", "one_step"]
+__all__ += ["guided", "implicit_steps", "strided"]
 
 ProcessName: TypeAlias = Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"]
 

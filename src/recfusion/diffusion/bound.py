@@ -26,7 +26,6 @@ class Bound:
 
     @property
     def total(self) -> Tensor:
-        """The bound itself, (batch,)."""
         return self.L_T + self.L_steps + self.L_0
 
 

@@ -28,7 +28,6 @@ class States(TorchCategorical):
         return self.logits.softmax(-1) @ states
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of each entry's probability."""
         log_p = self.logits.log_softmax(-1)
         return log_p.gather(-1, value.long()[..., None])[..., 0]
 

@@ -46,8 +46,8 @@ def condition(
             steps = same_step(t, x)
             out = denoiser(x, steps)
             psi = given.log(-process.x0_error(out, given.values))
-            chosen = _resampled(log_weight + psi - twist, particles, rng)
-            log_weight, x, out, twist = chosen.log_weight, x[chosen.rows], out[chosen.rows], psi[chosen.rows]
+            rows, log_weight = _resampled(log_weight + psi - twist, particles, rng)
+            x, out, twist = x[rows], out[rows], psi[rows]
             reverse = process.p_reverse(out, x, steps)
             if t == 1:
                 final = log_weight - twist + given.log(reverse.log_prob(given.values))
@@ -67,14 +67,8 @@ def _start(process: Process, given: _Known, rng: Rng) -> tuple[Tensor, Tensor]:
     return x, given.log(prior.log_prob(x) - towards.log_prob(x))
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    rows: Tensor  # the particle chosen for each slot
-    log_weight: Tensor
-
-
-def _resampled(log_weight: Tensor, particles: int, rng: Rng) -> _Chosen:
-    """Resample the particles of each example by weight, if few of them have most of the weight."""
+def _resampled(log_weight: Tensor, particles: int, rng: Rng) -> tuple[Tensor, Tensor]:
+    """Resample the particles of each example by weight, if few of them have most of it; return rows and weights."""
     weights = torch.softmax(log_weight.reshape(-1, particles).double(), dim=1)  # (examples, particles)
     poor = 1 / weights.square().sum(1) < particles / 2
     # Systematic resampling: one uniform number per example, and evenly spaced marks.
@@ -85,7 +79,7 @@ def _resampled(log_weight: Tensor, particles: int, rng: Rng) -> _Chosen:
     first = torch.arange(len(weights), device=weights.device)[:, None] * particles
     rows = (first + torch.where(poor[:, None], drawn, stay)).flatten()
     even = torch.full_like(log_weight, -math.log(particles))
-    return _Chosen(rows, torch.where(poor.repeat_interleave(particles), even, log_weight))
+    return rows, torch.where(poor.repeat_interleave(particles), even, log_weight)
 
 
 def _one_each(log_weight: Tensor, particles: int, rng: Rng) -> Tensor:

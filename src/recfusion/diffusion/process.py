@@ -57,7 +57,6 @@ class Normal(TorchNormal):
         super().__init__(mean, std, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log density of each entry."""
         density: Tensor = super().log_prob(value)  # type: ignore[no-untyped-call]
         return density
 
@@ -147,8 +146,24 @@ def safe_log(probability: Tensor) -> Tensor:
     return probability.clamp(min=sys.float_info.min).log()
 
 
+def guided(conditional: Denoiser, unconditional: Denoiser, strength: float) -> Denoiser:
+    """Return out = unconditional + strength (conditional - unconditional) (Ho and Salimans, 2022, w = strength - 1).
+
+    strength 0 is the unconditional denoiser, 1 the conditional one, and more amplifies the condition. Predicted means
+    of a Gaussian x^0 combine as scores do: each step follows p(x^t)^(1 - strength) p(x^t | c)^strength. Logits of
+    binary entries combine to those of the same product.
+    """
+
+    def denoised(xt: Tensor, t: Tensor) -> Tensor:
+        if strength == 1:
+            return conditional(xt, t)
+        without = unconditional(xt, t)
+        return without if strength == 0 else without + strength * (conditional(xt, t) - without)
+
+    return denoised
+
+
 def kl(q: Entries, p: Entries) -> Tensor:
-    """Return KL(q || p) for each entry."""
     return kl_divergence(cast(Distribution, q), cast(Distribution, p))
 
 

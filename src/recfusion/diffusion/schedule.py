@@ -161,9 +161,7 @@ class LearnedSchedule(nn.Module):
         return torch.sigmoid(self.w.double())
 
     def beta(self, t: Steps) -> Tensor:
-        """Return beta_t, with a gradient for the rates."""
         return Schedule(self.betas).beta(t)
 
     def alpha_bar(self, t: Steps) -> Tensor:
-        """Return alpha_bar_t, with a gradient for the rates."""
         return Schedule(self.betas).alpha_bar(t)

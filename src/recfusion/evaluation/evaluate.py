@@ -61,7 +61,6 @@ class Evaluation:
     lists: IntArray  # (shown, K): the lists of the users that were asked for, -1 after the end
 
     def mean(self) -> dict[str, float]:
-        """Return each metric's mean over users."""
         return {name: float(values.mean()) for name, values in self.per_user.items()} | self.overall
 
     def to_frame(self) -> pl.DataFrame:

@@ -25,7 +25,8 @@ from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.fit import Fitted, check_grades, fit, fit_and_judge
 from recfusion.inference.bundle import Bundle, name_among
-from recfusion.models.abilities import UsesDevice, needs_validation, settled, signals_read, without_histories
+from recfusion.models import abilities
+from recfusion.models.abilities import needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Forecast, Recommender, Shape
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
@@ -157,8 +158,7 @@ def use_device(model: Recommender, device: str) -> None:
 
         if not torch.cuda.is_available():
             raise InputError("Torch finds no CUDA device on this machine: use --device cpu.", "device")
-    if isinstance(model, UsesDevice):
-        model.use_device(device)
+    abilities.use_device(model, device)
 
 
 def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, Any]:

@@ -1,13 +1,25 @@
-"""Optional abilities of models, as small protocols: a model has an ability if it has its members.
+"""Optional abilities of models: a model has an ability if it has its members.
 
-Callers ask `isinstance(model, FindsLists)`, or one of the functions here, which have an answer for every model.
+Abilities with several members are protocols, for `isinstance(model, FindsLists)`. The others are single members that
+the functions here read, with an answer for every model:
+
+    keeps_histories: bool             the fitted model holds rows of training users
+    without_histories() -> Self       a variant that holds none
+    check_grades(ratings, where)      raises if the model does not support some rating values
+    lowest_grade: float               the lowest rating that it supports
+    idle: tuple[str, ...]             settings without effect for the values of the others
+    needs_validation                  whether its fit needs validation users, a bool or a method of the shape; without
+                                      it, a fit needs them if a setting is open
+    settled() -> Self                 a fresh model with all that the fit chose, if that is more than open settings
+    use_device(device)                the device that it computes on
+    seconds(shape), fit_bytes(shape)  estimates of a fit's seconds, and of its bytes at the peak, without the data
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,74 +72,6 @@ class AddsItems(Protocol):
     ) -> dict[str, NDArray[Any] | Csr]: ...
 
 
-@runtime_checkable
-class KeepsHistories(Protocol):
-    """May hold rows of training users after the fit; the property says whether it does."""
-
-    @property
-    def keeps_histories(self) -> bool: ...
-
-
-@runtime_checkable
-class WorksWithoutHistories(Protocol):
-    """Has a variant that holds no rows of training users."""
-
-    def without_histories(self) -> Self: ...
-
-
-@runtime_checkable
-class UsesDevice(Protocol):
-    """Computes on a device that can be chosen."""
-
-    def use_device(self, device: str) -> None: ...
-
-
-@runtime_checkable
-class ChecksRatings(Protocol):
-    """Supports only some rating values; `check_grades` raises for others in `where` ("the data", "the history")."""
-
-    @property
-    def lowest_grade(self) -> float: ...
-
-    def check_grades(self, grades: FloatArray, where: str) -> None: ...
-
-
-@runtime_checkable
-class SkipsSettings(Protocol):
-    """Has settings that have no effect for some values of the others; `idle` names them."""
-
-    @property
-    def idle(self) -> tuple[str, ...]: ...
-
-
-@runtime_checkable
-class NeedsValidation(Protocol):
-    """Knows whether its fit needs validation users; other models need them if a setting is open."""
-
-    def needs_validation(self, shape: Shape) -> bool: ...
-
-
-@runtime_checkable
-class Settles(Protocol):
-    """Chooses more than its open settings, such as the number of epochs; `settled` is a fresh model with all of it."""
-
-    def settled(self) -> Self: ...
-
-
-@runtime_checkable
-class EstimatesSeconds(Protocol):
-    """Estimates the seconds of a fit."""
-
-    def seconds(self, shape: Shape) -> float | None: ...
-
-
-@runtime_checkable
-class EstimatesBytes(Protocol):
-    """Estimates the bytes that a fit holds at its peak, without the data."""
-
-    def fit_bytes(self, shape: Shape) -> int | None: ...
-
-
 def finds_lists(model: object) -> bool:
     """Return whether a fitted model finds lists with an index."""
     return isinstance(model, FindsLists) and model.finds
@@ -164,13 +108,12 @@ def fit_in_epochs(
 
 def keeps_histories(model: object) -> bool:
     """Return whether the fitted model holds rows of training users."""
-    return isinstance(model, KeepsHistories) and model.keeps_histories
+    return bool(getattr(model, "keeps_histories", False))
 
 
 def without_histories(model: Recommender) -> Recommender:
     """Return the model, or its variant that holds no rows of training users; raise if it has none."""
-    if isinstance(model, WorksWithoutHistories):
-        model = model.without_histories()
+    model = getattr(model, "without_histories", lambda: model)()
     if keeps_histories(model):
         raise InputError(
             f"A fitted {type(model).__name__} with these settings holds rows of training users: choose another "
@@ -181,27 +124,33 @@ def without_histories(model: Recommender) -> Recommender:
 
 def check_rating_values(model: object, ratings: FloatArray, where: str) -> None:
     """Raise if the model does not support some rating values; `where` is "the data" or "the history"."""
-    if isinstance(model, ChecksRatings):
-        model.check_grades(ratings, where)
+    getattr(model, "check_grades", lambda *_: None)(ratings, where)
 
 
 def lowest_rating(model: object) -> float:
     """Return the lowest rating that the model supports: the rating of a returned item."""
-    return model.lowest_grade if isinstance(model, ChecksRatings) else 0.0
+    return float(getattr(model, "lowest_grade", 0.0))
 
 
 def skipped_settings(model: object) -> tuple[str, ...]:
     """Return the settings that have no effect for the values of the others; no search tries them."""
-    return model.idle if isinstance(model, SkipsSettings) else ()
+    return tuple(getattr(model, "idle", ()))
 
 
 def needs_validation(model: Recommender, shape: Shape) -> bool:
     """Return whether a fit on data of this size chooses something on validation users."""
-    if isinstance(model, NeedsValidation):
-        return model.needs_validation(shape)
-    return any(getattr(model, name) is None for name in open_names(type(model)))
+    known = getattr(model, "needs_validation", None)
+    if known is None:
+        return any(getattr(model, name) is None for name in open_names(type(model)))
+    return bool(known(shape) if callable(known) else known)
 
 
 def settled(model: M) -> M:
     """Return a fresh model with everything that this fit chose: it is fitted without validation users."""
-    return model.settled() if isinstance(model, Settles) else dataclasses.replace(model, **model.chosen())
+    own: Callable[[], M] | None = getattr(model, "settled", None)
+    return own() if own else dataclasses.replace(model, **model.chosen())
+
+
+def use_device(model: object, device: str) -> None:
+    """Set the device of a model that computes with torch; closed forms stay on the CPU."""
+    getattr(model, "use_device", lambda _: None)(device)

@@ -16,7 +16,6 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
-from recfusion.models.abilities import EstimatesBytes, EstimatesSeconds
 from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
 
@@ -82,8 +81,7 @@ class Recommender(ABC):
 
     def forecast(self, shape: Shape) -> Forecast:
         """Return the seconds and bytes that a fit on data of this size takes."""
-        seconds = self.seconds(shape) if isinstance(self, EstimatesSeconds) else None
-        return Forecast(seconds, self.fit_bytes(shape) if isinstance(self, EstimatesBytes) else None)
+        return Forecast(*(getattr(self, name, lambda _: None)(shape) for name in ("seconds", "fit_bytes")))
 
     def chosen(self) -> dict[str, Any]:
         """Return the open settings with the values that the fit chose, as they are written to JSON."""

@@ -41,7 +41,6 @@ class Index:
 
     @classmethod
     def of(cls, vectors: FloatArray, count: int, rng: np.random.Generator) -> "Index":
-        """Return an index with `count` cells."""
         n_items, count = vectors.shape[1], min(count, vectors.shape[1])
         some = vectors[:, np.sort(rng.choice(n_items, min(n_items, _SAMPLE * count), replace=False))]
         centres = np.ascontiguousarray(some[:, np.sort(rng.choice(some.shape[1], count, replace=False))].T)
@@ -63,7 +62,6 @@ class Index:
 
     @property
     def parts(self) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
-        """The arrays of the index."""
         return self.vectors, self.order, self.starts, self.centres
 
     @cached_property

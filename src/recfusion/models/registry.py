@@ -41,7 +41,6 @@ class Entry:
     kind: type[Recommender] | None = None  # the class, if it was given
 
     def load(self) -> type[Recommender]:
-        """Return the class."""
         return self.kind or load_class(self.place)
 
     def make(self, settings: Mapping[str, Any] | None = None, *, text: bool = True) -> Recommender:

@@ -103,6 +103,11 @@ def jury(train: Csr, valid: Fold | None, rng: np.random.Generator, most: int = M
     return Jury(left_out(train, max(0, most - len(seen.users)), rng, share_shown(seen)), seen)
 
 
+def validation_jury(train: Csr, valid: Fold | None) -> Jury | None:
+    """Return validation users alone as the users that trials are scored on."""
+    return None if valid is None else Jury(nobody(train), judged_users(valid))
+
+
 def settle(
     model: Recommender,
     objective: Objective,
@@ -119,9 +124,10 @@ def settle(
     """Search the open settings of `model` that are `searched`, then set the values of these and the `free` settings.
 
     The value of a setting is stored in the field with its name and an underscore: the chosen or the given one. The
-    objective gets all searched settings; its variants try the free ones, which otherwise keep their starts. The search
-    tries the starts first, the declared ones or `starts`, then each of `first` laid over them. With `probes`, it ends
-    after so many trials unless one of them beats the starts by `DOUBT` standard errors: good defaults need no search.
+    objective gets all searched settings; its variants try the free ones, which otherwise keep their starts, and a
+    given one keeps its value. The search tries the starts first, the declared ones or `starts`, then each of `first`
+    laid over them. With `probes`, it ends after so many trials unless one of them beats the starts by `DOUBT` standard
+    errors: good defaults need no search.
     The starts are used if there are too few users, or if all trials are equally good.
     """
     begun = open_settings(model)
@@ -135,7 +141,9 @@ def settle(
 
         def score(values: Mapping[str, Any]) -> float:
             variants = objective({**given, **values}, jury)
-            tried.extend(Judged({**begun, **values, **variant.settings}, variant.values) for variant in variants)
+            for variant in variants:
+                free = {name: value for name, value in variant.settings.items() if name in begun}
+                tried.append(Judged({**begun, **values, **free}, variant.values))
             return max(float(variant.values.mean()) for variant in variants)
 
         if jury.n_users >= LEAST_USERS:
@@ -251,4 +259,4 @@ def by_scaling(
         return lambda users: (scores * row for scores in (score(users),) for row in rows)
 
     values = jury.judge(scaled(lambda users: score(jury.valid.history[users])), scaled(score_left_out))
-    return [Judged({} if c is not None else {"c": power}, row) for power, row in zip(powers, values, strict=True)]
+    return [Judged({"c": power}, row) for power, row in zip(powers, values, strict=True)]

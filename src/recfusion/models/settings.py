@@ -132,7 +132,6 @@ def learned_names(model: Kind) -> list[str]:
 
 @cache
 def hints(model: Kind) -> dict[str, Any]:
-    """Return the types of the fields of a model class."""
     try:
         return typing.get_type_hints(model)
     except Exception as error:  # an annotation of another person's class may raise anything

@@ -14,6 +14,8 @@ from torch.nn import functional
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 
+NEVER = -1e9  # logit of an item that must not be chosen; finite, because a softmax over -inf alone is NaN
+
 
 @dataclass(frozen=True)
 class SparseRows:
@@ -29,7 +31,6 @@ class SparseRows:
 
     @staticmethod
     def of(rows: Csr, device: torch.device | str = "cpu") -> "SparseRows":
-        """Return the stored entries of `rows`."""
         return SparseRows(
             torch.from_numpy(rows.indices.astype(np.int64)).to(device),
             torch.from_numpy(rows.indptr[:-1].astype(np.int64)).to(device),

@@ -30,10 +30,9 @@ from recfusion.training.search_space import Choice
 _SHAPES = (Shape(50, 20, 300), Shape(140_000, 30_000, 10_000_000))
 
 
-def made_by_defaults(s: Subject) -> str | None:
+def made_by_defaults(s: Subject) -> None:
     require_recommender(s.kind, s.kind.__name__)
     build(s.kind, s.kind.__name__, {})
-    return None
 
 
 def not_fitted(s: Subject) -> str | None:
@@ -137,7 +136,7 @@ def saved(s: Subject) -> str | None:
         loaded = Bundle.load(bundle.save(Path(folder) / "model"), trust=[s.kind]).model
         if setting_values(loaded) != setting_values(s.fitted) or loaded.chosen() != s.fitted.chosen():
             return f"{loaded} with {loaded.chosen()} of {s.fitted} with {s.fitted.chosen()}"
-        return apart(loaded.score(s.asked.copy()), s.fitted.score(s.asked.copy()))
+        return apart(loaded.score(s.asked.copy()), s.score(s.asked))
 
 
 def seconds(s: Subject) -> str | None:

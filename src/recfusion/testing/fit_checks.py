@@ -60,7 +60,7 @@ def same_seed(s: Subject) -> str | None:
 
 def fits_apart(s: Subject) -> str | None:
     _ = s.on_other
-    return apart(s.fitted.score(s.asked.copy()), s.scores)
+    return apart(s.score(s.asked), s.scores)
 
 
 def refit(s: Subject) -> str | None:
@@ -89,32 +89,17 @@ def unseen_item(s: Subject) -> str | None:
 
     valid = Fold(s.few.users, wider(s.few.history), wider(s.few.held_out))
     has_it = csr_array(np.eye(N_ITEMS + 1, dtype=np.float32)[-2:])
-    return _fits(s, wider(s.train), valid, vstack([wider(s.asked), has_it], "csr"))
+    return fits(s, wider(s.train), valid, vstack([wider(s.asked), has_it], "csr"))
 
 
-def user_without_items(s: Subject) -> str | None:
-    return _fits(s, vstack([s.train, csr_array((1, N_ITEMS), dtype=np.float32)], "csr"), s.few, s.asked)
-
-
-def few_users(s: Subject) -> str | None:
-    return _fits(s, s.train[:3], s.few, s.asked)
-
-
-def one_user(s: Subject) -> str | None:
-    return _fits(s, s.train[:1], s.few, s.asked)
-
-
-def one_item(s: Subject) -> str | None:
-    return _fits(s, csr_array(np.ones((6, 1), np.float32)), None, csr_array(np.ones((1, 1), np.float32)))
-
-
-def _fits(s: Subject, train: Csr, valid: Fold | None, asked: Csr) -> str | None:
+def fits(s: Subject, train: Csr, valid: Fold | None, asked: Csr) -> str | None:
+    """Return what is wrong with the scores of `asked` after a fit on this data, or None."""
     return unsound(s.fit(train, valid).score(asked.copy()))
 
 
 def shape(s: Subject) -> str | None:
     for rows in (s.asked, s.asked[[0]], s.asked[:0]):
-        scores = s.fitted.score(rows.copy())
+        scores = s.score(rows)
         if not isinstance(scores, np.ndarray):
             return f"{type(scores).__name__}"
         if scores.shape != rows.shape:
@@ -123,12 +108,8 @@ def shape(s: Subject) -> str | None:
 
 
 def float32(s: Subject) -> str | None:
-    found = s.fitted.score(s.asked.copy()).dtype
+    found = s.score(s.asked).dtype
     return None if found == np.float32 else f"{found}"
-
-
-def finite(s: Subject) -> str | None:
-    return unsound(s.scores)
 
 
 def user_alone(s: Subject) -> str | None:
@@ -157,7 +138,7 @@ def found(s: Subject) -> str | None:
 
 
 def overwritten(s: Subject) -> str | None:
-    first = s.fitted.score(s.asked.copy())
+    first = s.score(s.asked)
     if not first.flags.writeable:
         return "a read-only array"
     kept = first.copy()
@@ -165,19 +146,19 @@ def overwritten(s: Subject) -> str | None:
     if apart(first, kept):
         return "an array that the next call overwrites"
     first[:] = -1
-    changed = apart(s.fitted.score(s.asked.copy()), kept)
+    changed = apart(s.score(s.asked), kept)
     first[:] = kept
     return changed
 
 
 def threads(s: Subject) -> str | None:
     rows = [s.asked[[number]] for number in range(_THREADS)]
-    alone = [s.fitted.score(row.copy()).copy() for row in rows]
+    alone = [s.score(row).copy() for row in rows]
     start = Barrier(_THREADS)
 
     def ask(number: int) -> list[FloatArray]:
         start.wait()
-        return [s.fitted.score(rows[number].copy()) for _ in range(_TIMES)]
+        return [s.score(rows[number]) for _ in range(_TIMES)]
 
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # switches threads often
@@ -188,14 +169,6 @@ def threads(s: Subject) -> str | None:
         sys.setswitchinterval(usual)
     found = (apart(one, alone[n], tolerance=TOLERANCE) for n, each in enumerate(answers) for one in each)
     return next(filter(None, found), None)
-
-
-def empty_history(s: Subject) -> str | None:
-    return unsound(s.fitted.score(csr_array((2, N_ITEMS), dtype=np.float32)))
-
-
-def full_history(s: Subject) -> str | None:
-    return unsound(s.fitted.score(csr_array(np.ones((2, N_ITEMS), np.float32))))
 
 
 def signals(s: Subject) -> str | None:

@@ -42,6 +42,10 @@ class Subject:
         model.fit(train.copy(), deepcopy(valid), rng=rng)
         return model
 
+    def score(self, history: Csr) -> FloatArray:
+        """Return the scores of a copy of these histories by the fitted model."""
+        return self.fitted.score(history.copy())
+
     @cached_property
     def first(self) -> "First":
         """The fit that most checks use."""

@@ -32,7 +32,6 @@ class TrainState:
         self.keep_best(self.best_metric)
 
     def keep_best(self, metric: float) -> None:
-        """Store the current weights as the best ones."""
         self.best_epoch, self.best_metric = self.epoch, metric
         self.best = {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
 

@@ -46,7 +46,6 @@ class Curve:
 
     @classmethod
     def of(cls, epochs: Sequence[Epoch]) -> "Curve":
-        """Return the curve of some epochs."""
         return cls(
             epoch=tuple(epoch.number for epoch in epochs),
             loss=tuple(epoch.loss if math.isfinite(epoch.loss) else None for epoch in epochs),

@@ -5,7 +5,7 @@ The search has no state besides the list of trials, so it can resume from any li
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,7 +32,6 @@ class Interval:
         return (math.log(low), math.log(high)) if self.log else (low, high)
 
     def draw(self, rng: np.random.Generator) -> float | int:
-        """Draw a number."""
         value = float(rng.uniform(*self.ends))
         return self.within(math.exp(value) if self.log else value)
 
@@ -42,7 +41,6 @@ class Interval:
         return round(inside) if self.integer else inside
 
     def holds(self, value: Any) -> bool:
-        """Return whether a number is in the interval."""
         return value is not None and self.low <= value <= self.high
 
 
@@ -53,11 +51,9 @@ class Choice:
     options: tuple[Any, ...]
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """Draw an option."""
         return self.options[int(rng.integers(len(self.options)))]
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value is one of the options."""
         return value in self.options
 
 
@@ -67,9 +63,7 @@ Space: TypeAlias = Mapping[str, Interval | Choice]
 def space_document(space: Space) -> dict[str, Any]:
     """Return a space as JSON data, with the keys of a space file."""
     return {
-        name: {"choices": list(each.options)}
-        if isinstance(each, Choice)
-        else {"low": each.low, "high": each.high, "log": each.log, "integer": each.integer}
+        name: {"choices": list(each.options)} if isinstance(each, Choice) else asdict(each)
         for name, each in space.items()
     }
 

@@ -6,7 +6,7 @@ import pytest
 from conftest import random_csr
 from recfusion.core.arrays import FloatArray
 from recfusion.evaluation.metrics import Values
-from recfusion.models.thinning.feature_blocks import own_excluded, side_by_side
+from recfusion.models.thinning.signals import own_excluded, side_by_side
 
 N_ITEMS = 7
 

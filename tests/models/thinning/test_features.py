@@ -12,8 +12,7 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.new_item_columns import solve_with_features
-from recfusion.models.thinning.new_item_settings import as_new, fair_lift
+from recfusion.models.thinning.new_items import as_new, fair_lift, solve_with_features
 
 N, F = 9, 3
 FIXED: dict[str, Any] = {"l2": 4.0, "nu": 0.3, "kappa": 0.5, "b": 0.0, "c": 0.2, "tune_trials": 0}

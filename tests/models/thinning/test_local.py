@@ -15,11 +15,10 @@ from recfusion.data.split import split
 from recfusion.models.linear.ease import EASE
 from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning import local
-from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.low_rank import far_field, leading
 from recfusion.models.thinning.neighbours import nearest, nearest_of_whole
-from recfusion.models.thinning.ridge import penalty
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}
 

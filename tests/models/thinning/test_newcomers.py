@@ -9,7 +9,7 @@ from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.abilities import settled
 from recfusion.models.thinning.features import ThinningFeatures
-from recfusion.models.thinning.new_item_settings import Guessed, Hidden, as_new, judged_settings
+from recfusion.models.thinning.new_items import Guessed, Hidden, as_new, judged_settings
 
 N, PER = 30, 5  # items, and variants of one product: their only common feature
 

@@ -8,15 +8,15 @@ from recfusion.models.thinning import plan as plans
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.plan import plan
 
-USUAL = ("thinning-pairs", "ials", "thinning-kernel", "thinning-deep")
+USUAL = ("thinning-pairs", "ials", "infinite-ae", "thinning-deep")
 
 
 @pytest.mark.parametrize(
     ("items", "parts"),
     [
         (20_000, USUAL),
-        (20_001, ("thinning-local", "ials", "thinning-kernel", "thinning-deep")),
-        (200_000, ("thinning-local", "ials")),
+        (20_001, ("thinning-local", "ials", "infinite-ae", "thinning-deep")),
+        (200_000, ("thinning-local", "ials", "infinite-ae")),
     ],
 )
 def test_parts_follow_from_counts_alone(items: int, parts: tuple[str, ...]) -> None:

@@ -15,8 +15,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.split import Fold
 from recfusion.models.linear.ease import EASE
 from recfusion.models.linear.gram import user_weighted
-from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.ridge import penalty
+from recfusion.models.thinning.linear import ThinningLinear, penalty
 
 Dense = NDArray[np.float64]
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2}

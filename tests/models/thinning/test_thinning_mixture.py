@@ -21,10 +21,9 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines.popularity import Popularity
 from recfusion.models.factors.ials import IALS
 from recfusion.models.linear.ease import EASE
-from recfusion.models.registry import make_model
+from recfusion.models.registry import Entry, entry
 from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning.deep import ThinningDeep
-from recfusion.models.thinning.kernel import ThinningKernel
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.mixture import Thinning, usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot, standardised
@@ -42,12 +41,12 @@ def test_models_that_never_recommend_some_items_can_be_parts() -> None:
 
 
 def test_without_validation_users_the_usual_weights_hold(caplog: pytest.LogCaptureFixture) -> None:
-    members = "thinning-pairs,thinning-kernel,ials,thinning-linear"
+    members = "thinning-pairs,infinite-ae,ials,thinning-linear"
     for valid in (None, fold(19, 20)):
         model = Thinning(members=members, tune_trials=0).fit(TRAIN, valid, rng=0)
         assert model.weights_ == {
             "thinning-pairs": round(0.4 / 1.15, 4),
-            "thinning-kernel": round(0.25 / 1.15, 4),
+            "infinite-ae": round(0.25 / 1.15, 4),
             "ials": round(0.25 / 1.15, 4),
             "thinning-linear": round(0.25 / 1.15, 4),
         }
@@ -138,13 +137,12 @@ def test_a_bug_in_a_part_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small_net(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the deep denoisers that a mixture makes by their defaults small."""
-    given = make_model
 
-    def make(name: str, settings: dict[str, Any] | None = None) -> Recommender:
-        small = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 2} if name == "thinning-deep" else {}
-        return given(name, small | (settings or {}))
+    def small(name: str) -> Entry:
+        settings = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 2} if name == "thinning-deep" else {}
+        return replace(entry(name), settings={**entry(name).settings, **settings})
 
-    monkeypatch.setattr(mixture_module, "make_model", make)
+    monkeypatch.setattr(mixture_module, "entry", small)
 
 
 def test_a_member_named_twice_is_fitted_twice_from_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +218,7 @@ def test_a_saved_mixture_states_its_parts_and_weights_and_scores_as_before(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"parts": {"thinning-kernel": {}, "popularity": {}, "ease": {"l2": 5.0}}},
+        {"parts": {"thinning-linear": {}, "popularity": {}, "ease": {"l2": 5.0}}},
         {"members": "ease,popularity", "weights": {"ease": 3.0, "popularity": 0.0}},
         {"parts": {"ease": {}, "popularity": {}}, "weights": {"ease": 3.0, "popularity": 1.0}},
     ],
@@ -302,17 +300,13 @@ def test_a_part_knows_about_how_long_its_fit_takes(model: Recommender, users: in
     assert seconds / 3600 == pytest.approx(hours, abs=0.1)
 
 
-def test_many_items_leave_the_pairs_out_and_many_users_are_stood_for_by_landmarks(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_many_items_leave_the_pairs_out(caplog: pytest.LogCaptureFixture) -> None:
     few, many = Shape(10_000, 12_000, 10**6), Shape(10_001, 12_001, 10**6)
-    pairs, kernel = ThinningLinear(pairs=5000), ThinningKernel()
+    pairs = ThinningLinear(pairs=5000)
     assert pairs.economical(few) == replace(pairs, pairs=2500)
-    assert kernel.economical(few) == replace(kernel, tune_trials=1)
     assert not caplog.text
     assert pairs.economical(many).pairs == 0
     assert "Pairs of items are left out: they would take long on 12001 items." in caplog.text
-    assert kernel.economical(many).max_users == 5000
 
 
 def test_parts_have_the_size_that_the_data_is_worth() -> None:
@@ -374,3 +368,12 @@ def test_a_checkpoint_of_another_run_is_refused_and_no_reason_to_leave_a_part_ou
     model = Thinning(members="ease,thinning-deep")
     with pytest.raises(InputError, match="is damaged"):
         list(model.epochs(TRAIN, rng=0, checkpoint=Checkpoint(tmp_path / "kept", "run")))
+
+
+def test_a_stored_mixture_imports_no_file_that_its_parts_name(tmp_path: Path) -> None:
+    file = tmp_path / "part.py"
+    file.write_text("raise SystemExit('this code must not run')")
+    part = f"{file}:Part"
+    model = Thinning(parts={part: {}}, weights={part: 1.0})
+    with pytest.raises(InputError, match="Unknown model"):
+        model.load_state({}, {}, 4)

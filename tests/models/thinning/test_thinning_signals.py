@@ -12,8 +12,7 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models.sequence.recency import recency
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.rating_values import graded
-from recfusion.models.thinning.signals import ThinningSignals
+from recfusion.models.thinning.signals import ThinningSignals, graded
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "tune_trials": 0}
 

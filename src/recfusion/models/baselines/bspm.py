@@ -10,16 +10,15 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
-from recfusion.models.base import Recommender, Shape
-from recfusion.models.linear.gram import blas_threads, gram, gram_bytes, require_gram_memory
-from recfusion.models.reasons import Reasons, exact
-from recfusion.models.settings import learned, setting
+from recfusion.models.linear.ease import ItemWeights
+from recfusion.models.linear.gram import blas_threads, gram, require_gram_memory
+from recfusion.models.settings import setting
 
 _MATRICES = 5.0  # items x items matrices held at the peak
 
 
 @dataclass
-class BSPM(Recommender):
+class BSPM(ItemWeights):
     """Scores of a blurring and a sharpening process, both solved by Euler's method from a user's row r.
 
     With R~ = D_u^-1/2 R D_i^-1/2, P = R~'R~ and V its leading eigenvectors:
@@ -36,7 +35,6 @@ class BSPM(Recommender):
     sharpen_time: float = setting(1.0, "duration of the sharpening", at_least=0, search=(0.0, 4.0))
     sharpen_steps: int = setting(1, "Euler steps of the sharpening", at_least=1, at_most=1000)
     merge: Literal["early", "late"] = setting("late", "whether the low pass is added before or after sharpening")
-    weights_: FloatArray = learned()  # (items, items)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         n_items = train.shape[1]
@@ -51,14 +49,8 @@ class BSPM(Recommender):
                 self.weights_ = euler(blurred, p, -self.sharpen_time, self.sharpen_steps) + low_pass
         return self
 
-    def fit_bytes(self, shape: Shape) -> int:
-        return gram_bytes(shape.items, _MATRICES, shape.interactions)
-
-    def score(self, history: Csr) -> FloatArray:
-        return np.asarray(history @ self.weights_)
-
-    def reasons(self, history: Csr, items: IntArray) -> Reasons:
-        return exact(history, self.weights_, items)
+    def n_matrices(self, n_items: int) -> float:
+        return _MATRICES
 
 
 def item_graph(train: Csr) -> FloatArray:

@@ -15,8 +15,7 @@ from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.baselines.popularity import counting_bytes
-from recfusion.models.leave_one_out import nobody
-from recfusion.models.linear.gram import gram, gram_bytes, item_weights, require_gram_memory
+from recfusion.models.linear.gram import gram, gram_bytes, require_gram_memory, solve_items
 from recfusion.models.settings import learned, self_tuned
 
 _MATRICES = 4.1  # items x items matrices held at the peak
@@ -31,7 +30,7 @@ class ContentNeighbours(Recommender):
     features_: Csr = learned()  # (items, features), rows of norm 1
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        self.features_ = _matrix(extra, train.shape[1])
+        self.features_ = item_matrix(extra, train.shape[1])
         return self
 
     def fit_bytes(self, shape: Shape) -> int:
@@ -55,7 +54,7 @@ class CategoryPopularity(Recommender):
     popularity_: FloatArray = learned()  # (items,)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        given = _matrix(extra, train.shape[1])
+        given = item_matrix(extra, train.shape[1])
         shares = np.repeat(1 / np.maximum(np.diff(given.indptr), 1), np.diff(given.indptr)).astype(np.float32)
         self.features_ = csr_array((shares, given.indices, given.indptr), shape=given.shape)
         counts = column_counts(train).astype(np.float32)
@@ -95,12 +94,12 @@ class CollectiveEASE(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         require_gram_memory(train.shape[1], "Collective EASE", n_matrices=_MATRICES)
-        features = _matrix(extra, train.shape[1])
-        jury = None if valid is None else selftune.Jury(nobody(train), selftune.judged_users(valid))
+        features = item_matrix(extra, train.shape[1])
+        jury = selftune.validation_jury(train, valid)
         g, alike = gram(train), (features @ features.T).toarray()
 
         def solved(l2: float, weight: float) -> FloatArray:
-            return item_weights(np.asfortranarray(g + np.float32(weight) * alike), l2)
+            return solve_items(np.asfortranarray(g + np.float32(weight) * alike), l2)[0]
 
         def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
             weights = solved(values["l2"], values["weight"])
@@ -118,7 +117,8 @@ class CollectiveEASE(Recommender):
         return np.asarray(history @ self.weights_)
 
 
-def _matrix(extra: Extra | None, n_items: int) -> Csr:
+def item_matrix(extra: Extra | None, n_items: int) -> Csr:
+    """Return the features of items, (items, features); no columns if there are none."""
     if extra is None or extra.item_features is None:
         return csr_array((n_items, 0), dtype=np.float32)
     return extra.item_features.matrix.astype(np.float32)

@@ -70,8 +70,7 @@ class UserKNN(Recommender):
         return known.average(history, self.neighbours)
 
     def fit_bytes(self, shape: Shape) -> int:
-        """Return 0: the fitted model is the data."""
-        return 0
+        return 0  # the fitted model is the data
 
     @property
     def keeps_histories(self) -> bool:

@@ -18,10 +18,13 @@ from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.linear.gram import blas_threads
-from recfusion.models.self_tuning import Judged, Jury, jury, searches, settle, trials_setting
+from recfusion.models.self_tuning import Judged, Jury, searches, settle, trials_setting, validation_jury
 from recfusion.models.settings import learned, self_tuned, setting
 
 log = logging.getLogger(__name__)
+_ALPHA0_DOC = "iALS weight of every entry, whatever its value"
+_L2_DOC, _L2_RULE = "iALS weight of the squared penalty", "4 / (mean items of a user + alpha0 * items)"
+_NU_DOC = "iALS exponent: how the penalty grows with the count of a user or item"
 _ALPHA0, _STRENGTH = 0.2, 5.0  # as part of a mixture
 _USUAL = 4.0  # penalty of a mean user at the start of a search, l2 (n_u + alpha0 * items)
 _TRIED_FACTORS, _TRIED_PASSES = 64, 6  # in a trial
@@ -34,26 +37,25 @@ class Singular(InputError):  # noqa: N818
     """The penalty is too small to make the equations solvable."""
 
 
-def alpha0_setting() -> Any:
-    """Declare the weight that every entry has in the loss of iALS."""
-    doc = "iALS weight of every entry, whatever its value"
-    return self_tuned(0.1, doc, at_least=1e-6, search=(0.01, 1.0), log=True)
+@dataclass
+class FactorRecommender(Recommender):
+    """The settings of iALS and what it learns, for all models with its factors."""
 
-
-def l2_setting() -> Any:
-    """Declare the penalty of iALS."""
-    doc, rule = "iALS weight of the squared penalty", "4 / (mean items of a user + alpha0 * items)"
-    return self_tuned(0.01, doc, at_least=1e-9, search=(1e-7, 0.1), log=True, rule=rule)
-
-
-def nu_setting() -> Any:
-    """Declare the exponent of the penalty of iALS."""
-    doc = "iALS exponent: how the penalty grows with the count of a user or item"
-    return self_tuned(1.0, doc, at_least=0, search=(0.0, 1.0))
+    factors: int = setting(128, "length of a factor", at_least=1, at_most=10_000, search=(32, 512), log=True)
+    iterations: int = setting(16, "passes of iALS over users and items", at_least=1, at_most=10_000)
+    alpha0: float | None = self_tuned(0.1, _ALPHA0_DOC, at_least=1e-6, search=(0.01, 1.0), log=True)
+    l2: float | None = self_tuned(0.01, _L2_DOC, at_least=1e-9, search=(1e-7, 0.1), log=True, rule=_L2_RULE)
+    nu: float | None = self_tuned(1.0, _NU_DOC, at_least=0, search=(0.0, 1.0))
+    tune_trials: int = trials_setting(6)
+    alpha0_: float = learned()
+    l2_: float = learned()
+    nu_: float = learned()
+    items_: FloatArray = learned()  # (items, factors)
+    penalty_: FloatArray = learned()  # (1,): c * l2
 
 
 @dataclass
-class IALS(Recommender):
+class IALS(FactorRecommender):
     """Factors W of users and V of items that minimise, in alternation,
 
         sum over ones of (1 - w_u.v_i)^2 + alpha0 * sum over all entries of (w_u.v_i)^2
@@ -64,18 +66,7 @@ class IALS(Recommender):
     row w_u of any user, seen or unseen.
     """
 
-    factors: int = setting(128, "length of a factor", at_least=1, at_most=10_000, search=(32, 512), log=True)
-    iterations: int = setting(16, "passes over users and items", at_least=1, at_most=10_000)
-    alpha0: float | None = alpha0_setting()
-    l2: float | None = l2_setting()
-    nu: float | None = nu_setting()
     init: float = setting(0.1, "standard deviation of the initial factors, times sqrt(factors)", at_least=0)
-    tune_trials: int = trials_setting(6)
-    alpha0_: float = learned()
-    l2_: float = learned()
-    nu_: float = learned()
-    items_: FloatArray = learned()  # (items, factors)
-    penalty_: FloatArray = learned()  # (1,): c * l2
     _fixed: "Fixed | None" = field(init=False, default=None, repr=False, compare=False)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
@@ -113,7 +104,7 @@ class IALS(Recommender):
             return [Judged({}, values_of_users[0])]
 
         self.trials_ = 0
-        judging = jury(train, valid, rng, 0) if searches(self) and valid is not None else None
+        judging = validation_jury(train, valid) if searches(self) else None
         seed = int(rng.integers(2**31)) if judging is not None else 0  # the same first factors in every trial
         alpha0 = 0.1 if self.alpha0 is None else self.alpha0
         per_user = train.nnz / max(1, train.shape[0]) + alpha0 * train.shape[1]

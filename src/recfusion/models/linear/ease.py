@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.signals import valued
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.leave_one_out import LeftOut
-from recfusion.models.linear.gram import Grams, gram_bytes, item_weights, require_gram_memory, solve_items, user_weights
+from recfusion.models.linear.gram import Grams, gram_bytes, require_gram_memory, solve_items, user_weights
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned
 
@@ -26,14 +26,11 @@ _TENTHS = tuple(tenth / 10 for tenth in range(11))  # values of xi and a that a 
 class ItemWeights(Recommender):
     """A model with a dense matrix of item-to-item weights in closed form."""
 
+    needs_validation: ClassVar[bool] = False  # settings are scored on training users that are left out of the fit
     weights_: FloatArray = learned()  # (items, items)
 
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: settings are scored on training users, each left out of the fit in turn."""
-        return False
-
     def fit_bytes(self, shape: Shape) -> int:
-        return gram_bytes(shape.items, self._matrices(shape.items), shape.interactions)
+        return gram_bytes(shape.items, self.n_matrices(shape.items), shape.interactions)
 
     def score(self, history: Csr) -> FloatArray:
         return np.asarray(history @ self.weights_)
@@ -41,7 +38,7 @@ class ItemWeights(Recommender):
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         return exact(history, self.weights_, items)
 
-    def _matrices(self, n_items: int) -> float:
+    def n_matrices(self, n_items: int) -> float:
         """Return how many matrices are held at once: a search copies the Gram matrix."""
         return 2.1 if selftune.searches(self) and n_items <= selftune.MOST_ITEMS else 1.1
 
@@ -58,7 +55,7 @@ class EASE(ItemWeights):
     l2_: float = learned()
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        require_gram_memory(train.shape[1], "EASE", self._matrices(train.shape[1]))
+        require_gram_memory(train.shape[1], "EASE", self.n_matrices(train.shape[1]))
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
@@ -72,7 +69,7 @@ class EASE(ItemWeights):
         jury = selftune.jury(small, seen, generator) if selftune.searches(self) else None
         selftune.settle(self, objective, jury, generator, searched=("l2",), trials=self.tune_trials)
         grams = grams if small is train else Grams(train)
-        self.weights_ = item_weights(grams.last(0.0), self.l2_)
+        self.weights_ = solve_items(grams.last(0.0), self.l2_)[0]
         return self
 
 
@@ -109,7 +106,7 @@ class LinearAutoencoder(ItemWeights):
             raise InputError(f"Expected p of a linear autoencoder to be below 1, got {self.p}: set p to 0.5, say.", "p")
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
-        require_gram_memory(train.shape[1], "A linear autoencoder", self._matrices(train.shape[1]))
+        require_gram_memory(train.shape[1], "A linear autoencoder", self.n_matrices(train.shape[1]))
         generator = make_rng(rng)
         small, seen = selftune.searched_items(train, valid)
         grams = Grams(small)
@@ -119,17 +116,10 @@ class LinearAutoencoder(ItemWeights):
             return self._judged(solved, small, user_weights(small, values["beta"]), jury)
 
         self.trials_ = 0
-        plain = {"p": 0.0, "beta": 0.0}
         jury = selftune.jury(small, seen, generator) if selftune.searches(self) else None
-        selftune.settle(
-            *(self, objective, jury, generator),
-            searched=_SOLVED,
-            free=("xi", "a"),
-            first=[plain],
-            trials=self.tune_trials,
-        )
-        if small is not train:
-            grams = Grams(train)
+        asked, plain = (self, objective, jury, generator), {"p": 0.0, "beta": 0.0}
+        selftune.settle(*asked, searched=_SOLVED, free=("xi", "a"), first=[plain], trials=self.tune_trials)
+        grams = grams if small is train else Grams(train)
         solved = solve(grams.last(self.beta_), penalties(train, self.l2_, self.p_))
         out = selftune.scalings(train, (self.a_,))[0]
         self.weights_ = solved.weights
@@ -146,7 +136,8 @@ class LinearAutoencoder(ItemWeights):
 
         def variants(rows: slice) -> Iterator[FloatArray]:
             for out in scales:
-                scores = _times(jury.valid.history[rows], 1 / out) @ solved.weights * out
+                history = jury.valid.history[rows]
+                scores = valued(history, history.data * (1 / out)[history.indices]) @ solved.weights * out
                 yield from (scores * solved.scale(xi) for xi in bounds)
 
         def of_left_out(rows: slice) -> Iterator[FloatArray]:
@@ -157,10 +148,7 @@ class LinearAutoencoder(ItemWeights):
 
         values = jury.judge(variants, of_left_out)
         tried = [{"xi": xi, "a": a} for a in powers for xi in bounds]
-        return [
-            selftune.Judged({name: one[name] for name in one if getattr(self, name) is None}, row)
-            for one, row in zip(tried, values, strict=True)
-        ]
+        return [selftune.Judged(one, row) for one, row in zip(tried, values, strict=True)]
 
 
 @dataclass
@@ -192,8 +180,3 @@ def solve(g: FloatArray, ridge: FloatArray) -> Solved:
 def penalties(train: Csr, l2: float, p: float) -> FloatArray:
     """Return L_i = l2 + p / (1 - p) n_i, (items,): a ridge plus the expected penalty of drop-out."""
     return (l2 + p / (1 - p) * column_counts(train)).astype(np.float32)
-
-
-def _times(rows: Csr, scale: FloatArray) -> Csr:
-    """Return the rows with each column times its scale."""
-    return csr_array((rows.data * scale[rows.indices], rows.indices, rows.indptr), shape=rows.shape)

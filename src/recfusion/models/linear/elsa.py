@@ -21,11 +21,9 @@ class LowRank(nn.Module):
         self.factors = nn.Parameter(torch.randn(n_items, factors))
 
     def rows(self) -> Tensor:
-        """Return A (items, factors)."""
         return normalize(self.factors, dim=1)
 
     def forward(self, x: SparseRows) -> Tensor:
-        """Return x B (rows, items)."""
         a = self.rows()
         return (sparse_product(x, a) @ a.T).index_put_((x.row_of, x.columns), -x.values, accumulate=True)
 

@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import ssyrk
-from scipy.linalg.lapack import spotrf, spotri
+from scipy.linalg.blas import ssyrk, strsm
+from scipy.linalg.lapack import spotrf, spotri, strtri
 from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
@@ -15,7 +15,6 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.compiled import COMPILE_SECONDS, run_parallel
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.models.linear.block_inverse import invert_by_blocks
 
 FLOPS = 5e10  # per second of an inverse on one core, counted as n^3 (measured)
 _CELLS_PER_BLOCK = 1 << 22  # users x items made dense at once: 16 MB
@@ -24,7 +23,9 @@ _SPARSE_PENALTY = 500.0  # cost of a multiply-add of a sparse product over that 
 _DENSE_SECONDS = 2e-11  # of a multiply-add of a dense product, about
 _COMPILED = 0.2  # time of a compiled loop over that of a sparse product, as it fills one triangle (measured)
 _SMALL = 6000  # up to so many items one thread is enough
-_LAPACK = 16_000  # rows up to which LAPACK may invert: see `block_inverse`
+_LAPACK = 16_000  # rows up to which LAPACK may invert: see `invert_by_blocks`
+_BLOCK = 1024  # rows of a block of that inverse
+_STRIP = 4  # blocks of columns that are inverted at once: wider strips are quicker but waste half of the last one
 
 
 def gram_bytes(n_features: int, n_matrices: float, interactions: int) -> int:
@@ -193,16 +194,11 @@ def invert_in_place(a: FloatArray) -> FloatArray:
     return mirror_lower(a)
 
 
-def item_weights(g: FloatArray, ridge: float | FloatArray) -> FloatArray:
-    """Return B (items, items), B_ij = -P_ij / P_jj and B_jj = 0, for P = (g + diag ridge)^-1; `g` is overwritten.
-
-    Column j holds the ridge regression of item j on all others.
-    """
-    return solve_items(g, ridge)[0]
-
-
 def solve_items(g: FloatArray, ridge: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return B as `item_weights` does, and the diagonal of P, (items,); `g` is overwritten."""
+    """Return B (items, items), B_ij = -P_ij / P_jj and B_jj = 0, and the diagonal of P = (g + diag ridge)^-1, (items,).
+
+    Column j of B holds the ridge regression of item j on all others. `g` is overwritten.
+    """
     g[np.diag_indices(len(g))] += np.asarray(ridge, np.float32)
     weights = invert_in_place(g).T  # P is symmetric: its transpose is P in the memory order for scoring
     diagonal = np.diag(weights).copy()
@@ -220,3 +216,47 @@ def mirror_lower(a: FloatArray, block: int = 1024) -> FloatArray:
         corner[:] = np.tril(corner) + np.tril(corner, -1).T
         a[start:stop, stop:] = a[stop:, start:stop].T
     return a
+
+
+def invert_by_blocks(a: FloatArray, block: int = _BLOCK) -> bool:
+    """Replace the upper triangle of `a` (C order) by that of its inverse; return False if it has no inverse.
+
+    A = R'R, then N = R^-1, then A^-1 = N N'. LAPACK does the same, but the parallel first step of OpenBLAS (0.3.30)
+    crashes from some 25,000 rows on. Nearly all of the work is in matrix products; only a few blocks of rows are held
+    beside `a`.
+    """
+    starts = range(0, len(a), block)
+    for start in starts:
+        if not _factor(a, start, start + block):
+            return False
+    for start in reversed(starts):
+        _invert_rows(a, start, start + block)
+    for start in starts:
+        a[: start + block, start : start + block] = a[: start + block, start:] @ a[start : start + block, start:].T
+    return True
+
+
+def _factor(a: FloatArray, start: int, stop: int) -> bool:
+    """Replace a block of rows by the rows of R, given the rows of R before it."""
+    rest = a[start:stop, start:]
+    a[start:stop, :start] = 0  # later products need zeros there
+    if start:
+        rest -= a[:start, start:stop].T @ a[:start, start:]
+    width = len(rest)
+    factor, failed = spotrf(rest[:, :width])
+    if failed:
+        return False
+    rest[:, :width] = factor
+    if rest.shape[1] > width:  # X with R_own' X = rest
+        rest[:, width:] = strsm(1.0, factor, rest[:, width:].T, side=1).T
+    return True
+
+
+def _invert_rows(a: FloatArray, start: int, stop: int) -> None:
+    """Replace a block of rows of R by the rows of its inverse, given the rows after it."""
+    inverse = np.triu(strtri(a[start:stop, start:stop])[0])
+    wide = _STRIP * (stop - start)
+    for left in reversed(range(stop, len(a), wide)):
+        columns, between = slice(left, left + wide), slice(stop, left + wide)
+        a[start:stop, columns] = -inverse @ (a[start:stop, between] @ a[between, columns])
+    a[start:stop, start:stop] = inverse

@@ -30,9 +30,7 @@ class SLIM(Recommender):
     weight. If there are none, the whole problem is solved.
     """
 
-    l1: float = setting(
-        10.0, "weight of the absolute penalty: larger is sparser", at_least=0, search=(1, 100), log=True
-    )
+    l1: float = setting(10.0, "weight of the absolute penalty, for sparsity", at_least=0, search=(1, 100), log=True)
     l2: float = setting(200.0, "weight of the squared penalty", at_least=0, search=(10.0, 2000.0), log=True)
     max_rounds: int = setting(20, "most rounds of adding candidates", at_least=1, at_most=100_000)
     max_sweeps: int = setting(200, "most passes of coordinate descent in a round", at_least=1, at_most=100_000)

@@ -36,9 +36,7 @@ class InfiniteAE(Recommender):
 
     ridge: float = setting(3.0, "ridge, in mean diagonals of the kernel", at_least=1e-4, search=(0.01, 100.0), log=True)
     input_power: float = setting(0.25, "items have the input weight count^-input_power", at_least=0, search=(0.0, 0.5))
-    norm_power: float = setting(
-        0.5, "rows are divided by norm^norm_power; 1: unit vectors", at_least=0, search=(0.0, 1.0)
-    )
+    norm_power: float = setting(0.5, "rows are divided by norm^norm_power", at_least=0, search=(0.0, 1.0))
     bias: float = setting(0.01, "variance of the hidden layer's bias", at_least=0)
     max_users: int = setting(10_000, "most users for an exact solution; landmarks for more", at_least=1)
     weights_: FloatArray = learned()  # (items,)
@@ -48,15 +46,9 @@ class InfiniteAE(Recommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None) -> Self:
         self.weights_ = input_weights(train, self.input_power)
+        given = {"norm_power": self.norm_power, "ridge": self.ridge, "bias": self.bias}
         regression = fit_kernel_ridge(
-            train,
-            self.weights_,
-            norm_power=self.norm_power,
-            ridge=self.ridge,
-            bias=self.bias,
-            max_users=self.max_users,
-            rng=make_rng(rng),
-            model="InfiniteAE",
+            train, self.weights_, **given, max_users=self.max_users, rng=make_rng(rng), model="InfiniteAE"
         )
         self.inputs_, self.solution_, self.targets_ = folded(regression)
         return self
@@ -177,7 +169,8 @@ def fit_kernel_ridge(
     ridges = (ridge * _variances(inputs, bias).mean(dtype=np.float64) * relative).astype(np.float32)
     exact = n_users <= max_users
     what = f"on {n_users:,} users" if exact else f"with {max_users:,} landmark users on {n_items:,} items"
-    _require_memory(kernel_bytes(Shape.of(train), max_users), f"{model} {what}")
+    fewer = "lower max_users (fewer landmarks), or use a machine with more memory."
+    require_memory(kernel_bytes(Shape.of(train), max_users), f"{model} {what}", fewer)
     if exact:
         return fit_exact(inputs, train, ridges, bias)
     landmarks = np.sort(rng.choice(n_users, max_users, replace=False))
@@ -282,7 +275,3 @@ def kernel_bytes(shape: Shape, max_users: int) -> int:
     dense = max(shape.items, _CELLS_PER_STREAM)  # dense rows of users at once
     streamed = 4 * min(shape.users * max_users, _CELLS_PER_STREAM) + 2 * dense
     return int(4 * (3.2 * max_users**2 + 2 * max_users * shape.items + streamed)) + data
-
-
-def _require_memory(n_bytes: int, what: str) -> None:
-    require_memory(n_bytes, what, "lower max_users (fewer landmarks), or use a machine with more memory.")

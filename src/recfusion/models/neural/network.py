@@ -47,6 +47,7 @@ class NeuralRecommender(Recommender):
     max_epochs: int = training.max_epochs(200)
     patience: int = training.patience(10)
     device: str = dataclasses.field(default="cpu", compare=False, kw_only=True)  # not a setting of the model
+    needs_validation: ClassVar[bool] = True  # for the number of epochs
     maps: ClassVar[float] = 2.0  # numbers that a batch holds per user and item (measured)
     best_epoch_: int = dataclasses.field(init=False, repr=False, compare=False)
     net_: nn.Module = dataclasses.field(init=False, repr=False, compare=False)
@@ -168,10 +169,6 @@ class NeuralRecommender(Recommender):
     def settled(self) -> Self:
         """Return an unfitted model with the chosen settings and the best number of epochs."""
         return dataclasses.replace(self, **self.chosen(), max_epochs=max(1, self.best_epoch_))
-
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return True: the number of epochs is chosen on validation users."""
-        return True
 
     def use_device(self, device: str) -> None:
         self.device = device

@@ -17,11 +17,10 @@ from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.diffusion.process import broadcast
 from recfusion.models.base import Shape
-from recfusion.models.factors.ials import IALS, alpha0_setting, l2_setting, nu_setting
+from recfusion.models.factors.ials import IALS, FactorRecommender
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.diffrec import DiffRecNet
 from recfusion.models.neural.network import NeuralRecommender
-from recfusion.models.self_tuning import trials_setting
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.training.batches import dense
 
@@ -32,7 +31,7 @@ _LEARNED = ("alpha0_", "l2_", "nu_", "items_", "penalty_")  # learned by iALS
 
 
 @dataclass
-class LatentDiffusion(NeuralRecommender):
+class LatentDiffusion(FactorRecommender, NeuralRecommender):
     """Diffusion of user codes z: the iALS factors of a history, centred and scaled to a mean square of 1.
 
     The process is Gaussian, x^t = sqrt(abar_t) z + sqrt(1 - abar_t) noise. The denoiser is
@@ -46,11 +45,6 @@ class LatentDiffusion(NeuralRecommender):
 
     lr: float = training.lr(1e-3)
     weight_decay: float = training.weight_decay(0.1, 3.0)
-    factors: int = setting(128, "length of a code", at_least=1, at_most=10_000, search=(32, 512), log=True)
-    iterations: int = setting(16, "passes of iALS over users and items", at_least=1, at_most=10_000)
-    alpha0: float | None = alpha0_setting()
-    l2: float | None = l2_setting()
-    nu: float | None = nu_setting()
     noise: float | None = self_tuned(0.1, "assumed share of noise in a history's code", at_least=0, search=(0.0, 0.99))
     objective: Literal["simple", "elbo"] = setting("simple", "training loss")
     T: int = setting(50, "diffusion steps", at_least=1, at_most=10_000)
@@ -58,13 +52,7 @@ class LatentDiffusion(NeuralRecommender):
     beta_low: float = setting(1e-4, "smallest noise rate, if the schedule has one", at_least=0)
     beta_high: float = setting(0.1, "largest noise rate, if the schedule has one", at_least=0)
     width: int = training.width(512, "width of the hidden layer", (128, 2048))
-    tune_trials: int = trials_setting(6)
-    alpha0_: float = learned()
-    l2_: float = learned()
-    nu_: float = learned()
     noise_: float = learned()
-    items_: FloatArray = learned()  # (items, factors)
-    penalty_: FloatArray = learned()  # (1,): penalty of iALS
     mean_: FloatArray = learned()  # (factors,): mean of the training users' codes
     scale_: FloatArray = learned()  # (1,): standard deviation of all their entries
     _ials: IALS | None = field(init=False, default=None, repr=False, compare=False)

@@ -20,12 +20,9 @@ from recfusion.models.base import Shape
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
-from recfusion.nets.sparse import SparseRows
-from recfusion.nets.star_ratings import RatingNet
-from recfusion.nets.vae import multinomial_nll
+from recfusion.nets.sparse import NEVER, SparseRows
+from recfusion.nets.vae import RatingNet, multinomial_nll
 from recfusion.training.batches import dense
-
-_NEVER = -1e9  # logit of a seen item; finite, because a softmax over -inf alone is NaN
 
 
 @dataclass
@@ -166,7 +163,7 @@ class RecFusionRatings(NeuralRecommender):
         left = process.q_sample(x0.values[:, None], t[x0.row_of], rng)[:, 0]
         xt, removed = x0.weighted(left).only(left > 0), x0.only(left == 0)
         logits = self.net_(xt)[:, :, 1:]  # (users, items, ratings)
-        masked = logits.index_put((xt.row_of, xt.columns), torch.tensor(_NEVER, device=self.device)).flatten(1)
+        masked = logits.index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device)).flatten(1)
         cells = removed.columns * self.levels + removed.values.long() - 1
         asked = SparseRows(cells, removed.starts, torch.ones_like(removed.values), removed.row_of)
         return multinomial_nll(masked, asked).mean()

@@ -21,7 +21,7 @@ from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.recfusion.item_layout import item_features, place_items
 from recfusion.models.recfusion.recfusion import Net, Objective, RecFusion
 from recfusion.models.settings import learned, setting
-from recfusion.nets.item_unet import ItemUNet
+from recfusion.nets.unet import ItemUNet
 from recfusion.training.batches import dense
 from recfusion.training.epoch import warmup_cosine
 

@@ -18,10 +18,10 @@ from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.sequence.recency import newer
 from recfusion.models.settings import setting
 from recfusion.nets.sequence import SequenceNet
+from recfusion.nets.sparse import NEVER
 
 _FLOPS = 1.5e10  # multiply-adds per second on one core, roughly
 _LEAST = 1e-3  # targets with a smaller weight are left out
-_NEVER = -1e9  # logit of a past item; finite, because a softmax over -inf alone is NaN
 
 
 @dataclass
@@ -99,7 +99,7 @@ class SequentialRecommender(NeuralRecommender):
         draws = np.random.default_rng(int(torch.randint(2**62, (1,), generator=rng)))
         example = draw_batch(rows, self, draws)
         logits = self.logits_at(example.items, example.places, rng).flatten(0, 1)  # (users * places, items)
-        masked = logits.index_put(example.past, torch.tensor(_NEVER, device=self.device))
+        masked = logits.index_put(example.past, torch.tensor(NEVER, device=self.device))
         place, item = (part.to(self.device) for part in example.targets)
         weights = example.weights.to(self.device)
         each = torch.bincount(place, weights, minlength=len(logits))  # total weight of each place's targets

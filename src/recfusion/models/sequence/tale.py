@@ -15,7 +15,6 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import blas_threads, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.sequence.recency import DAY, newer
 from recfusion.models.settings import learned, self_tuned, setting
@@ -36,9 +35,7 @@ class TALE(Recommender):
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"times"})
     l2: float | None = self_tuned(200.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
-    tau: float | None = self_tuned(
-        30.0, "days until a source has weight 1/e", at_least=1e-6, search=(0.05, 365), log=True
-    )
+    tau: float | None = self_tuned(30.0, "days until a source weighs 1/e", at_least=1e-6, search=(0.05, 365), log=True)
     span: float | None = self_tuned(10.0, "newer entries after which an item has weight 1/e", search=(1, 50), log=True)
     least: float = setting(0.4, "smallest weight of a source", at_least=0)
     window: int = setting(20, "largest number of sources of a target, the newest ones", at_least=1)
@@ -53,7 +50,6 @@ class TALE(Recommender):
         assert times is not None
         require_gram_memory(train.shape[1], "TALE", _MATRICES)
         steps = source_steps(times, self.window)
-        judges = selftune.Jury(nobody(train), nobody(train) if valid is None else selftune.judged_users(valid))
         spans = _SPANS if self.span is None else (self.span,)
 
         def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
@@ -64,15 +60,11 @@ class TALE(Recommender):
                 return (np.asarray(faded(part.history, part.extra, span) @ weights) for span in spans)
 
             found = zip(spans, selftune.ndcg_of(scored, jury.valid), strict=True)
-            return [selftune.Judged({} if self.span is not None else {"span": span}, values) for span, values in found]
+            return [selftune.Judged({"span": span}, values) for span, values in found]
 
         self.trials_ = 0
-        selftune.settle(
-            *(self, objective, judges if judges.n_users else None, make_rng(rng)),
-            searched=("l2", "tau"),
-            free=("span",),
-            trials=self.tune_trials,
-        )
+        asked = (self, objective, selftune.validation_jury(train, valid), make_rng(rng))
+        selftune.settle(*asked, searched=("l2", "tau"), free=("span",), trials=self.tune_trials)
         self.weights_ = self._solve(times, steps, self.l2_, self.tau_)
         return self
 

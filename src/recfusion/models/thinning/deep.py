@@ -12,23 +12,19 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.diffusion import Binomial, Bound, elbo
 from recfusion.models.base import Shape
-from recfusion.models.history_lengths import length_shares
+from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.self_tuning import relative
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning.low_rank import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
-from recfusion.nets.sparse import SparseRows
+from recfusion.nets.sparse import NEVER, SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
-from recfusion.training.batches import dense
 from recfusion.training.epoch import warmup_cosine
 
-_NEVER = -1e9  # logit of an item that survived: finite, because a softmax over nothing is NaN
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
-_LEAST, _MOST = 1e-12, 1 - 1e-6
 _NOTHING = 1e-6  # features shorter than this count as none
 
 
@@ -39,7 +35,7 @@ class ThinningDeep(NeuralRecommender):
     x_t keeps a share a of a user's ones, with a uniform between `low` and `high`. The loss is the cross-entropy of the
     removed items under a softmax over the entries with x_t = 0: the ranking part of the bound's term at a, without its
     factor 1 / (1 - a), which would let the least noisy rows dominate. A history is x_t at its own noise level, and one
-    reverse step ranks. The bound also needs the rate s(x_t, a), `removed_rate`.
+    reverse step ranks. The bound also needs the rate s(x_t, a) (studies/thinning_bound.py).
 
     Strong weight decay with a learning rate that rises and falls makes so large a net generalise from a few thousand
     users; early stopping hardly matters. The decay pulls towards popularity, not towards equal scores: the output's
@@ -50,34 +46,19 @@ class ThinningDeep(NeuralRecommender):
     """
 
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
-    weight_decay: float = setting(1.5, "weight decay of AdamW", at_least=0, search=(0.0, 6.0))
-    batch_size: int = setting(
-        500, "users in a batch; fewer if an epoch had less than ten batches", at_least=1, search=(100, 1000), log=True
-    )
+    weight_decay: float = training.weight_decay(1.5)
+    batch_size: int = training.batch_size(500, (100, 1000))
     max_epochs: int = setting(14, "epochs; the learning rate falls to 0 over them", at_least=1, at_most=100_000)
-    patience: int = setting(20, "epochs without a better validation ndcg@100 before training stops", at_least=1)
-    width: int = setting(
-        1000, "width of the encoder's layers", at_least=1, at_most=100_000, search=(200, 1200), log=True
-    )
+    patience: int = training.patience(20)
+    width: int = training.width(1000, "width of the encoder's layers", (200, 1200))
     layers: int = setting(5, "layers of the encoder", at_least=1, at_most=1000, search=(1, 6))
-    latent: int = setting(300, "length of a user's code", at_least=1, at_most=100_000, search=(50, 600), log=True)
-    low: float = setting(
-        0.4, "smallest share of a user's items that survives in training", at_least=0, search=(0.1, 0.7)
-    )
-    high: float = setting(
-        0.9, "largest share of a user's items that survives in training", at_least=0, search=(0.7, 1.0)
-    )
+    latent: int = training.width(300, "length of a user's code", (50, 600))
+    low: float = setting(0.4, "smallest share of items that survives in training", at_least=0, search=(0.1, 0.7))
+    high: float = setting(0.9, "largest share of items that survives in training", at_least=0, search=(0.7, 1.0))
     input_power: float = setting(0.25, "items are weighted by their count to minus this power", search=(0.0, 0.5))
-    prior: float = setting(
-        1.0,
-        "power of popularity that the output starts from and that decay pulls towards",
-        at_least=0,
-        search=(0.0, 1.0),
-    )
+    prior: float = setting(1.0, "power of popularity that outputs start at and decay to", at_least=0, search=(0.0, 1.0))
     b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
-    directions: int = setting(
-        300, "directions of co-occurrence that item vectors start from; 0: random vectors", at_least=0, at_most=5000
-    )
+    directions: int = setting(300, "co-occurrence directions of the first vectors; 0: random", at_least=0, at_most=5000)
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
     _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), during the fit
@@ -159,7 +140,7 @@ class ThinningDeep(NeuralRecommender):
         a = self.low + (self.high - self.low) * torch.rand(len(x0.starts), generator=rng).to(self.device)
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
-        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(_NEVER, device=self.device))
+        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
         lengths = x0.sums().clamp(min=1)
         weights = lengths**-self.b
         return (weights * multinomial_nll(logits, removed)).sum() / (weights * lengths).sum() * lengths.mean()
@@ -184,42 +165,3 @@ def co_occurrence_features(train: Csr, directions: int) -> FloatArray:
     features -= np.outer(popularity, popularity @ features)
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return np.asarray(features / np.where(norms > _NOTHING, norms, 1), np.float32)
-
-
-def removed_rate(lengths: IntArray, n_items: int, k: Tensor, a: Tensor) -> Tensor:
-    """E[|x_0| - k | |x_t| = k, a], (rows,): the expected number of removed ones, by Bayes' rule.
-
-    |x_t| is Binomial(|x_0|, a), and |x_0| has the distribution of the training users' lengths, counted in `lengths`.
-    It depends on x_t and a alone, as the bound requires, and vanishes like 1 - a.
-    """
-    n = torch.arange(n_items + 1, dtype=torch.float64)
-    k, a = k.double()[:, None], a.double()[:, None]
-    gone = n - k  # (rows, lengths)
-    possible = gone >= 0
-    gone = gone.clamp(min=0)
-    chosen = torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(gone + 1)
-    log_likely = chosen + torch.special.xlogy(k, a) + torch.special.xlog1py(gone, -a)
-    log_joint = torch.where(possible, log_likely + torch.from_numpy(length_shares(lengths, n_items)).log(), -torch.inf)
-    return (log_joint.softmax(1) * gone).sum(1)
-
-
-def thinning_bound(
-    model: ThinningDeep, users: Csr, means: Tensor, rng: torch.Generator, *, steps: int = 200, draws: int = 8
-) -> Bound:
-    """Estimate the bound for some users with `steps` steps; `draws` of them are drawn for each user.
-
-    A share t / (steps + 1) of the ones is removed at step t; the last step keeps a few, so that L_T is finite under the
-    prior: the items' smoothed `means` times the share that is kept. The denoiser is xhat_0 = s softmax(logits over the
-    entries with x_t = 0).
-    """
-    survival = torch.linspace(1, 1 / (steps + 1), steps + 1, dtype=torch.float64)[1:]
-    process = Binomial.thinning_from_survival(survival, means)
-
-    def denoiser(xt: Tensor, t: Tensor) -> Tensor:
-        logits = model.logits(SparseRows.of(csr_array(xt.cpu().numpy()), xt.device)).masked_fill(xt > 0.5, _NEVER)
-        rate = removed_rate(model.lengths_, xt.shape[1], xt.sum(1), process.survival(t)).float()
-        present = (rate[:, None] * logits.softmax(1)).clamp(_LEAST, _MOST)
-        return present.log() - torch.log1p(-present)
-
-    with torch.no_grad():
-        return elbo(process, denoiser, dense(users), rng, draws)

@@ -15,14 +15,20 @@ from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Shape
+from recfusion.models.baselines.content import item_matrix
 from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, Grams, gram_bytes, require_gram_memory
 from recfusion.models.reasons import Reasons
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.linear import fit_linear
-from recfusion.models.thinning.new_item_columns import Solved, solve_with_features
-from recfusion.models.thinning.new_item_settings import Hidden, as_new, fair_lift, judged_settings
-from recfusion.models.thinning.ridge import RidgeRecommender, penalty
+from recfusion.models.thinning.linear import RidgeRecommender, fit_linear, penalty
+from recfusion.models.thinning.new_items import (
+    Hidden,
+    Solved,
+    as_new,
+    fair_lift,
+    judged_settings,
+    solve_with_features,
+)
 
 _TRIED = (3e2, 3e3, 3e4)  # penalties of features that a search tries after its start
 
@@ -39,21 +45,10 @@ class ThinningFeatures(RidgeRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
-    feature_l2: float | None = self_tuned(
-        1e5, "penalty of a feature of the history", at_least=1e-6, search=(100, 1e7), log=True
-    )
-    new_l2: float | None = self_tuned(
-        1.0, "penalty of the map from features to columns", at_least=1e-6, search=(0.01, 100), log=True
-    )
-    own: float | None = self_tuned(
-        0.4, "weight of an item for a new item with the same features", at_least=0, search=(0.0, 1.0)
-    )
-    lift: float | None = self_tuned(
-        1.0,
-        "factor of new items' scores; chosen to give them their share of lists",
-        at_least=0,
-        search=(0.5, 3.0),
-    )
+    feature_l2: float | None = self_tuned(1e5, "penalty of a known feature", at_least=1e-6, search=(100, 1e7), log=True)
+    new_l2: float | None = self_tuned(1.0, "penalty of the map to columns", at_least=1e-6, search=(0.01, 100), log=True)
+    own: float | None = self_tuned(0.4, "weight of an item for a new item with its features", at_least=0, search=(0, 1))
+    lift: float | None = self_tuned(1.0, "factor of new items' scores, for a fair share", at_least=0, search=(0.5, 3))
     user_l2: float = setting(10.0, "penalty of a user feature", at_least=1e-6)
     tune_trials: int = selftune.trials_setting()
     feature_l2_: float = learned()
@@ -71,7 +66,7 @@ class ThinningFeatures(RidgeRecommender):
     added_rows_: FloatArray = learned()  # (added, items + added)
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        features = _matrix(None if extra is None else extra.item_features, train.shape[1])
+        features = item_matrix(extra, train.shape[1])
         matrices = 1.1 + 4 * features.shape[1] / train.shape[1]
         require_gram_memory(train.shape[1], "A linear thinning model with features", matrices)
         fit_linear(self, train, valid, rng)
@@ -88,9 +83,8 @@ class ThinningFeatures(RidgeRecommender):
             weights = solved(grams.copy(self.b_), values["feature_l2"]).weights * scale
             return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, jury.valid))]
 
-        jury = None
-        if valid is not None and features.nnz and train.shape[1] <= selftune.MOST_ITEMS:
-            jury = selftune.Jury(nobody(train), selftune.judged_users(valid))
+        few = features.nnz and train.shape[1] <= selftune.MOST_ITEMS
+        jury = selftune.validation_jury(train, valid) if few else None
         trials, first = min(self.tune_trials, 1 + len(_TRIED)), [{"feature_l2": value} for value in _TRIED]
         selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
         last = solved(grams.last(self.b_), self.feature_l2_)
@@ -220,7 +214,3 @@ class ThinningFeatures(RidgeRecommender):
         rows[within, n_items + within] = 0
         columns = np.ascontiguousarray((added @ mapped.T).T)
         return {"features_": known, "added_columns_": columns, "added_rows_": rows.astype(np.float32)}
-
-
-def _matrix(features: Features | None, n_items: int) -> Csr:
-    return csr_array((n_items, 0), dtype=np.float32) if features is None else features.matrix.astype(np.float32)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
-from recfusion.models.base import Shape
+from recfusion.models.base import Recommender, Shape
 from recfusion.models.leave_one_out import LeftOut
 from recfusion.models.linear import gram as grams
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.leave_one_out import PairsLeftOut
-from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
+from recfusion.models.thinning.pairs import PairsLeftOut, exclude_own, most_frequent, rescale, with_pairs
 from recfusion.models.thinning.parts import name_part, part_name
-from recfusion.models.thinning.ridge import RIDGE, RidgeRecommender, penalty, start_l2
 
 log = logging.getLogger(__name__)
 _NO_GRAM: FloatArray = np.zeros((0, 0), np.float32)
@@ -28,6 +26,39 @@ _PAIR_USERS = 100  # fewest users of a pair: with fewer, a penalty of thousands 
 _PAIRS_UP_TO = 12_000  # with more items, pairs would multiply the cost of the inverse for a small gain
 _FEWER_PAIRS = 2500  # in a mixture: as good there, in half the time
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
+RIDGE = ("l2", "nu", "kappa", "b", "c")
+_L2, _L2_POWER = 20.0, 0.7
+_L2_DOC, _L2_RULE = "penalty of an item of mean popularity (l2)", "20 (mean users of an item)^.7"
+_KAPPA_DOC = "noise level (1 - a) / a if a share a of the items survives (kappa)"
+
+
+@dataclass
+class RidgeRecommender(Recommender):
+    """A linear thinning model: item i has the penalty l2 (n_i / mean n)^nu + kappa n_i, where n_i counts its users."""
+
+    l2: float | None = self_tuned(693.0, _L2_DOC, at_least=1e-6, search=(1, 1e4), log=True, rule=_L2_RULE)
+    nu: float | None = self_tuned(0.318, "power of popularity in the penalty (nu)", search=(-0.2, 1.0))
+    kappa: float | None = self_tuned(0.876, _KAPPA_DOC, at_least=0, search=(0.0, 2.5))
+    b: float | None = self_tuned(0.5, "users with |u| items are weighted by |u|^-b", search=(0.0, 1.0))
+    c: float | None = self_tuned(0.2, "scores are divided by popularity^c", search=(0.0, 0.5))
+    l2_: float = learned()
+    nu_: float = learned()
+    kappa_: float = learned()
+    b_: float = learned()
+    c_: float = learned()
+
+
+def start_l2(train: Csr) -> float:
+    """Return the penalty that a search starts from: 20 (mean number of users of an item)^.7.
+
+    The rule fits the best penalties of five data sets, from 16 to 150 users per item.
+    """
+    return float(np.clip(_L2 * (train.nnz / max(1, train.shape[1])) ** _L2_POWER, 1, 1e4))
+
+
+def penalty(n: FloatArray, *, l2: float, nu: float, mean: float | None = None) -> FloatArray:
+    """Return l2 (n_i / mean)^nu, (items,); the mean is that of `n` unless given."""
+    return np.asarray(l2 * selftune.relative(n, mean) ** nu, np.float32)
 
 
 @dataclass
@@ -47,6 +78,8 @@ class ThinningLinear(RidgeRecommender):
     do not contain it. The derivations are in docs/thinning.md.
     """
 
+    needs_validation: ClassVar[bool] = False  # settings are scored on training users that are left out of the fit
+    good_starts: ClassVar[bool] = True  # l2 starts at `start_l2`, and a search ends after a few probes without a gain
     pairs: int = setting(0, "number of pairs of items that are features too, the most frequent ones", at_least=0)
     pair_l2: float | None = self_tuned(4000.0, "penalty of a pair", at_least=1e-6, search=(100, 1e5), log=True)
     tune_trials: int = selftune.trials_setting()
@@ -71,8 +104,8 @@ class ThinningLinear(RidgeRecommender):
 
         self.pairs_ = most_frequent(grams.gram(train) if self.pairs else _NO_GRAM, self.pairs, _PAIR_USERS)
         self.trials_, self.pair_l2_ = 0, self.pair_l2
-        starts = self._starts(train)
-        probes = self._probes(starts)
+        l2 = start_l2(train)
+        probes = [{"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}] if self.good_starts else []
         jury = selftune.jury(small, seen, generator) if selftune.searches(self, unused=("pair_l2",)) else None
         selftune.settle(
             *(self, first_order, jury, generator),
@@ -80,8 +113,8 @@ class ThinningLinear(RidgeRecommender):
             free=() if len(self.pairs_) else ("c",),
             first=probes,
             trials=self.tune_trials,
-            starts=starts,
-            probes=self._probed(len(probes) + 1),
+            starts={"l2": l2} if self.good_starts else {},
+            probes=len(probes) + 1 if self.good_starts else 0,
         )
         if small is not train or len(self.pairs_):
             g = grams.Grams(train)  # frees the matrix of the search
@@ -92,10 +125,6 @@ class ThinningLinear(RidgeRecommender):
         weights *= selftune.scalings(train, (self.c_,))[0]
         self.weights_ = weights
         return self
-
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: settings are scored on training users, each left out of the fit in turn."""
-        return False
 
     def economical(self, shape: Shape) -> Self:
         if not self.pairs or shape.items <= _PAIRS_UP_TO:
@@ -135,26 +164,13 @@ class ThinningLinear(RidgeRecommender):
             )
 
         jury = selftune.jury(train, valid, rng) if selftune.searches(self) else None
-        trials = min(self.tune_trials, _PAIR_TRIALS)
+        trials, probes = min(self.tune_trials, _PAIR_TRIALS), int(self.good_starts)
         selftune.settle(
-            *(self, second_order, jury, rng), searched=("pair_l2",), free=("c",), trials=trials, probes=self._probed(1)
+            *(self, second_order, jury, rng), searched=("pair_l2",), free=("c",), trials=trials, probes=probes
         )
         assert self.pair_l2_ is not None
         found = kept.get(self.pair_l2_)
         return exclude_own(solved(g, self.pair_l2_), self.pairs_, n_items) if found is None else found
-
-    def _starts(self, train: Csr) -> dict[str, float]:
-        """Return the starting values that depend on the data."""
-        return {"l2": start_l2(train)}
-
-    def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
-        """Return the settings that are tried after the starts, to see whether a search is worth its time."""
-        l2 = starts["l2"]
-        return [{"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}]
-
-    def _probed(self, count: int) -> int:
-        """Return after how many trials a search ends if the starts are good; 0: it never ends early."""
-        return count
 
     def fit_bytes(self, shape: Shape) -> int:
         n_features = shape.items + self._most_pairs(shape.items)
@@ -182,17 +198,9 @@ class HigherOrderEASE(ThinningLinear):
     Without noise, the penalty of a pair must do all the shrinking.
     """
 
+    good_starts: ClassVar[bool] = False
     l2: float | None = self_tuned(500.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)
     pair_l2: float | None = self_tuned(4e4, "penalty of a pair", at_least=1e-6, search=(100, 1e6), log=True)
-
-    def _starts(self, train: Csr) -> dict[str, float]:
-        return {}
-
-    def _probes(self, starts: Mapping[str, float]) -> list[dict[str, float]]:
-        return []
-
-    def _probed(self, count: int) -> int:
-        return 0
 
 
 def fit_linear(model: RidgeRecommender, train: Csr, valid: Fold | None, rng: RngLike) -> ThinningLinear:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,15 @@ from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning import neighbours as near
-from recfusion.models.thinning.linear import ThinningLinear, fit_linear
+from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear, fit_linear, penalty, start_l2
 from recfusion.models.thinning.low_rank import SPARE, far_field, leading
 from recfusion.models.thinning.neighbours import GRAM_BYTES, WHOLE_ITEMS, Places
-from recfusion.models.thinning.ridge import RIDGE, RidgeRecommender, penalty, start_l2
 
 log = logging.getLogger(__name__)
 _COMPILER_BYTES = 100 << 20
 _NO_ITEMS: IntArray = np.zeros(0, np.int64)
 _NO_CENTRES: FloatArray = np.zeros((0, 0), np.float32)
+_CELLS_DOC = "cells of an index that finds lists; 0: no index (default: 2 root(items) from 200,000 items on)"
 Solved = tuple[Places, FloatArray, FloatArray]
 Solver = Callable[[Csr, FloatArray, FloatArray, int], tuple[Csr, FloatArray]]  # the type of `near_field`
 
@@ -47,15 +47,10 @@ class ThinningLocal(RidgeRecommender):
     if there are many.
     """
 
+    needs_validation: ClassVar[bool] = False  # settings are scored on training users, as in thinning-linear
     neighbours: int = setting(100, "neighbours with their own weights for each item", at_least=0)
     factors: int = setting(128, "leading eigenvectors that stand for all other items", at_least=0, at_most=100_000)
-    cells: int | None = setting(
-        None,
-        "cells of an index that finds lists without scoring all items; 0: no index (default: 2 root(items) from "
-        "200,000 items on)",
-        at_least=0,
-        at_most=1_000_000,
-    )
+    cells: int | None = setting(None, _CELLS_DOC, at_least=0, at_most=1_000_000)
     tune_trials: int = selftune.trials_setting()
     weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
     left_: FloatArray = learned()  # (items, factors)
@@ -140,10 +135,6 @@ class ThinningLocal(RidgeRecommender):
         if not isinstance(fitted, ThinningLinear):
             return self
         return replace(self, **{name: getattr(fitted, f"{name}_") for name in RIDGE if getattr(self, name) is None})
-
-    def needs_validation(self, shape: Shape) -> bool:
-        """Return False: settings are scored on training users, as in thinning-linear."""
-        return False
 
     def fit_bytes(self, shape: Shape) -> int:
         """Return about how many bytes the fit holds at its peak: in its search or in one of its stages."""

@@ -12,10 +12,10 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
-from recfusion.models.abilities import UsesDevice, fit_in_epochs, keeps_histories
+from recfusion.models.abilities import fit_in_epochs, keeps_histories, use_device
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.reasons import Reasons, mixed
-from recfusion.models.registry import entry, make_model
+from recfusion.models.registry import entry
 from recfusion.models.self_tuning import (
     LEAST_USERS,
     cannot_choose,
@@ -79,8 +79,7 @@ class Thinning(Recommender):
             for other in fitted.values():
                 part = beside(part, other)
             name_part(part, name)
-            if isinstance(part, UsesDevice):
-                part.use_device(self.device)
+            use_device(part, self.device)
             kept = None
             if checkpoint is not None:  # one file for each part
                 kept = Checkpoint(checkpoint.path.with_name(f"{checkpoint.path.name}.{name}"), checkpoint.run)
@@ -143,10 +142,10 @@ class Thinning(Recommender):
     @property
     def keeps_histories(self) -> bool:
         named = [_name(label) for label in vars(self).get("parts_") or self.parts or self._names()]
-        return any(keeps_histories(make_model(name, {})) for name in named)
+        return any(keeps_histories(entry(name).make()) for name in named)
 
     def without_histories(self) -> Self:
-        kept = [name for name in self._names() if not keeps_histories(make_model(name, {}))]
+        kept = [name for name in self._names() if not keeps_histories(entry(name).make())]
         if self.parts is not None or not kept:
             return self
         return replace(self, members=",".join(kept))
@@ -176,7 +175,7 @@ class Thinning(Recommender):
             label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
             if self.weights is not None and label != name and label not in self.weights:
                 continue  # a second one without a given weight
-            part = make_model(name, {})
+            part = entry(name).make()
             if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
                 parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
             elif name not in too_long:
@@ -206,7 +205,8 @@ def _name(label: str) -> str:
 
 
 def _made(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Recommender]:
-    return {label: make_model(_name(label), settings) for label, settings in parts.items()}
+    # By name only: a stored mixture must not import a file that its parts name.
+    return {label: entry(_name(label)).make(settings) for label, settings in parts.items()}
 
 
 def _shares(weights: Mapping[str, float]) -> dict[str, float]:

@@ -1,34 +1,20 @@
-"""What a mixture asks of its parts, and defaults for models that do not offer it."""
-
-from typing import Protocol, Self, runtime_checkable
+"""What a mixture asks of its parts: the methods `economical` and `beside`, for models that have them, and names."""
 
 from recfusion.models.base import Recommender, Shape
 
 _NAME = "part_name_"
 
 
-@runtime_checkable
-class MixturePart(Protocol):
-    """A model with cheaper settings for a fit beside other models, on data of some size."""
-
-    def economical(self, shape: Shape) -> Self: ...
-
-
-@runtime_checkable
-class SharesSearch(Protocol):
-    """A model that can take over the settings that another part, fitted on the same data, has chosen."""
-
-    def beside(self, fitted: Recommender) -> Self: ...
-
-
 def economical(model: Recommender, shape: Shape) -> Recommender:
-    """Return the model as a mixture fits it on data of this size."""
-    return model.economical(shape) if isinstance(model, MixturePart) else model
+    """Return the model as a mixture fits it on data of this size: with cheaper settings, if it offers them."""
+    cheaper: Recommender = getattr(model, "economical", lambda _: model)(shape)
+    return cheaper
 
 
 def beside(model: Recommender, fitted: Recommender) -> Recommender:
     """Return the model without the search that `fitted`, on the same data, has already made for both."""
-    return model.beside(fitted) if isinstance(model, SharesSearch) else model
+    settled: Recommender = getattr(model, "beside", lambda _: model)(fitted)
+    return settled
 
 
 def name_part(model: Recommender, name: str) -> None:

@@ -8,8 +8,7 @@ from recfusion.models.base import Shape
 EXACT_ITEMS = 20_000  # with more items, neighbours and a few factors replace a matrix of items by items
 DENSE_ITEMS = 50_000  # with more items, parts with dense rows of items are left out
 _EXACT = ("thinning-linear", "thinning-pairs")
-_DENSE = ("thinning-kernel", "thinning-deep")
-LOCAL = "thinning-local"
+_DENSE, LOCAL = "thinning-deep", "thinning-local"
 LARGE = 300_000  # from so many interactions on the large net is worth its time in a mixture
 
 
@@ -30,7 +29,7 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
             reasons.append(f"{LOCAL} replaces {name}: its matrix of items by items would be too large")
             if LOCAL not in parts:
                 parts.append(LOCAL)
-        elif name in _DENSE and shape.items > DENSE_ITEMS:
+        elif name == _DENSE and shape.items > DENSE_ITEMS:
             reasons.append(f"{name} is left out: it is made for fewer items")
         elif name != LOCAL or LOCAL not in parts:  # it may already replace another part
             parts.append(name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, binary_csr
 from recfusion.core.rng import RngLike, make_rng
@@ -13,18 +14,35 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Shape
-from recfusion.models.leave_one_out import nobody
 from recfusion.models.linear.gram import FLOPS, gram, gram_bytes, invert_in_place, require_gram_memory
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.sequence.recency import fades, recency, recent_counts
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.feature_blocks import own_excluded, side_by_side
-from recfusion.models.thinning.linear import fit_linear
-from recfusion.models.thinning.rating_values import Transform, graded
-from recfusion.models.thinning.ridge import RidgeRecommender, penalty
+from recfusion.models.thinning.linear import RidgeRecommender, fit_linear, penalty
 
+Transform = Literal["binary", "units", "log", "saturating"]
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: all are scored with one fit
 _TRENDS = (0.0, 0.5, 1.0)
+_DISLIKES_DOC = "use of known dislikes; they are never recommended either way"
+_VALUES_DOC = "weight of a like of n stars or plays: 1, n units that are thinned, log(1 + n), n / (n + median)"
+
+
+def graded(grades: Csr | None, transform: Transform, median: float, unit: float) -> FloatArray:
+    """Return the weight of each stored entry, divided by `unit`; an unknown rating counts as the median.
+
+    A count below 0 cannot be thinned and has weight 0. Thinning of units: n stars or plays are n units that each
+    survive with probability a, so that B(n, a) survive. Then E[z_i z_k] = a^2 n_i n_k and E[z_i^2] = a^2 n_i^2 +
+    a (1 - a) n_i: the Gram matrix of the counts, and on its diagonal the noise kappa times the sum of the units; for
+    thinned ones it is kappa times their number (docs/signals.md).
+    """
+    n = np.maximum(np.asarray(median if grades is None else grades.data, np.float64), 0)
+    if transform == "binary":
+        return np.ones(n.shape, np.float32)
+    if transform == "log":
+        n = np.log1p(n)
+    elif transform == "saturating":
+        n = n / np.maximum(n + max(median, 1e-12), 1e-12)
+    return np.asarray(n / max(unit, 1e-12), np.float32)
 
 
 @dataclass
@@ -43,20 +61,12 @@ class ThinningSignals(RidgeRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades", "times"})
-    dislikes: Literal["features", "ignored"] = setting(
-        "features", "use of known dislikes; they are never recommended either way", search="all"
-    )
-    values: Transform = setting(
-        "binary", "weight of a like of n stars or plays: 1, n units that are thinned, log(1 + n), n / (n + median)"
-    )
+    dislikes: Literal["features", "ignored"] = setting("features", _DISLIKES_DOC, search="all")
+    values: Transform = setting("binary", _VALUES_DOC)
     recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, if times are known", search=(0.0, 1.0))
-    recency_by: Literal["rank", "age"] = setting(
-        "rank", "r: number of newer entries in the history, or weeks before its newest entry"
-    )
+    recency_by: Literal["rank", "age"] = setting("rank", "r: newer entries in the history, or weeks before its newest")
     trend: float | None = self_tuned(0.0, "power of recent over whole popularity, if times are known", search=(0, 1))
-    fading: float = setting(
-        0.0, "half-life of a like in the fit, in days, if times are known; 0: all count alike", at_least=0
-    )
+    fading: float = setting(0.0, "half-life of a like in the fit, in days; 0: all count alike", at_least=0)
     tune_trials: int = selftune.trials_setting()
     recency_: float = learned()
     trend_: float = learned()
@@ -71,10 +81,9 @@ class ThinningSignals(RidgeRecommender):
         self.typical_ = np.array([1.0 if known.grades is None else np.median(known.grades.data), 1.0], np.float32)
         self.typical_[1] = np.sqrt(np.mean(graded(known.grades, self.values, *self.typical_) ** 2))
         weights, trends = self._solve(train, known, n_blocks), _trends(train, known.times)
-        judges = selftune.Jury(nobody(train), nobody(train) if valid is None else selftune.judged_users(valid))
         selftune.settle(
             *(self, lambda _, jury: self._variants(weights, train, trends, jury.valid)),
-            *(judges if judges.n_users else None, generator),
+            *(selftune.validation_jury(train, valid), generator),
             searched=(),
             free=("c", "recency", "trend"),
             trials=self.tune_trials,
@@ -174,8 +183,7 @@ class ThinningSignals(RidgeRecommender):
                 return (scores * row for row in every)
 
             for (c, trend), values in zip(pairs, selftune.ndcg_of(scored, judged), strict=True):
-                tried = {"c": c, "recency": power, "trend": trend}
-                found.append(selftune.Judged({k: v for k, v in tried.items() if getattr(self, k) is None}, values))
+                found.append(selftune.Judged({"c": c, "recency": power, "trend": trend}, values))
         return found
 
 
@@ -197,3 +205,34 @@ def _trends(train: Csr, times: Csr | None) -> FloatArray:
     whole = np.bincount(train.indices, minlength=train.shape[1])
     share = recent_counts(times) / np.maximum(whole, 1)
     return np.asarray(np.where(whole > 0, share / share[whole > 0].mean(), 1), np.float32)
+
+
+def own_excluded(p: FloatArray, a: FloatArray | None, n_items: int, n_blocks: int) -> FloatArray:
+    """Return the weights (features, items) of a denoiser with blocks of features, without each item's own features.
+
+    The first block of features has the likes of the items; further blocks of the same length say something else about
+    the same items, such as dislikes; then come columns that belong to no item. Target j is the like of item j; S_j are
+    the features of item j itself, one in each block. With P = (Z'Z + diag Lambda)^-1 and A = P Z'Y, column j minimises
+
+        |y_j - Z b|^2 + b' diag(Lambda) b   with b = 0 on S_j:      b = A_.j - P_.S (P_SS)^-1 A_Sj
+
+    Without `a` the targets are the first block itself: A_.j = e_j - Lambda_j P_.j, and b = e_j - P_.S (P_SS)^-1 e_1.
+    """
+    items = np.arange(n_items)
+    places = np.stack([items + block * n_items for block in range(n_blocks)])  # (blocks, items): S_j by columns
+    inner = p[places[:, None], places[None]].transpose(2, 0, 1).astype(np.float64)  # (items, blocks, blocks): P_SS
+    right = np.zeros((n_items, n_blocks, 1)) if a is None else a[places, items].T[:, :, None].astype(np.float64)
+    if a is None:
+        right[:, 0] = 1
+    shares = np.linalg.solve(inner, right)[:, :, 0].astype(np.float32)  # (items, blocks)
+    weights = np.zeros((len(p), n_items), np.float32) if a is None else a
+    for block in range(n_blocks):
+        weights -= p[:, block * n_items : (block + 1) * n_items] * shares[:, block]
+    for block in range(n_blocks):
+        weights[places[block], items] = 0
+    return weights
+
+
+def side_by_side(blocks: list[Csr]) -> Csr:
+    """Return rows of features with several blocks of columns, (users, features)."""
+    return blocks[0] if len(blocks) == 1 else csr_array(hstack(blocks, format="csr"))

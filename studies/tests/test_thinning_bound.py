@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+import thinning_bound as bounds
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr, column_counts
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.process import Denoiser
-from recfusion.models import history_lengths as users_lengths
-from recfusion.models.thinning import deep
-from recfusion.models.thinning.deep import ThinningDeep, removed_rate, thinning_bound
+from recfusion.models.thinning.deep import ThinningDeep
+from thinning_bound import removed_rate, thinning_bound
 
 SMALL: dict[str, Any] = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 3}
 LENGTHS = np.array([0, 3, 5, 0, 2, 1])  # users with 0, 1, 2, ... items
@@ -80,7 +80,7 @@ def test_where_all_users_have_as_many_items_the_rate_is_what_is_missing(k: int) 
 
 
 def test_without_the_spread_the_rate_of_one_length_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users_lengths, "_SPREAD", 0.0)
+    monkeypatch.setattr(bounds, "_SPREAD", 0.0)
     k = torch.arange(7)
     for a in (0.1, 0.9, 0.9999):
         found = removed_rate(np.array([0, 0, 0, 0, 0, 0, 40]), 10, k, torch.full((7,), a))
@@ -97,7 +97,7 @@ def captured(model: ThinningDeep, steps: int, monkeypatch: pytest.MonkeyPatch) -
     """Return the process and the denoiser that `thinning_bound` hands to `elbo`."""
     seen: list[Any] = []
     with monkeypatch.context() as patch:
-        patch.setattr(deep, "elbo", lambda *given: seen.extend(given))
+        patch.setattr(bounds, "elbo", lambda *given: seen.extend(given))
         thinning_bound(model, TRAIN, smoothed(TRAIN), rng(), steps=steps)
     return seen[0], seen[1]
 

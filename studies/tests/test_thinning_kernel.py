@@ -1,5 +1,6 @@
 """The denoiser of infinite width against its definition, solved densely, and against the model that it extends."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
+from recfusion.models.base import Shape
 from recfusion.models.neural.infinite_ae import InfiniteAE
-from recfusion.models.thinning.kernel import ThinningKernel
+from thinning_kernel import ThinningKernel
 
 Dense = NDArray[np.float64]
 EXACT_OR_NOT = pytest.mark.parametrize("max_users", [10_000, 2], ids=["exact", "nystroem"])
@@ -98,3 +100,10 @@ def test_a_fit_that_does_not_fit_into_memory_is_refused_and_says_what_to_do(
 def test_a_setting_below_its_bound_is_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"Expected {next(iter(setting))} of ThinningKernel to be at least"):
         ThinningKernel(**setting)
+
+
+def test_in_a_mixture_many_users_are_represented_by_landmarks() -> None:
+    few, many = Shape(10_000, 12_000, 10**6), Shape(10_001, 12_001, 10**6)
+    kernel = ThinningKernel()
+    assert kernel.economical(few) == replace(kernel, tune_trials=1)
+    assert kernel.economical(many).max_users == 5000

@@ -1,4 +1,7 @@
-"""The denoiser of infinite width: ridge regression in user space with the neural tangent kernel."""
+"""The denoiser of infinite width: ridge regression in user space with the neural tangent kernel.
+
+Load it as `studies/thinning_kernel.py:ThinningKernel`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

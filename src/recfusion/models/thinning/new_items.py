@@ -1,22 +1,78 @@
-"""Columns of new items from their features; their settings are chosen on known items that are left out."""
+"""The closed form with item features, which gives the columns of all items, and columns of new items.
+
+The settings of new items are chosen on known items that are left out.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, keep_entries, row_numbers
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import Values
 from recfusion.models import self_tuning as selftune
+from recfusion.models.linear.gram import invert_in_place
 
 _SAMPLE = 500  # users for making the scores of new and known items comparable
 _LIST = 100  # length of the lists for that
 _GROUPS = 10  # of the items: one of them is new to each user
 _L2S = (0.03, 0.1, 0.3, 1.0, 3.0)
 _OWNS = (0.0, 0.2, 0.4, 0.8)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Weights of items, and the part of them that comes from features."""
+
+    weights: FloatArray  # (items, items): W, 0 on the diagonal
+    shared: FloatArray  # (features, items): C, where W = B + F C
+
+
+def solve_with_features(
+    g: FloatArray, item_l2: FloatArray, noise: FloatArray, features: Csr, feature_l2: float
+) -> Solved:
+    """Return the weights of items and of the history's features that predict each item; `g` is overwritten.
+
+    For target j, w = B_.j + F C_.j over the items but j minimises the loss of thinned rows,
+    w'(G + diag noise)w - 2 w'G_.j, plus sum_i item_l2_i B_ij^2 + feature_l2 |C_.j|^2. With
+    K^-1 = diag(item_l2) - H H', the penalty of w after minimising over B and C, and P = (G + noise + K^-1)^-1:
+
+        W_ij = P_ij (e_j - s_j item_l2_j) + s_j (P H H')_ij
+
+    where s_j and e_j account for item j not being in the history (docs/features.md).
+    """
+    n, d = len(g), item_l2.astype(np.float64)
+    place = np.diag_indices(n)
+    scaled = np.asarray(features.multiply(d[:, None]).todense(), np.float64) if features.nnz else np.zeros((n, 0))
+    inner = features.T @ scaled if scaled.size else np.zeros((scaled.shape[1],) * 2)
+    inner[np.diag_indices(len(inner))] += feature_l2
+    lower = cholesky(inner, lower=True) if len(inner) else inner
+    h = solve_triangular(lower, scaled.T, lower=True).T if len(inner) else scaled  # (items, features)
+    h32 = h.astype(np.float32)
+    g[place] += noise + item_l2
+    if h.shape[1]:
+        g -= h32 @ h32.T
+    p = invert_in_place(g)
+    ph = p @ h32  # (items, features)
+    diagonal, kept = np.diag(p).astype(np.float64), np.sum(ph * h, axis=1)
+    a = d * diagonal - kept  # (P K^-1)_jj
+    q = d * a - d * kept + np.sum((h @ (h.T @ ph)) * h, axis=1)  # (K^-1 P K^-1)_jj
+    s = a / (a**2 + diagonal * (d - np.sum(h**2, axis=1) - q))
+    e = (s * a - 1) / diagonal
+    weights = p.T  # P is symmetric: its transpose is P in the memory order for scoring
+    weights *= (e - s * d).astype(np.float32)
+    if h.shape[1]:
+        weights += ph @ (h32 * s[:, None].astype(np.float32)).T
+    np.fill_diagonal(weights, s - 1)  # the item's own prediction from features alone: part of C
+    shared = np.zeros((0, n), np.float32)
+    if h.shape[1]:
+        shared = solve_triangular(lower, (h32.T @ weights).astype(np.float64), lower=True, trans="T").astype(np.float32)
+    np.fill_diagonal(weights, 0)
+    return Solved(weights, shared)
 
 
 @dataclass(frozen=True)
@@ -57,7 +113,6 @@ class Guessed:
 
     @classmethod
     def of(cls, history: Csr, weights: FloatArray, scale: FloatArray, new: AsNew) -> "Guessed":
-        """Return the scores of some histories by the weights of the known items."""
         plain = (history @ weights) * scale
         return cls(plain, new.left_out(plain), new.left_out(history.toarray() * scale))
 
@@ -148,7 +203,5 @@ def judged_settings(
         new = as_new(features, known, l2)
         lifts = fair_lift(valid.history, weights, scale, owns, new) if lift is None else [lift] * len(owns)
         values = hidden.judge(weights, scale, new, list(zip(owns, lifts, strict=True)))
-        for mine, row in zip(owns, values, strict=True):
-            chosen = ({"new_l2": l2} if new_l2 is None else {}) | ({"own": mine} if own is None else {})
-            judged.append(selftune.Judged(chosen, row))
+        judged += [selftune.Judged({"new_l2": l2, "own": mine}, row) for mine, row in zip(owns, values, strict=True)]
     return judged
