@@ -1,9 +1,9 @@
-"""Compress the stores of results/ and studies/results/ into .jsonl.xz files, which all commands read like the plain ones.
+"""Compress the stores of results/ and studies/results/ into .jsonl.xz files, which all commands read.
 
 Usage: python scripts/pack_results.py [STORE ...]
 
-Without a STORE, all stores of both folders are packed. New results are appended to a plain file beside the packed one; run
-this again to pack them, too.
+Without a STORE, all stores of both folders are packed. New results are appended to a plain file beside the packed one;
+run this again to pack them, too.
 """
 
 import sys
