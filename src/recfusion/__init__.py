@@ -10,17 +10,13 @@
 The names in __init__.pyi are loaded when they are first used, so that `import recfusion` costs nothing.
 """
 
-from ast import ImportFrom, parse
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_HOMES = {
-    alias.name: line.module
-    for line in parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
-    if isinstance(line, ImportFrom)
-    for alias in line.names
-}
+_DECLARED = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines()
+# Each line reads "from MODULE import NAME as NAME".
+_HOMES = {line.split()[3]: line.split()[1] for line in _DECLARED if line.startswith("from ")}
 _OLD_NAMES = {"Rules": "Filters", "Knobs": "Reranking"}  # accepted for one version
 __all__ = [*sorted(_HOMES), "__version__"]
 
