@@ -98,7 +98,7 @@ def test_the_recipe_of_a_production_model_is_judged_on_test_users_first(groups: 
     again = settled(plain.model).fit(groups.matrix, rng=0)
     assert np.array_equal(bundle.model.score(groups.matrix), again.score(groups.matrix))
     card = (bundle.save(tmp_path / "model") / "README.md").read_text()
-    assert "fitted on a split; then it was fitted again on everybody" in card
+    assert "after a fit on a split, then fitted again on all users" in card
 
 
 def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(groups: Interactions) -> None:

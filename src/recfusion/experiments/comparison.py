@@ -20,8 +20,8 @@ from recfusion.data.signals import BINARY
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.comparison_parts import Activity, ExampleUser, ItemGroups, ModelSummary, example_users
-from recfusion.experiments.paired_tests import PairedTest, Seeds, from_best, make_draws, paired_tests
-from recfusion.experiments.result import Result
+from recfusion.experiments.paired_tests import PairedTest, from_best, make_draws, paired_tests
+from recfusion.experiments.result import Result, Seeds
 from recfusion.experiments.run import OnEvent, run_candidates
 from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve

@@ -14,6 +14,7 @@ from recfusion.data.options import PUBLISHED, Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.result import Seeds
 from recfusion.models.registry import find
 
 _MOST_SEEDS = 10_000
@@ -29,9 +30,9 @@ class Experiment:
     data: Source
     preparation: Preparation
     split: SplitPlan
-    seeds: tuple[int, ...]
+    seeds: Seeds
     metrics: tuple[str, ...]
-    models: tuple[tuple[Candidate, tuple[int, ...]], ...]  # with the seeds of each
+    models: tuple[tuple[Candidate, Seeds], ...]  # with the seeds of each
     signals: str = BINARY  # what is used besides the interactions
 
 
@@ -55,13 +56,11 @@ class _Document(BaseModel):
     models: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
-_TABLES: Mapping[str, type[BaseModel]] = {
-    "": _Document,
-    "data": Source,
-    "preparation": Preparation,
-    "split": SplitPlan,
-    "run": _Runs,
-}
+_TABLES = {
+    name: field.annotation
+    for name, field in _Document.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+} | {"": _Document}
 
 
 def read_experiment(path: str | Path) -> Experiment:
@@ -85,17 +84,13 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
         metrics = check_metrics(found.run.metrics)
         parse_signals(found.signals)
     except InputError as error:
-        raise InputError(f"In '{where}': {error}") from None
-    data = _located(found.data, folder)
-    planned = (found.split, seeds, metrics, models, found.signals)
-    return Experiment(found.name, found.title, data, found.preparation, *planned)
+        raise InputError(f"In '{where}': {error}", error.field) from None
+    planned = (_located(found.data, folder), found.preparation, found.split, seeds, metrics, models, found.signals)
+    return Experiment(found.name, found.title, *planned)
 
 
-def _planned(
-    label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...], folder: Path
-) -> tuple[Candidate, tuple[int, ...]]:
+def _planned(label: str, settings: dict[str, Any], all_seeds: Seeds, folder: Path) -> tuple[Candidate, Seeds]:
     """Return the candidate of a table and its seeds; a model's file is searched from the experiment's folder."""
-    settings = dict(table)
     model = settings.pop("model", label)
     seeds = settings.pop("seeds", None)
     try:
@@ -104,11 +99,11 @@ def _planned(
         entry = find(model, folder)
         candidate = Candidate(label, entry, entry.make(settings, text=False))
     except InputError as error:
-        raise InputError(f"[models.{label}]: {error}") from None
+        raise InputError(f"[models.{label}]: {error}", error.field) from None
     return candidate, all_seeds if seeds is None else _seeds(seeds, f"[models.{label}] seeds", all_seeds)
 
 
-def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[int, ...]:
+def _seeds(given: object, place: str, among: Seeds | None) -> Seeds:
     """Return the seeds of a list, or of a number n: the first n of `among`, or 0 to n - 1."""
     if isinstance(given, int) and not isinstance(given, bool):
         limit = _MOST_SEEDS if among is None else len(among)
