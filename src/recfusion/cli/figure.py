@@ -48,8 +48,6 @@ def _draw(draw: Callable[..., Figure], choice: DataChoice, path: Path, epochs: i
     """Draw and save a figure; raise before any data is read if it cannot be written, or if signals are chosen."""
     check_figure_path(path)
     if choice.used != SignalChoice():
-        raise InputError(
-            "Expected no --signals, because the figure shows interactions only: leave out --signals.", "signals"
-        )
+        raise InputError("Expected no --signals: the figure shows interactions only, so leave them out.", "signals")
     figure = draw(choice.load(), choice.plan, epochs=epochs, seed=seed, progress=progress)
     note(f"Figure: {save_figure(figure, path)}")

@@ -115,7 +115,6 @@ class Live:
     bar: Progress
 
     def line(self, text: str) -> None:
-        """Print a permanent line."""
         if self.bar.disable:
             note(text)
         else:
@@ -220,9 +219,7 @@ def print_results(console: Console, comparison: Comparison) -> None:
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:
-        note(
-            f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits that both models have."
-        )
+        note(f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits that both have.")
 
 
 def _result_table(comparison: Comparison, *, intervals: bool, times: bool) -> Table:

@@ -89,9 +89,7 @@ def unique(labels: list[str]) -> list[str]:
     """Return the labels; raise if one occurs twice."""
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise InputError(
-            f"Expected each label once, got '{twice[0]}' twice: give one of them another (label=model).", "models"
-        )
+        raise InputError(f"Expected each label once, got '{twice[0]}' twice: rename one (label=model).", "models")
     return labels
 
 

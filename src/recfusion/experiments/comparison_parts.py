@@ -39,7 +39,6 @@ class ModelSummary:
     metrics: dict[str, Summary]
 
     def mean(self, metric: str) -> float:
-        """Return a metric's mean."""
         return self.metrics[metric].mean
 
     @classmethod
@@ -86,7 +85,6 @@ class Activity:
 
     @classmethod
     def of(cls, by_model: Mapping[str, BySeed]) -> "Activity":
-        """Group the test users of a comparison."""
         by_seed = {seed: one for its in by_model.values() for seed, one in its.items()}
         sizes = np.concatenate([one.history_size for one in by_seed.values()])
         cuts = np.unique(np.quantile(sizes, np.arange(1, QUARTILES) / QUARTILES, method="lower"))
@@ -112,7 +110,6 @@ class ItemGroups:
 
     @classmethod
     def of(cls, by_model: Mapping[str, BySeed]) -> "ItemGroups":
-        """Group the items of a comparison."""
         return cls(
             groups=GROUPS,
             items=_first(next(iter(by_model.values()))).slices.items,

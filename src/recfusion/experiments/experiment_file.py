@@ -79,7 +79,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     except ValidationError as error:
         raise _refusal(where, error) from None
     try:
-        seeds = _seeds(found.run.seeds, "[run] seeds", None)
+        seeds = parse_seeds(found.run.seeds, "[run] seeds")
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
         metrics = check_metrics(found.run.metrics)
         parse_signals(found.signals)
@@ -100,27 +100,26 @@ def _planned(label: str, settings: dict[str, Any], all_seeds: Seeds, folder: Pat
         candidate = Candidate(label, entry, entry.make(settings, text=False))
     except InputError as error:
         raise InputError(f"[models.{label}]: {error}", error.field) from None
-    return candidate, all_seeds if seeds is None else _seeds(seeds, f"[models.{label}] seeds", all_seeds)
+    return candidate, all_seeds if seeds is None else parse_seeds(seeds, f"[models.{label}] seeds", all_seeds)
 
 
-def _seeds(given: object, place: str, among: Seeds | None) -> Seeds:
+def parse_seeds(given: object, place: str, among: Seeds | None = None) -> Seeds:
     """Return the seeds of a list, or of a number n: the first n of `among`, or 0 to n - 1."""
+    field = place.rpartition(" ")[2]
     if isinstance(given, int) and not isinstance(given, bool):
         limit = _MOST_SEEDS if among is None else len(among)
         if not 1 <= given <= limit:
-            raise InputError(f"Expected 1 to {limit:,} splits in {place}, got {given}: change it.", "seeds")
+            raise InputError(f"Expected 1 to {limit:,} splits in {place}, got {given}: change it.", field)
         return tuple(range(given)) if among is None else among[:given]
-    listed = given if isinstance(given, list) else []
-    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in listed)
-    if not listed or not whole or len(set(listed)) < len(listed):
-        raise InputError(
-            f"Expected a number of splits, or a list of different seeds from 0, in {place}, got {given!r}: change it.",
-            "seeds",
-        )
-    if among is not None and not set(listed) <= set(among):
+    seeds = tuple(given) if isinstance(given, list | tuple | range) else ()
+    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds)
+    if not seeds or not whole or len(set(seeds)) < len(seeds):
+        expected = f"Expected a number of splits, or a list of different seeds from 0, in {place}"
+        raise InputError(f"{expected}, got {given!r}: change it.", field)
+    if among is not None and not set(seeds) <= set(among):
         allowed = ", ".join(map(str, among))
-        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}: change it.", "seeds")
-    return tuple(listed)
+        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}: change it.", field)
+    return seeds
 
 
 def _located(source: Source, folder: Path) -> Source:

@@ -132,9 +132,7 @@ def run_candidates(
     `if __name__ == "__main__":`, because the processes import the script's module.
     """
     if workers is not None and workers < 0:
-        raise InputError(
-            f"Expected at least one worker, or 0 for this process alone, got {workers}: change it.", "workers"
-        )
+        raise InputError(f"Expected at least one worker, or 0 for this process, got {workers}: change it.", "workers")
     if store is not None:
         check_writable_file(Path(store))
     unique([candidate.label for candidate, _ in candidates])

@@ -161,18 +161,13 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may name the new place of the same data; other data is refused.
     """
     if bundle.all_users:
-        raise InputError(
-            "Expected a model with test users, got one that was trained on all users: train without --all-users."
-        )
+        raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
     protocol = bundle.protocol
     asked, used = source or protocol.source, protocol.signals.used
     if "user_features" not in used:  # a file that is not read may be gone
         asked = asked.model_copy(update={"users_file": None})
     elif asked.users_file is None:
-        raise InputError(
-            "Expected the file of users, because the model was trained with their features: name it with --users-file.",
-            "users_file",
-        )
+        raise InputError("Expected the file of users, whose features the model reads: add --users-file.", "users_file")
     data = load(asked.model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the folder holds the item table; items added later come last
         known, recipe = bundle.items.head(protocol.items), bundle.recipes.items

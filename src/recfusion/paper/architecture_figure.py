@@ -198,7 +198,6 @@ def _draw_pipeline(axes: Axes, choices: dict[str, list[str]]) -> None:
 
 
 def _arrow(axes: Axes, colour: str, *points: tuple[float, float]) -> None:
-    """Draw an arrow along a path."""
     axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.3))
 
 

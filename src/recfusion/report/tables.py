@@ -96,7 +96,6 @@ def results_markdown(comparison: Comparison) -> str:
 
 
 def results_latex(comparison: Comparison) -> str:
-    """Return the tables as LaTeX."""
     return "\n".join(latex(table) for table in result_tables(comparison))
 
 
