@@ -259,11 +259,10 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
 
 def _versions(results: Sequence[Result]) -> dict[str, str]:
     """Return the versions of the packages, all of them if results differ."""
-    packages = dict.fromkeys(package for one in results for package in one.versions)
-    return {
-        package: ", ".join(dict.fromkeys(one.versions[package] for one in results if package in one.versions))
-        for package in packages
-    }
+    found: dict[str, dict[str, None]] = {}
+    for name, version in (pair for one in results for pair in one.versions.items()):
+        found.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in found.items()}
 
 
 def _entry(model: ModelSummary) -> dict[str, Any]:

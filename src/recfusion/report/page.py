@@ -19,10 +19,14 @@ from recfusion.report.tables import metric_table, paper_table, results_csv
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
     """Write the page of a comparison to `path`, and return the path."""
-    page = render(comparison)
-    with replacing(Path(path)) as beside:
-        beside.write_text(page, encoding="utf-8")
-    return Path(path)
+    return write_text(Path(path), render(comparison))
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file, atomically."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+    return path
 
 
 def render(comparison: Comparison) -> str:
