@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 from control import K, histories, made_up
+from recfusion.inference.item_facts import ItemFacts
 
 import recfusion as rf
 from recfusion.core.arrays import Csr, IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.files import write_json
 from recfusion.inference.histories import histories_from_entries
-from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.lists import lists_for_requests
 from recfusion.inference.request import ListRequest
 

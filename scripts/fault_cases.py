@@ -145,7 +145,7 @@ def record() -> int:
     from recfusion.server.service import Service
 
     async def serve_some(service: Service) -> None:
-        have = service.reading.taken("ann").have
+        have = service.reading.user_items("ann").have
         for item in ("i00", "i01", "i02"):
             if item not in have:
                 await service.write(partial(Store.add, events=[Event("ann", item, time=0.0)]))

@@ -41,7 +41,7 @@ def commands_page() -> str:
         "The option `--help` after a command lists its options. Bad input ends with one sentence and exit code 2.\n\n",
         "| command | what it does |\n|---|---|\n",
     ]
-    groups = [("recfusion", command_line())]
+    groups: list[tuple[str, Any]] = [("recfusion", command_line())]
     while groups:
         path, group = groups.pop(0)
         for name, command in group.commands.items():

@@ -1,4 +1,4 @@
-"""Write every committed table in results/ again from its store, or check that nothing would change.
+"""Write every committed table of results/ and studies/results/ again from its store, or only compare them.
 
 Usage: python scripts/regenerate_tables.py [--check]
 
@@ -16,12 +16,15 @@ from recfusion.experiments.result import read_results
 from recfusion.paper.tables import TABLES
 from recfusion.report.tables import results_markdown
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
 
 
 def stores() -> list[Path]:
     """Return the stores, plain or packed, that have a table beside them."""
-    found = sorted({plain_path(path) for path in RESULTS.glob("*.jsonl*")})
+    found = sorted(
+        {plain_path(path) for folder in (RESULTS, ROOT / "studies/results") for path in folder.glob("*.jsonl*")}
+    )
     return [store for store in found if table_path(store).is_file()]
 
 

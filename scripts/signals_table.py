@@ -1,4 +1,4 @@
-"""Print the gain of each signal (ratings, timestamps, features) from the stores in results/, on the same users.
+"""Print the gain of each signal (ratings, timestamps, features) on the same users, from the committed stores.
 
 Usage: python scripts/signals_table.py ml1m | shop | lastfm
 
@@ -28,13 +28,14 @@ class Row:
     without: tuple[str, str]
 
 
+NETS = "../studies/results/signals-nets"
 LINEAR, SIGNALS, FEATURES = "thinning-linear", "thinning-signals", "thinning-features"
 TABLES = {
     "ml1m": [
         Row("`graded`: dislikes masked", ("signals-graded", LINEAR), ("signals-likes", LINEAR)),
         Row("`graded`: dislikes masked and modelled", ("signals-graded", SIGNALS), ("signals-likes", LINEAR)),
         Row("of which by modelling", ("signals-graded", SIGNALS), ("signals-graded", LINEAR)),
-        Row("of which in a network's loss", ("signals-nets", "recfusion-dislikes"), ("signals-nets", "recfusion")),
+        Row("of which in a network's loss", (NETS, "recfusion-dislikes"), (NETS, "recfusion")),
         Row("`timed` (split by time)", ("signals-time-ml1m", SIGNALS), ("signals-time-ml1m", LINEAR)),
         Row("`timed`, TALE (split by time)", ("signals-time-ml1m", "tale"), ("signals-time-ml1m", LINEAR)),
         Row("`timed` (one moment for all)", ("signals-global-ml1m", SIGNALS), ("signals-global-ml1m", LINEAR)),

@@ -190,17 +190,17 @@ def test_a_fit_that_fails_ends_the_comparison_with_its_sentence(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"splits": 0}, "Expected at least one split, or different seeds from 0, got 0"),
-        ({"splits": []}, "Expected at least one split"),
-        ({"splits": [1, 1]}, "Expected at least one split, or different seeds"),
-        ({"splits": [-1]}, "Expected at least one split, or different seeds"),
+        ({"splits": 0}, "Expected 1 to 10,000 splits in splits, got 0"),
+        ({"splits": []}, "Expected a number of splits, or a list of different seeds"),
+        ({"splits": [1, 1]}, "Expected a number of splits, or a list of different seeds"),
+        ({"splits": [-1]}, "Expected a number of splits, or a list of different seeds"),
         ({"metrics": ["auc@3"]}, "Unknown metric 'auc@3'"),
         ({"metrics": []}, "Expected at least one metric"),
         ({"reference": "slim"}, "Unknown model to test against 'slim': choose one of mine"),
-        ({"workers": -1}, "Expected at least one worker, or 0 for this process alone, got -1"),
-        ({"splits": 2.5}, "Expected at least one split, or different seeds from 0, got 2.5"),
-        ({"splits": "3"}, "Expected at least one split, or different seeds from 0, got '3'"),
-        ({"splits": [1.0]}, "Expected at least one split, or different seeds from 0, got [1.0]"),
+        ({"workers": -1}, "Expected at least one worker, or 0 for this process, got -1"),
+        ({"splits": 2.5}, "Expected a number of splits, or a list of different seeds from 0, in splits, got 2.5"),
+        ({"splits": "3"}, "Expected a number of splits, or a list of different seeds from 0, in splits, got '3'"),
+        ({"splits": [1.0]}, "Expected a number of splits, or a list of different seeds from 0, in splits, got [1.0]"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_anything_is_fitted(

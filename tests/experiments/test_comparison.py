@@ -195,7 +195,7 @@ def test_results_that_cannot_be_compared_are_refused(results: Results) -> None:
     with pytest.raises(InputError, match="at least one result"):
         Comparison.of([])
     nobody = changed(ease, users=ease.users[:0], history_size=ease.users[:0], test={})
-    with pytest.raises(InputError, match="test users in the result of ease, split 4, got none"):
+    with pytest.raises(InputError, match="test users for ease on split 4, got none"):
         Comparison.of([nobody])
 
 

@@ -176,7 +176,7 @@ def test_data_that_cannot_be_split_is_refused_once(tmp_path: Path) -> None:
 
 
 def test_fewer_than_no_workers_are_refused(experiment: Experiment, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least one worker, or 0 for this process alone, got -1"):
+    with pytest.raises(InputError, match="at least one worker, or 0 for this process, got -1"):
         run_experiment(experiment, tmp_path / "s.jsonl", workers=-1)
 
 

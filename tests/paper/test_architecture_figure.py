@@ -6,7 +6,7 @@ import pytest
 from drawn import texts
 
 from recfusion.models import registry
-from recfusion.paper.architecture_figure import NOT_USED, Family, Row, draw_architecture, recfusion_family
+from recfusion.paper.architecture_figure import NOT_USED, Family, Row, architecture_figure, recfusion_family
 
 
 def row(family: Family, setting: str) -> Row:
@@ -69,7 +69,7 @@ def test_every_setting_is_shown_once_or_named_as_common() -> None:
 
 def test_the_architecture_figure_names_every_variant_and_what_is_in_its_row() -> None:
     family = recfusion_family()
-    written = texts(draw_architecture(family))
+    written = texts(architecture_figure(family))
     assert set(family.names) <= set(written)
     for found in family.rows:
         assert found.setting in written
@@ -82,5 +82,5 @@ def test_a_new_row_of_the_registry_appears_in_the_architecture_figure(one_more: 
     assert row(family, "T").values[-1] == "17"
     assert row(family, "T").differs[-1]
     assert row(family, "lr").stage.name == "training"
-    written = texts(draw_architecture(family))
+    written = texts(architecture_figure(family))
     assert {one_more, "17", "0.25"} <= set(written)

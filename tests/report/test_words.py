@@ -4,7 +4,8 @@ import pytest
 from stored import compared, ordinary, result, single
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.report.sections import base_tests, headline, listed, meaning, points, seconds, signed
+from recfusion.report.formats import points
+from recfusion.report.sections import base_tests, headline, listed, meaning, seconds
 
 
 def said(comparison: Comparison) -> str:
@@ -60,7 +61,7 @@ def test_models_are_compared_with_the_reference_else_with_the_best() -> None:
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert (points(-0.1234, 1), signed(0.0203), signed(-0.2)) == ("−12.3", "+2.03", "−20.00")
+    assert (points(-0.1234, 1), points(0.0203, signed=True), points(-0.2, signed=True)) == ("−12.3", "+2.03", "−20.00")
     assert (seconds(0.004), seconds(3.456), seconds(12_345.6)) == ("<0.01", "3.46", "12,346")
     assert (listed(["a"]), listed(["a", "b", "c"])) == ("a", "a, b and c")
     assert meaning("hit_rate@7") == "share of users with a hit in the first 7"

@@ -1,8 +1,10 @@
 """`recfusion figure`: draws the paper's figures and learned noise schedules."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+from matplotlib.figure import Figure
 from typer import Option
 
 from recfusion.cli.options import DataChoice, SeedOption, data_options
@@ -23,9 +25,7 @@ def figure_diffusion(
     """Draw binary noise on real users and its removal by a trained network: the paper's Figure 2."""
     from recfusion.paper.diffusion_figure import diffusion_figure  # imports torch
 
-    _check(choice, path)
-    figure = diffusion_figure(choice.load(), choice.plan, epochs=epochs, seed=seed, progress=progress)
-    note(f"Figure: {save_figure(figure, path)}")
+    _draw(diffusion_figure, choice, path, epochs, seed)
 
 
 @data_options
@@ -35,9 +35,7 @@ def figure_schedule(
     """Draw learned noise rates during training, and the bound with learned and with fixed rates."""
     from recfusion.paper.schedule_figure import schedule_figure  # imports torch
 
-    _check(choice, path)
-    figure = schedule_figure(choice.load(), choice.plan, epochs=epochs, seed=seed, progress=progress)
-    note(f"Figure: {save_figure(figure, path)}")
+    _draw(schedule_figure, choice, path, epochs, seed)
 
 
 def figure_architecture(path: OutOption = Path("figure.png")) -> None:
@@ -46,10 +44,10 @@ def figure_architecture(path: OutOption = Path("figure.png")) -> None:
     note(f"Figure: {save_figure(architecture_figure(), path)}")
 
 
-def _check(choice: DataChoice, path: Path) -> None:
-    """Raise before any data is read if the figure cannot be written, or if signals are chosen."""
+def _draw(draw: Callable[..., Figure], choice: DataChoice, path: Path, epochs: int, seed: int) -> None:
+    """Draw and save a figure; raise before any data is read if it cannot be written, or if signals are chosen."""
     check_figure_path(path)
     if choice.used != SignalChoice():
-        raise InputError(
-            "Expected no --signals, because the figure shows interactions only: leave out --signals.", "signals"
-        )
+        raise InputError("Expected no --signals: the figure shows interactions only, so leave them out.", "signals")
+    figure = draw(choice.load(), choice.plan, epochs=epochs, seed=seed, progress=progress)
+    note(f"Figure: {save_figure(figure, path)}")

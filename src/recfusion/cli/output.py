@@ -20,6 +20,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
+from recfusion.report.formats import counted as counted
 from recfusion.report.formats import p_text
 from recfusion.report.main_table import STALE_NOTE, has_stale, row_name
 from recfusion.training.epoch import Epoch
@@ -49,11 +50,6 @@ def plain(text: str) -> str:
 def literal(text: str) -> str:
     """Return text from data escaped for a rich console, so that nothing in it is markup."""
     return escape(plain(text)).replace("\n", " ")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 fit", "2 fits"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def print_json(document: object) -> None:
@@ -119,7 +115,6 @@ class Live:
     bar: Progress
 
     def line(self, text: str) -> None:
-        """Print a permanent line."""
         if self.bar.disable:
             note(text)
         else:
@@ -224,17 +219,15 @@ def print_results(console: Console, comparison: Comparison) -> None:
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:
-        note(
-            f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits that both models have."
-        )
+        note(f"Models on fewer than {total} splits: {', '.join(fewer)}; tests are over the splits that both have.")
 
 
 def _result_table(comparison: Comparison, *, intervals: bool, times: bool) -> Table:
     """Return the means in percent, the best in bold."""
-    metrics, n_splits = comparison.metrics, len(comparison.seeds)
+    metrics = comparison.metrics
     known = any(found.ci95 for model in comparison.models.values() for found in model.metrics.values())
     suffix = " with 95 % intervals over users" if intervals and known else ""
-    table = Table(title=f"{n_splits} split{'s' * (n_splits > 1)}, means x 100{suffix}", title_justify="left")
+    table = Table(title=f"{counted(len(comparison.seeds), 'split')}, means x 100{suffix}", title_justify="left")
     table.add_column("model", no_wrap=times, overflow="fold")  # in narrow terminals long names are folded
     heads = metrics if intervals else [metric.replace("_", "_\n") for metric in metrics]
     for head in (*heads, *(("fit s", "score s") if times else ())):

@@ -14,9 +14,7 @@ from recfusion.experiments.experiment_file import read_experiment
 from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, run_experiment
 
 _FAILED = 1
-KeepStaleOption = Annotated[
-    bool, Option("--keep-stale", help="Use stored results of older code instead of fitting them again.")
-]
+KeepStaleOption = Annotated[bool, Option("--keep-stale", help="Use stored results of older code; do not fit again.")]
 
 
 def run(

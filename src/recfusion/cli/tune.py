@@ -64,9 +64,7 @@ def tune(
     Every trial is saved when it ends: after an interruption, the same command resumes, on either engine.
     """
     if engine == "local" and (master or conf):
-        raise InputError(
-            "The options --master and --conf are for Spark: add --engine spark, or leave them out.", "engine"
-        )
+        raise InputError("--master and --conf are for Spark: add --engine spark, or leave them out.", "engine")
     if engine == "spark" and threads is not None:
         raise InputError("On Spark, use --conf spark.task.cpus=N instead of --threads.", "threads")
     entry = find(model)
@@ -101,7 +99,6 @@ def tune(
 
 
 def start_spark(master: str | None, conf: list[str] | None) -> Any:
-    """Return a Spark session with these options."""
     with working("Starting Spark"):
         return spark_session(master, parse_settings(conf, "--conf KEY=VALUE"))
 

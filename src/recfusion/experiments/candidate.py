@@ -89,9 +89,7 @@ def unique(labels: list[str]) -> list[str]:
     """Return the labels; raise if one occurs twice."""
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise InputError(
-            f"Expected each label once, got '{twice[0]}' twice: give one of them another (label=model).", "models"
-        )
+        raise InputError(f"Expected each label once, got '{twice[0]}' twice: rename one (label=model).", "models")
     return labels
 
 
@@ -112,18 +110,19 @@ def parse_models(text: str, settings: Mapping[str, str], trials: int | None = No
         if label not in given:
             raise choices("model in --set", label, labels, "settings")
         given[label][setting] = value
-    return [Candidate(label, *_made(find(place), given[label], trials)) for label, place in pairs]
+    return [_made(label, place, given[label], trials) for label, place in pairs]
 
 
 def parse_model(name: str, settings: Mapping[str, str], trials: int | None = None) -> Candidate:
     """Return the candidate of a command with one model: a name or place, optionally with LABEL= before it."""
-    label, place = _labelled(name)
-    return Candidate(label, *_made(find(place), settings, trials))
+    return _made(*_labelled(name), settings, trials)
 
 
-def _made(entry: Entry, settings: Mapping[str, str], trials: int | None) -> tuple[Entry, Recommender]:
-    searches = trials is not None and "tune_trials" in settings_of(entry.load())
-    return entry, entry.make({**({"tune_trials": trials} if searches else {}), **settings})
+def _made(label: str, place: str, settings: Mapping[str, Any], trials: int | None) -> Candidate:
+    entry = find(place)
+    if trials is not None and "tune_trials" in settings_of(entry.load()):
+        settings = {"tune_trials": trials, **settings}
+    return Candidate(label, entry, entry.make(settings))
 
 
 def _labelled(text: str) -> tuple[str, str]:

@@ -20,8 +20,9 @@ from recfusion.data.signals import BINARY
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.comparison_parts import Activity, ExampleUser, ItemGroups, ModelSummary, example_users
-from recfusion.experiments.paired_tests import PairedTest, Seeds, from_best, make_draws, paired_tests
-from recfusion.experiments.result import Result
+from recfusion.experiments.experiment_file import parse_seeds
+from recfusion.experiments.paired_tests import PairedTest, from_best, make_draws, paired_tests
+from recfusion.experiments.result import Result, Seeds
 from recfusion.experiments.run import OnEvent, run_candidates
 from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve
@@ -176,9 +177,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         means = ", ".join(f"{label} {100 * self.models[label].mean(self.main_metric):.2f}" for label in self.ranked())
-        return (
-            f"Comparison({self.protocol.name}, splits {', '.join(map(str, self.seeds))}, {self.main_metric}: {means})"
-        )
+        splits = ", ".join(map(str, self.seeds))
+        return f"Comparison({self.protocol.name}, splits {splits}, {self.main_metric}: {means})"
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(metric)}</th>" for metric in self.metrics)
@@ -214,13 +214,7 @@ def compare(
     unless they are stale (made by other code; `keep_stale` uses them), and each result is saved at once. `workers`
     processes run in parallel; 0 fits in this process. The others are tested against `reference` (default: EASE).
     """
-    given = range(splits) if isinstance(splits, int) else splits
-    seeds = tuple(given) if isinstance(given, Sequence) else ()
-    whole = all(isinstance(seed, int) and seed >= 0 for seed in seeds)
-    if not seeds or not whole or len(set(seeds)) < len(seeds):
-        raise InputError(
-            f"Expected at least one split, or different seeds from 0, got {splits!r}: change it.", "splits"
-        )
+    seeds = parse_seeds(splits, "splits")
     planned = candidates(models)
     labels = [candidate.label for candidate in planned]
     if reference is not None and reference not in labels:
@@ -249,9 +243,7 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     by_model: dict[str, dict[int, Result]] = {one.label: {} for one in results}
     for one in sorted(results, key=lambda one: one.seed):
         if not len(one.users):
-            raise InputError(
-                f"Expected test users in the result of {one.label}, split {one.seed}, got none: leave it out."
-            )
+            raise InputError(f"Expected test users for {one.label} on split {one.seed}, got none: leave it out.")
         its = by_model[one.label]
         first = next(iter(its.values()), one)
         if (one.model, one.source, one.settings) != (first.model, first.source, first.settings):
@@ -267,11 +259,10 @@ def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
 
 def _versions(results: Sequence[Result]) -> dict[str, str]:
     """Return the versions of the packages, all of them if results differ."""
-    packages = dict.fromkeys(package for one in results for package in one.versions)
-    return {
-        package: ", ".join(dict.fromkeys(one.versions[package] for one in results if package in one.versions))
-        for package in packages
-    }
+    found: dict[str, dict[str, None]] = {}
+    for name, version in (pair for one in results for pair in one.versions.items()):
+        found.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in found.items()}
 
 
 def _entry(model: ModelSummary) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from recfusion.core.arrays import FloatArray
 from recfusion.evaluation.evaluate import GROUPS
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import Summary, summarise
-from recfusion.experiments.paired_tests import BySeed, Seeds
-from recfusion.experiments.result import ExampleItem, Result
+from recfusion.experiments.paired_tests import BySeed
+from recfusion.experiments.result import ExampleItem, Result, Seeds
 from recfusion.models.code_digest import CodeState
 
 QUARTILES = 4
@@ -39,7 +39,6 @@ class ModelSummary:
     metrics: dict[str, Summary]
 
     def mean(self, metric: str) -> float:
-        """Return a metric's mean."""
         return self.metrics[metric].mean
 
     @classmethod
@@ -47,7 +46,9 @@ class ModelSummary:
         """Return the summary of a model's results; `drawn` are the bootstrap means of each metric."""
         results = list(its.values())
         first = results[0]
-        chosen = {key for one in results for key in one.chosen}
+        chosen = sorted({key for one in results for key in one.chosen})
+        states = {one.code_state for one in results}
+        versions = (f"{one.code} (commit {one.commit})" if one.commit else one.code for one in results if one.code)
         trials = [one.trials for one in results if one.trials is not None]
         summaries = {metric: summarise([one.test[metric] for one in results], d) for metric, d in drawn.items()}
         overall = {name: summarise([np.array([one.overall[name]]) for one in results], None) for name in first.overall}
@@ -56,10 +57,10 @@ class ModelSummary:
             model=first.model,
             title=first.title or first.model,
             place=first.place,
-            code=_worst_state(results),
-            code_versions=tuple(dict.fromkeys(_code_version(one) for one in results if one.code)),
+            code="stale" if "stale" in states else "unknown" if "unknown" in states else "current",
+            code_versions=tuple(dict.fromkeys(versions)),
             settings=first.settings,
-            chosen={key: [one.chosen.get(key, one.settings.get(key)) for one in results] for key in sorted(chosen)},
+            chosen={key: [one.chosen.get(key, one.settings.get(key)) for one in results] for key in chosen},
             seeds=tuple(its),
             parameters=first.parameters,
             epochs=float(np.mean([one.epochs for one in results])),
@@ -84,7 +85,6 @@ class Activity:
 
     @classmethod
     def of(cls, by_model: Mapping[str, BySeed]) -> "Activity":
-        """Group the test users of a comparison."""
         by_seed = {seed: one for its in by_model.values() for seed, one in its.items()}
         sizes = np.concatenate([one.history_size for one in by_seed.values()])
         cuts = np.unique(np.quantile(sizes, np.arange(1, QUARTILES) / QUARTILES, method="lower"))
@@ -110,7 +110,6 @@ class ItemGroups:
 
     @classmethod
     def of(cls, by_model: Mapping[str, BySeed]) -> "ItemGroups":
-        """Group the items of a comparison."""
         return cls(
             groups=GROUPS,
             items=_first(next(iter(by_model.values()))).slices.items,
@@ -151,15 +150,6 @@ def example_users(results: Sequence[Result]) -> tuple[ExampleUser, ...]:
         )
         for number, first in users.items()
     )
-
-
-def _worst_state(results: Sequence[Result]) -> CodeState:
-    states = {one.code_state for one in results}
-    return "stale" if "stale" in states else "unknown" if "unknown" in states else "current"
-
-
-def _code_version(result: Result) -> str:
-    return f"{result.code} (commit {result.commit})" if result.commit else result.code
 
 
 def _first(its: BySeed) -> Result:

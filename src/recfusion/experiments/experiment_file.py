@@ -14,6 +14,7 @@ from recfusion.data.options import PUBLISHED, Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.result import Seeds
 from recfusion.models.registry import find
 
 _MOST_SEEDS = 10_000
@@ -29,9 +30,9 @@ class Experiment:
     data: Source
     preparation: Preparation
     split: SplitPlan
-    seeds: tuple[int, ...]
+    seeds: Seeds
     metrics: tuple[str, ...]
-    models: tuple[tuple[Candidate, tuple[int, ...]], ...]  # with the seeds of each
+    models: tuple[tuple[Candidate, Seeds], ...]  # with the seeds of each
     signals: str = BINARY  # what is used besides the interactions
 
 
@@ -55,13 +56,11 @@ class _Document(BaseModel):
     models: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
-_TABLES: Mapping[str, type[BaseModel]] = {
-    "": _Document,
-    "data": Source,
-    "preparation": Preparation,
-    "split": SplitPlan,
-    "run": _Runs,
-}
+_TABLES = {
+    name: field.annotation
+    for name, field in _Document.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+} | {"": _Document}
 
 
 def read_experiment(path: str | Path) -> Experiment:
@@ -80,22 +79,18 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     except ValidationError as error:
         raise _refusal(where, error) from None
     try:
-        seeds = _seeds(found.run.seeds, "[run] seeds", None)
+        seeds = parse_seeds(found.run.seeds, "[run] seeds")
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
         metrics = check_metrics(found.run.metrics)
         parse_signals(found.signals)
     except InputError as error:
-        raise InputError(f"In '{where}': {error}") from None
-    data = _located(found.data, folder)
-    planned = (found.split, seeds, metrics, models, found.signals)
-    return Experiment(found.name, found.title, data, found.preparation, *planned)
+        raise InputError(f"In '{where}': {error}", error.field) from None
+    planned = (_located(found.data, folder), found.preparation, found.split, seeds, metrics, models, found.signals)
+    return Experiment(found.name, found.title, *planned)
 
 
-def _planned(
-    label: str, table: Mapping[str, Any], all_seeds: tuple[int, ...], folder: Path
-) -> tuple[Candidate, tuple[int, ...]]:
+def _planned(label: str, settings: dict[str, Any], all_seeds: Seeds, folder: Path) -> tuple[Candidate, Seeds]:
     """Return the candidate of a table and its seeds; a model's file is searched from the experiment's folder."""
-    settings = dict(table)
     model = settings.pop("model", label)
     seeds = settings.pop("seeds", None)
     try:
@@ -104,28 +99,27 @@ def _planned(
         entry = find(model, folder)
         candidate = Candidate(label, entry, entry.make(settings, text=False))
     except InputError as error:
-        raise InputError(f"[models.{label}]: {error}") from None
-    return candidate, all_seeds if seeds is None else _seeds(seeds, f"[models.{label}] seeds", all_seeds)
+        raise InputError(f"[models.{label}]: {error}", error.field) from None
+    return candidate, all_seeds if seeds is None else parse_seeds(seeds, f"[models.{label}] seeds", all_seeds)
 
 
-def _seeds(given: object, place: str, among: tuple[int, ...] | None) -> tuple[int, ...]:
+def parse_seeds(given: object, place: str, among: Seeds | None = None) -> Seeds:
     """Return the seeds of a list, or of a number n: the first n of `among`, or 0 to n - 1."""
+    field = place.rpartition(" ")[2]
     if isinstance(given, int) and not isinstance(given, bool):
         limit = _MOST_SEEDS if among is None else len(among)
         if not 1 <= given <= limit:
-            raise InputError(f"Expected 1 to {limit:,} splits in {place}, got {given}: change it.", "seeds")
+            raise InputError(f"Expected 1 to {limit:,} splits in {place}, got {given}: change it.", field)
         return tuple(range(given)) if among is None else among[:given]
-    listed = given if isinstance(given, list) else []
-    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in listed)
-    if not listed or not whole or len(set(listed)) < len(listed):
-        raise InputError(
-            f"Expected a number of splits, or a list of different seeds from 0, in {place}, got {given!r}: change it.",
-            "seeds",
-        )
-    if among is not None and not set(listed) <= set(among):
+    seeds = tuple(given) if isinstance(given, list | tuple | range) else ()
+    whole = all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds)
+    if not seeds or not whole or len(set(seeds)) < len(seeds):
+        expected = f"Expected a number of splits, or a list of different seeds from 0, in {place}"
+        raise InputError(f"{expected}, got {given!r}: change it.", field)
+    if among is not None and not set(seeds) <= set(among):
         allowed = ", ".join(map(str, among))
-        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}: change it.", "seeds")
-    return tuple(listed)
+        raise InputError(f"Expected seeds of the experiment ({allowed}) in {place}, got {given!r}: change it.", field)
+    return seeds
 
 
 def _located(source: Source, folder: Path) -> Source:

@@ -10,9 +10,8 @@ import numpy as np
 
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import bootstrap_means, holm, paired_difference
-from recfusion.experiments.result import Result
+from recfusion.experiments.result import Result, Seeds
 
-Seeds: TypeAlias = tuple[int, ...]
 BySeed: TypeAlias = Mapping[int, Result]
 Draws: TypeAlias = Callable[[Seeds], dict[tuple[str, str], Values]]  # (model, metric) -> bootstrap means (draws,)
 

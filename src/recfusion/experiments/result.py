@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -30,7 +30,8 @@ from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
 _LINES = JsonLines(b'{"recfusion_result":', "result", "its fit counts as not run")
-ResultKey = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
+Seeds: TypeAlias = tuple[int, ...]
+ResultKey: TypeAlias = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,7 @@ def _decoded(kind: str, wide: type[np.generic]) -> Callable[[object], object]:
     return decode
 
 
-def _none() -> IntArray:
-    return np.zeros(0, np.int64)
-
-
+_NONE: IntArray = np.zeros(0, np.int64)
 # JSON holds arrays as base64 of little-endian four-byte numbers.
 _Ints = Annotated[IntArray, BeforeValidator(_decoded("<i4", np.int64)), PlainSerializer(_encoded("<i4"))]
 _Floats = Annotated[Values, BeforeValidator(_decoded("<f4", np.float64)), PlainSerializer(_encoded("<f4"))]
@@ -110,8 +108,8 @@ class Result(BaseModel):
     score_seconds: float = 0.0
     overall: dict[str, float] = Field(default_factory=dict)  # metrics that have no value per user (coverage)
     slices: PopularitySlices = PopularitySlices((), (), {})
-    users: _Ints = Field(default_factory=_none)  # rows of the prepared data, one per value below
-    history_size: _Ints = Field(default_factory=_none)  # items of each user that the model was shown
+    users: _Ints = _NONE  # rows of the prepared data, one per value below
+    history_size: _Ints = _NONE  # items of each user that the model was shown
     test: dict[str, _Floats] = Field(default_factory=dict)  # metric -> one value per user
     examples: tuple[Example, ...] = ()  # of a few test users
     versions: dict[str, str]
@@ -189,8 +187,7 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
-    packages = {name: version(name) for name in ("recfusion", "numpy", "torch")}
-    return packages | {"python": platform.python_version()}
+    return {name: version(name) for name in ("recfusion", "numpy", "torch")} | {"python": platform.python_version()}
 
 
 def is_store(path: str | Path) -> bool:

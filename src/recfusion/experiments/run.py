@@ -132,9 +132,7 @@ def run_candidates(
     `if __name__ == "__main__":`, because the processes import the script's module.
     """
     if workers is not None and workers < 0:
-        raise InputError(
-            f"Expected at least one worker, or 0 for this process alone, got {workers}: change it.", "workers"
-        )
+        raise InputError(f"Expected at least one worker, or 0 for this process, got {workers}: change it.", "workers")
     if store is not None:
         check_writable_file(Path(store))
     unique([candidate.label for candidate, _ in candidates])
@@ -143,7 +141,9 @@ def run_candidates(
     check_signals_are_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     found = match_results(candidates, protocol, [] if store is None else read_results(store))
-    if stale := stale_tasks(found, by_label):
+    today = {label: by_label[label].code for label in {task.label for task in found}}
+    stale = [task for task, result in found.items() if code_state(result.code, today[task.label]) == "stale"]
+    if stale:
         told = "are used" if keep_stale else "are fitted again (--keep-stale or keep_stale=True uses them)"
         log.warning("Stored results of other code %s: %s.", told, "; ".join(map(str, stale)))
         found = {task: result for task, result in found.items() if keep_stale or task not in stale}
@@ -161,8 +161,8 @@ def run_candidates(
     workers = cores if workers is None else workers
     threads = max(1, cores // workers) if workers else None
     job = FitJob(data, protocol, by_label, threads, user_ids, first)
-    progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
     n_before = len(found)
+    progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
     _run_missing(missing, job, progress, workers, store, on_event or (lambda _: None))
     ordered = (Task(candidate.label, seed) for candidate, its in candidates for seed in its)
     results = tuple(progress.results[task] for task in ordered if task in progress.results)
@@ -239,12 +239,6 @@ def match_results(
     return found
 
 
-def stale_tasks(found: Mapping[Task, Result], candidates: Mapping[str, Candidate]) -> list[Task]:
-    """Return the tasks with a stored result of other code than today's."""
-    today = {label: candidates[label].code for label in {task.label for task in found}}
-    return [task for task, result in found.items() if code_state(result.code, today[task.label]) == "stale"]
-
-
 @dataclass
 class _Progress:
     """The state of a run, and the estimate of the time that is left."""
@@ -281,14 +275,8 @@ class _Progress:
         return Event("failed", self.status(), task, failure=message)
 
     def status(self) -> Status:
-        return Status(
-            done=len(self.results),
-            failed=len(self.failures),
-            total=len(self.tasks),
-            running=dict(self.running),
-            seconds=time.monotonic() - self.began,
-            seconds_left=self._seconds_left(),
-        )
+        counts = (len(self.results), len(self.failures), len(self.tasks))
+        return Status(*counts, dict(self.running), time.monotonic() - self.began, self._seconds_left())
 
     def _seconds_left(self) -> float | None:
         left = [task for task in self.tasks if task not in self.results and task not in self.failures]

@@ -73,7 +73,6 @@ def train(
     check_signals_are_read(used, [(candidate.entry.name, signals_read(candidate.model))])
     check_grades(candidate, data, used)
     protocol = Protocol.of(data, plan, tuple(metrics), used)
-    everything = whole_extra(data, used)
     kept = None
     if checkpoint is not None:
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
@@ -88,39 +87,34 @@ def train(
                 raise
             told = "No user of '%s' can be held out for validation: epochs and mixture weights are the defaults."
             log.warning(told, data.name)
-    if parts is None:
-        fitted, _, seconds, _ = fit(
-            *(candidate, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
-        )
-        return Bundle.of(
-            candidate.entry, fitted, data, data.matrix, protocol, seed=seed, all_users=True, fit_seconds=seconds
-        )
-    first = None if all_users else kept  # the checkpoint belongs to the fit that is saved
-    judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
-    found: dict[str, Any] = {} if judged.test is None else {"test": with_intervals(judged.test)}
-    if against is not None:
-        old = replace(candidate, label="old", entry=against.entry, model=settled(against.model))
-        use_device(old.model, device)
-        found["against"] = _compared(judged, fit_and_judge(old, data, protocol, parts, on_epoch=on_epoch))
-    seconds = judged.result.fit_seconds
-    if not all_users:
-        return Bundle.of(
-            *(candidate.entry, judged.model, data, parts.train, protocol),
-            seed=seed,
-            fit_seconds=seconds,
-            metrics={"validation": with_intervals(judged.validation)} | found,
-        )
-    again = replace(candidate, model=settled(judged.model))
-    fitted, _, more, _ = fit(
-        *(again, data.matrix, None), seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch
-    )
+    found: dict[str, Any] = {}
+    searched: tuple[str, ...] = ()
+    final, seconds = candidate, 0.0
+    if parts is not None:
+        first = None if all_users else kept  # the checkpoint belongs to the fit that is saved
+        judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
+        fitted, matrix, seconds = judged.model, parts.train, judged.result.fit_seconds
+        if not all_users:
+            found["validation"] = with_intervals(judged.validation)
+        if judged.test is not None:
+            found["test"] = with_intervals(judged.test)
+        if against is not None:
+            old = replace(candidate, label="old", entry=against.entry, model=settled(against.model))
+            use_device(old.model, device)
+            found["against"] = _compared(judged, fit_and_judge(old, data, protocol, parts, on_epoch=on_epoch))
+        if all_users:
+            final, searched = replace(candidate, model=settled(judged.model)), tuple(judged.model.chosen())
+    if all_users:
+        everything, matrix = whole_extra(data, used), data.matrix
+        fitted, _, more, _ = fit(final, matrix, None, seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch)
+        seconds += more
     return Bundle.of(
-        *(candidate.entry, fitted, data, data.matrix, protocol),
+        *(candidate.entry, fitted, data, matrix, protocol),
         seed=seed,
-        all_users=True,
-        fit_seconds=seconds + more,
+        all_users=all_users,
+        fit_seconds=seconds,
         metrics=found,
-        searched=tuple(judged.model.chosen()),
+        searched=searched,
     )
 
 
@@ -167,18 +161,13 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may name the new place of the same data; other data is refused.
     """
     if bundle.all_users:
-        raise InputError(
-            "Expected a model with test users, got one that was trained on all users: train without --all-users."
-        )
+        raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
     protocol = bundle.protocol
     asked, used = source or protocol.source, protocol.signals.used
     if "user_features" not in used:  # a file that is not read may be gone
         asked = asked.model_copy(update={"users_file": None})
     elif asked.users_file is None:
-        raise InputError(
-            "Expected the file of users, because the model was trained with their features: name it with --users-file.",
-            "users_file",
-        )
+        raise InputError("Expected the file of users, whose features the model reads: add --users-file.", "users_file")
     data = load(asked.model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the folder holds the item table; items added later come last
         known, recipe = bundle.items.head(protocol.items), bundle.recipes.items

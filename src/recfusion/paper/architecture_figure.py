@@ -83,11 +83,6 @@ class Family:
     common: tuple[Row, ...]  # settings with the same value in every variant that uses them
 
 
-def architecture_figure() -> Figure:
-    """Draw the figure of the models in the registry."""
-    return draw_architecture(recfusion_family())
-
-
 def recfusion_family() -> Family:
     """Return the RecFusion models of the registry with their default settings."""
     names = tuple(name for name, entry in registry.MODELS.items() if issubclass(entry.load(), RecFusion))
@@ -125,8 +120,9 @@ _STAGES, _SETTINGS, _FIRST = 154, 210, 780
 _MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
-def draw_architecture(family: Family) -> Figure:
-    """Draw the pipeline and the table of differences."""
+def architecture_figure(family: Family | None = None) -> Figure:
+    """Draw the pipeline and the table of differences of the variants (default: those in the registry)."""
+    family = family or recfusion_family()
     meanings = [wrap(row.meaning, 29) for row in family.rows]
     tops = [_TABLE]
     for lines in meanings:
@@ -202,7 +198,6 @@ def _draw_pipeline(axes: Axes, choices: dict[str, list[str]]) -> None:
 
 
 def _arrow(axes: Axes, colour: str, *points: tuple[float, float]) -> None:
-    """Draw an arrow along a path."""
     axes.add_patch(FancyArrowPatch(path=Path(points), arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=1.3))
 
 

@@ -38,7 +38,6 @@ class Option:
     beta: float
 
     def process(self, means: Tensor) -> Process:
-        """Return the process for items with these means."""
         return self.kernel(make_schedule("constant", STEPS, high=self.beta), means)
 
 

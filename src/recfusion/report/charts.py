@@ -14,7 +14,7 @@ from markupsafe import Markup
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
 from recfusion.report import sections, svg
-from recfusion.report.formats import p_text
+from recfusion.report.formats import counted, p_text, percent, points
 from recfusion.report.svg import Scale
 
 BOX_PLOT_FROM = 5  # splits: quartiles of fewer are guesses
@@ -63,8 +63,8 @@ def difference_chart(comparison: Comparison) -> Chart | None:
     for label, test in tests.items():
         cell, (difference, interval) = cells[label], test.of(label)
         shown = f"{cell.text} ({cell.interval})" if cell.interval else cell.text
-        hint = f"{label}: {shown}, {p_text(test)}, {sections.splits_text(len(test.seeds))}"
-        rows.append(Row(label, 100 * difference, _percent(interval), cell.text, hint, cell.mark or "open"))
+        hint = f"{label}: {shown}, {p_text(test)}, {counted(len(test.seeds), 'split')}"
+        rows.append(Row(label, 100 * difference, percent(interval), cell.text, hint, cell.mark or "open"))
     return _row_chart(rows, 0.0, "differences", f"{comparison.main_metric}: differences to {base}", base)
 
 
@@ -77,13 +77,9 @@ def mean_charts(comparison: Comparison) -> list[Chart]:
             found = comparison.models[label].metrics[metric]
             hint = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
             css = {"best": "best", "same": "tied open"}.get(cell.mark, "")
-            rows.append(Row(label, 100 * found.mean, _percent(found.ci95), cell.text, hint, css, found))
+            rows.append(Row(label, 100 * found.mean, percent(found.ci95), cell.text, hint, css, found))
         charts.append(_row_chart(rows, max(row.x for row in rows), f"metric{len(charts)}", metric))
     return charts
-
-
-def _percent(interval: tuple[float, float] | None) -> tuple[float, float] | None:
-    return interval and (100 * interval[0], 100 * interval[1])
 
 
 def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Chart:
@@ -173,7 +169,7 @@ def cost_chart(comparison: Comparison) -> Chart:
     """
     metric, order = comparison.main_metric, comparison.ranked()
     models = [comparison.models[label] for label in order]
-    means = [sections.points(model.mean(metric), sections.digits_of(comparison, metric)) for model in models]
+    means = [points(model.mean(metric), sections.digits_of(comparison, metric)) for model in models]
     hints = [
         f"{model.label}: {mean}, {sections.seconds(model.fit_seconds)} s to fit, {model.parameters:,} parameters"
         for model, mean in zip(models, means, strict=True)
@@ -222,19 +218,19 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
     for label in (label for label in comparison.ranked() if label in comparison.curves):
         for seed, curve in comparison.curves[label]:
             judged = zip(curve.epoch, curve.metric, strict=True)
-            if points := [(epoch, 100 * value) for epoch, value in judged if value is not None]:
-                curves.setdefault(label, []).append((seed, points))
-    highest = max((value for lines in curves.values() for _, points in lines for _, value in points), default=0.0)
+            if course := [(epoch, 100 * value) for epoch, value in judged if value is not None]:
+                curves.setdefault(label, []).append((seed, course))
+    highest = max((value for lines in curves.values() for _, course in lines for _, value in course), default=0.0)
     width, height = _CURVE
     y = Scale(0, 1.05 * highest or 1, height - _TICKS, 6)
     charts: list[Chart] = []
     for label, lines in curves.items():
-        last = max(points[-1][0] for _, points in lines)
+        last = max(course[-1][0] for _, course in lines)
         x = Scale(1, max(2, last), 26, width - 8)
-        bests = [max(points, key=lambda point: point[1]) for _, points in lines]
+        bests = [max(course, key=lambda point: point[1]) for _, course in lines]
         hints = [
-            f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {points[-1][0]}"
-            for (seed, points), best in zip(lines, bests, strict=True)
+            f"split {seed}: best {best[1]:.2f} in epoch {best[0]} of {course[-1][0]}"
+            for (seed, course), best in zip(lines, bests, strict=True)
         ]
         root = svg.chart(width, height, f"curve{len(charts)}", f"{label}, validation", hints)
         for tick in y.ticks(16):
@@ -242,9 +238,9 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
             svg.text(root, "tick", x.start - 5, y(tick), f"{tick:g}", "end")
         for epoch in sorted({1, last}):
             svg.text(root, "tick", x(epoch), y.start + 12, f"{epoch}", "middle")
-        for (_, points), best, hint in zip(lines, bests, hints, strict=True):
+        for (_, course), best, hint in zip(lines, bests, hints, strict=True):
             row = svg.group(root, "row", hint)
-            svg.line(row, "curve", [(x(epoch), y(value)) for epoch, value in points])
+            svg.line(row, "curve", [(x(epoch), y(value)) for epoch, value in course])
             svg.dot(row, "dot best", x(best[0]), y(best[1]), 2)
         charts.append(Chart(label, svg.markup(root)))
     return charts

@@ -41,7 +41,10 @@ def experiment_toml(comparison: Comparison) -> str | None:
         tables.append((f"models.{_key(label)}", {**named, **fewer, **_given(values)}))
     asked = asked_signals(card.signals.used)
     signals = [] if asked == BINARY else [f"signals = {_toml(asked)}"]
-    lines = [f"name = {_toml('again')}", *signals, *(line for name, values in tables for line in _table(name, values))]
+    lines = ['name = "again"', *signals]
+    for name, values in tables:
+        if values or name.startswith("models."):
+            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -69,12 +72,6 @@ def _changed(record: BaseModel, default: BaseModel) -> dict[str, Any]:
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _table(name: str, values: Mapping[str, Any]) -> list[str]:
-    if not values and not name.startswith("models."):
-        return []
-    return ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
 
 
 def _key(name: str) -> str:

@@ -12,6 +12,7 @@ from recfusion.core.files import check_writable_file, replacing
 from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.charts import BOX_PLOT_FROM
+from recfusion.report.formats import counted
 
 SUFFIXES = (".png", ".svg")
 DPI = 200
@@ -79,7 +80,7 @@ def draw_boxes(comparison: Comparison) -> Figure:
         panel.tick_params(labelsize=8, colors=QUIET, length=0)
         panel.spines[["top", "right", "left"]].set_visible(False)
     n_splits = {label: len(models[label].seeds) for label in order}
-    labels = [name if n == most else f"{name} ({n} split{'s' * (n > 1)})" for name, n in n_splits.items()]
+    labels = [name if n == most else f"{name} ({counted(n, 'split')})" for name, n in n_splits.items()]
     panels[0].set_yticks(range(len(order)), labels, color=INK, parse_math=False)
     panels[0].set_ylim(len(order) - 0.4, -0.6)
     handles, named = panels[-1].get_legend_handles_labels()

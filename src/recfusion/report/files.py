@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from recfusion.core.files import replacing
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.figures import draw_boxes, save_figure
 from recfusion.report.formats import Table, csv_text, latex, markdown
-from recfusion.report.page import render
+from recfusion.report.page import render, write_text
 from recfusion.report.tables import results_csv, results_latex, results_markdown
 
 _TEXTS = {".html": render, ".md": results_markdown, ".csv": results_csv, ".tex": results_latex}
@@ -16,7 +15,7 @@ SUFFIXES = (*_TEXTS, ".svg", ".png")
 def write_report(comparison: Comparison, path: Path) -> None:
     """Write a comparison as a page, as tables or as a box plot."""
     if text := _TEXTS.get(path.suffix.lower()):
-        _write(path, text(comparison))
+        write_text(path, text(comparison))
     else:
         save_figure(draw_boxes(comparison), path)
 
@@ -24,9 +23,4 @@ def write_report(comparison: Comparison, path: Path) -> None:
 def write_table(table: Table, stem: Path) -> None:
     """Write a table as Markdown, CSV and LaTeX."""
     for suffix, text in ((".md", markdown(table)), (".csv", csv_text([table])), (".tex", latex(table))):
-        _write(stem.with_suffix(suffix), text)
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+        write_text(stem.with_suffix(suffix), text)

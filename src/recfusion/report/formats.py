@@ -21,7 +21,8 @@ class AtMost:
     value: float
 
 
-Cell: TypeAlias = str | int | float | AtMost | tuple[float, float] | None  # a pair is an interval
+Interval: TypeAlias = tuple[float, float]
+Cell: TypeAlias = str | int | float | AtMost | Interval | None
 Row: TypeAlias = tuple[Cell, ...]
 
 
@@ -72,6 +73,26 @@ def p_text(test: PairedTest) -> str:
     return f"p = {_up(p, digits):.{digits}f}".replace(" 0.", " .")
 
 
+def points(value: float, digits: int = 2, *, signed: bool = False) -> str:
+    """Return a share in percent points."""
+    return f"{100 * value:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def span(interval: Interval | None, digits: int = 2, *, to: str = " to ", signed: bool = False) -> str:
+    """Return an interval of shares in percent points; an empty text if there is none."""
+    return to.join(points(end, digits, signed=signed) for end in interval or ())
+
+
+def percent(interval: Interval | None) -> Interval | None:
+    """Return an interval of shares times 100."""
+    return interval and (100 * interval[0], 100 * interval[1])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 fit", "2 fits"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def _up(value: float, digits: int) -> float:
     """Return a number rounded up."""
     return math.ceil(value * 10**digits - 1e-9) / 10**digits
@@ -87,7 +108,6 @@ class Table:
     note: str = ""
 
     def texts(self) -> list[list[str]]:
-        """Return the cells as text."""
         return [[column.text(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
 
 

@@ -19,17 +19,21 @@ from recfusion.report.tables import metric_table, paper_table, results_csv
 
 def write_page(comparison: Comparison, path: str | Path) -> Path:
     """Write the page of a comparison to `path`, and return the path."""
-    page = render(comparison)
-    with replacing(Path(path)) as beside:
-        beside.write_text(page, encoding="utf-8")
-    return Path(path)
+    return write_text(Path(path), render(comparison))
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file, atomically."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+    return path
 
 
 def render(comparison: Comparison) -> str:
     """Return the page of a comparison as HTML."""
     main = comparison.main_metric
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)  # the main one first
-    tested = {test.metric for test in comparison.tests}
+    tested, (base, tests) = {test.metric for test in comparison.tests}, sections.base_tests(comparison)
     environment = Environment(
         loader=PackageLoader("recfusion.report"),
         autoescape=True,
@@ -37,24 +41,20 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "breakable": _breakable,
-        "count": "{:,}".format,
-        "meaning": sections.meaning,
-    }
+    environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "meaning": sections.meaning}
     data = json.dumps(comparison.document(), ensure_ascii=False, separators=(",", ":"))
     return environment.get_template("report.html.jinja").render(
         comparison=comparison,
         protocol=comparison.protocol,
         headline=sections.headline(comparison),
-        base=sections.base_tests(comparison)[0],
+        base=base,
         metrics=metrics,
         main=main,
         validation_metric=MAIN_METRIC,
         descriptive=[metric for metric in metrics if is_descriptive(metric)],
         models={label: comparison.models[label] for label in comparison.ranked()},
         columns=page_columns(comparison, metrics),
-        compared=bool(sections.base_tests(comparison)[1]),
+        compared=bool(tests),
         stale=STALE,
         stale_note=STALE_NOTE if has_stale(comparison) else "",
         groups=sections.significance_groups(comparison),

@@ -8,7 +8,7 @@ from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ExampleUser
 from recfusion.experiments.paired_tests import PairedTest
-from recfusion.report.formats import NONE
+from recfusion.report.formats import NONE, counted, points, span
 
 # The best; not significantly worse than it; significantly above or below the reference.
 Mark = Literal["best", "same", "above", "below", ""]
@@ -67,7 +67,7 @@ def metric_cells(comparison: Comparison, metric: str) -> dict[str, PageCell]:
     for label, model in comparison.models.items():
         found, test = model.metrics[metric], comparison.test(metric, best, label)
         mark: Mark = "best" if label == best else "same" if test is not None and not is_significant(test) else ""
-        interval = span(found.ci95, digits, "–") if found.ci95 else ""
+        interval = span(found.ci95, digits, to="–")
         cells[label] = PageCell(100 * found.mean, points(found.mean, digits), interval, mark)
     return cells
 
@@ -81,8 +81,8 @@ def difference_cells(comparison: Comparison) -> dict[str, PageCell]:
         if label in tests:
             difference, ends = tests[label].of(label)
             mark: Mark = "" if not is_significant(tests[label]) else "above" if difference > 0 else "below"
-            interval = " to ".join(map(signed, ends)) if ends else ""
-            cells[label] = PageCell(100 * difference, signed(difference), interval, mark)
+            shown = points(difference, signed=True), span(ends, signed=True)
+            cells[label] = PageCell(100 * difference, *shown, mark)
     return cells
 
 
@@ -161,7 +161,7 @@ def headline(comparison: Comparison) -> tuple[str, str]:
     metric, best = comparison.main_metric, comparison.best()
     model = comparison.models[best]
     value = points(model.mean(metric), digits_of(comparison, metric))
-    start = f" reaches {value} {metric} on {splits_text(len(model.seeds))}"
+    start = f" reaches {value} {metric} on {counted(len(model.seeds), 'split')}"
     others = [label for label in comparison.ranked() if label != best]
     if not others:
         return best, f"{start}. No other model was compared with it."
@@ -227,29 +227,9 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def splits_text(n: int) -> str:
-    """Return a number of splits."""
-    return f"{n} split{'s' * (n != 1)}"
-
-
 def digits_of(comparison: Comparison, metric: str) -> int:
     """Return the decimals of a metric: one, or two if all values are below 10 points."""
     return 1 if max(model.mean(metric) for model in comparison.models.values()) >= 0.1 else 2
-
-
-def points(value: float, digits: int) -> str:
-    """Return a share in percent points."""
-    return f"{100 * value:.{digits}f}".replace("-", "−")
-
-
-def signed(value: float) -> str:
-    """Return a difference of shares in percent points."""
-    return f"{100 * value:+.2f}".replace("-", "−")
-
-
-def span(interval: tuple[float, float], digits: int, to: str = " to ") -> str:
-    """Return an interval of shares in percent points."""
-    return to.join(points(end, digits) for end in interval)
 
 
 def seconds(value: float) -> str:

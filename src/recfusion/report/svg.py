@@ -64,13 +64,11 @@ def text(parent: Element, css: str, x: float, y: float, content: str, anchor: An
 
 
 def line(parent: Element, css: str, points: Iterable[tuple[float, float]]) -> None:
-    """Add a line through some points."""
     path = " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
     SubElement(parent, "polyline", {"class": css, "points": path})
 
 
 def dot(parent: Element, css: str, x: float, y: float, radius: float = DOT) -> None:
-    """Add a circle."""
     SubElement(parent, "circle", {"class": css, "cx": _number(x), "cy": _number(y), "r": _number(radius)})
 
 

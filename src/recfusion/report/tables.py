@@ -3,7 +3,7 @@
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.experiments.paired_tests import PairedTest
-from recfusion.report.formats import Cell, Column, Row, Table, csv_text, latex, markdown, p_cell
+from recfusion.report.formats import Cell, Column, Row, Table, csv_text, latex, markdown, p_cell, percent
 from recfusion.report.main_table import STALE_NOTE, columns_in, file_columns, has_stale, row_name
 
 
@@ -37,16 +37,16 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
     reference = {test.a: test for test in comparison.differences if test.metric == metric}
     columns = [Column("model"), Column("splits"), Column("median"), Column("mean")]
     columns.append(Column("95 % interval", pair=True))
-    kinds = [("best", best), (str(comparison.reference), reference)]
-    for name, _ in (kind for kind in kinds if kind[1]):
+    kinds = [kind for kind in (("best", best), (str(comparison.reference), reference)) if kind[1]]
+    for name, _ in kinds:
         columns += [Column(f"vs {name}", signed=True), Column(f"vs {name}, 95 %", signed=True, pair=True)]
         columns.append(Column(f"p vs {name}", digits=4, up=True))
     rows = []
     for model in _ranked(comparison, metric):
         found = model.metrics[metric]
-        ends = found.ci95 and (100 * found.ci95[0], 100 * found.ci95[1])
-        cells: list[Cell] = [row_name(model), len(model.seeds), 100 * found.median, 100 * found.mean, ends]
-        for _, tests in (kind for kind in kinds if kind[1]):
+        means = (100 * found.median, 100 * found.mean, percent(found.ci95))
+        cells: list[Cell] = [row_name(model), len(model.seeds), *means]
+        for _, tests in kinds:
             cells += _difference(tests.get(model.label), model.label)
         rows.append(tuple(cells))
     note = "Percent points; 95 % intervals by a bootstrap over users."
@@ -96,7 +96,6 @@ def results_markdown(comparison: Comparison) -> str:
 
 
 def results_latex(comparison: Comparison) -> str:
-    """Return the tables as LaTeX."""
     return "\n".join(latex(table) for table in result_tables(comparison))
 
 
@@ -129,4 +128,4 @@ def _difference(test: PairedTest | None, label: str) -> list[Cell]:
     if test is None:
         return [None, None, None]
     difference, ends = test.of(label)
-    return [100 * difference, ends and (100 * ends[0], 100 * ends[1]), p_cell(test)]
+    return [100 * difference, percent(ends), p_cell(test)]

@@ -85,9 +85,7 @@ def _dimension(
         checked(kind, name, end, called=model)
     log = wanted.get("log", usual.log if usual else False)
     if not isinstance(log, bool) or low >= high or (log and low <= 0):
-        raise InputError(
-            f"expected low < high (with log = true, 0 < low), got low = {low}, high = {high}, log = {log}."
-        )
+        raise InputError(f"expected low < high (0 < low if log = true), got low = {low}, high = {high}, log = {log}.")
     return Interval(low, high, log=log, integer=hints(kind)[name] is int)
 
 

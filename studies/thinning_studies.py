@@ -1,4 +1,4 @@
-"""Forms of `thinning-linear` that only the studies of this folder need: other starts, other judges."""
+"""Variants of `thinning-linear` for two studies: other starts of the search, other users who score the settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
