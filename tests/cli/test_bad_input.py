@@ -1,6 +1,7 @@
 """Whatever is wrong from outside: one line that begins with "Error:", exit code 2, nothing printed, nothing written."""
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -30,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RECFUSION_DATA", str(tmp_path / "no data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "no cache"))
+    monkeypatch.setenv("MPLCONFIGDIR", tempfile.gettempdir())  # matplotlib would write its cache of fonts beside it
     rows = [f"u{user},{(user + 3 * step) % 15},5\n" for user in range(40) for step in range(8)]
     Path("good.csv").write_text("user,item,rating\n" + "".join(rows))
     Path("broken.py").write_text("def\n")

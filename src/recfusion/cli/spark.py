@@ -107,7 +107,9 @@ def spark_train(
 
 def spark_recommend(
     model: Annotated[Path, Argument(help="A model folder.")],
-    users: Annotated[Path, Option(help="CSV or Parquet file or folder with one row per user and item.")],
+    histories: Annotated[
+        Path, Option("--histories", "--users", help="CSV or Parquet file or folder with one row per user and item.")
+    ],
     folder: Annotated[Path, Option("--out", help="Folder for the lists, as Parquet.")],
     k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
     user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
@@ -122,12 +124,12 @@ def spark_recommend(
     conf: ConfOption = None,
 ) -> None:
     """Write the top K items of every user of a table as a Spark job; resumes after an interruption."""
-    _check_paths(str(users), folder)
+    _check_paths(str(histories), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
     threshold = protocol.preparation.min_rating
     columns = {"user": user, "item": item, "rating": rating, "time": time_column(protocol, time)}
     columns["separator"] = separator
-    source = Source.model_validate({"data": str(users), **columns, "max_bad_share": max_bad_share})
+    source = Source.model_validate({"data": str(histories), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)
     from recfusion.spark import recommend as spark
 
