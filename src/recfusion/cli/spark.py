@@ -107,10 +107,11 @@ def spark_train(
 
 def spark_recommend(
     model: Annotated[Path, Argument(help="A model folder.")],
-    histories: Annotated[
-        Path, Option("--histories", "--users", help="CSV or Parquet file or folder with one row per user and item.")
-    ],
     folder: Annotated[Path, Option("--out", help="Folder for the lists, as Parquet.")],
+    histories: Annotated[
+        Path | None, Option(help="CSV or Parquet file or folder with one row per user and item.")
+    ] = None,
+    users: Annotated[Path | None, Option(hidden=True)] = None,  # the old name of --histories
     k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
     user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
     item: Annotated[str | None, Option(help="Column of the item ids.")] = None,
@@ -124,6 +125,9 @@ def spark_recommend(
     conf: ConfOption = None,
 ) -> None:
     """Write the top K items of every user of a table as a Spark job; resumes after an interruption."""
+    histories = histories or users
+    if histories is None:
+        raise InputError("Expected --histories FILE with one row per user and item.", "histories")
     _check_paths(str(histories), folder)
     protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
     threshold = protocol.preparation.min_rating
