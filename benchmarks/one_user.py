@@ -27,9 +27,9 @@ from recfusion.core.arrays import Csr, IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.files import write_json
 from recfusion.inference.histories import histories_from_entries
-from recfusion.inference.item_facts import ItemFacts
 from recfusion.inference.lists import lists_for_requests
 from recfusion.inference.request import ListRequest
+from recfusion.server.loaded_models import ItemFacts
 
 USERS = 200
 
