@@ -30,6 +30,7 @@ from recfusion.core.files import write_json
 from recfusion.inference.histories import histories_from_entries
 from recfusion.inference.lists import lists_for_requests
 from recfusion.inference.request import ListRequest
+from recfusion.server.loaded_models import ItemFacts
 
 USERS = 200
 
