@@ -32,7 +32,7 @@ def test_large_matrices_are_inverted_by_blocks_to_the_same_result(monkeypatch: p
     a = np.asfortranarray(positive(40))
     small = gram.invert_in_place(a.copy(order="F"))
     monkeypatch.setattr(gram, "_LAPACK", 10)
-    monkeypatch.setattr(gram, "spotrf", None)  # LAPACK's own is not to be called
+    monkeypatch.setattr(gram, "spotri", None)  # LAPACK's own is not to be called
     large = gram.invert_in_place(a)
     assert large is a
     assert large == pytest.approx(small, abs=1e-7)
