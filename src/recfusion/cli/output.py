@@ -22,7 +22,7 @@ from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
 from recfusion.report.formats import counted as counted
 from recfusion.report.formats import p_text
-from recfusion.report.main_table import STALE_NOTE, has_stale, row_name
+from recfusion.report.main_table import row_name, stale_note
 from recfusion.training.epoch import Epoch
 
 WIDE = 200  # columns if the output is not a terminal, so that tables in files are not folded
@@ -214,8 +214,8 @@ def print_results(console: Console, comparison: Comparison) -> None:
             sure = f" ({100 * test.ci95[0]:+.2f} to {100 * test.ci95[1]:+.2f}){sure} with Holm's correction"
         gain = f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f}"
         console.print(f"{gain}{sure}", markup=False)
-    if has_stale(comparison):
-        note(STALE_NOTE)
+    if stale := stale_note(comparison):
+        note(stale)
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:

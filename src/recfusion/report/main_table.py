@@ -15,7 +15,6 @@ from recfusion.report.sections import PageCell, base_tests, difference_cells, me
 
 Place: TypeAlias = Literal["page", "files", "csv"]  # files: Markdown and LaTeX
 STALE = "†"
-STALE_NOTE = f"{STALE}: fitted by older code than that of this version."
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,10 @@ def row_name(model: ModelSummary) -> str:
     return f"{model.label} {STALE}" if model.code == "stale" else model.label
 
 
-def has_stale(comparison: Comparison) -> bool:
-    """Return whether results of a model are stale."""
-    return any(model.code == "stale" for model in comparison.models.values())
+def stale_note(comparison: Comparison) -> str:
+    """Return the meaning of the mark of stale results; an empty text if there are none."""
+    stale = any(model.code == "stale" for model in comparison.models.values())
+    return f"{STALE}: fitted by older code than that of this version." if stale else ""
 
 
 def code_text(model: ModelSummary) -> str:

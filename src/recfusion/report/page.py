@@ -13,7 +13,7 @@ from recfusion.experiments.comparison import Comparison
 from recfusion.report import sections
 from recfusion.report.charts import BOX_PLOT_FROM, cost_chart, curve_charts, difference_chart, mean_charts
 from recfusion.report.experiment_toml import FILE, experiment_toml
-from recfusion.report.main_table import STALE, STALE_NOTE, chosen_text, code_text, has_stale, page_columns
+from recfusion.report.main_table import STALE, chosen_text, code_text, page_columns, stale_note
 from recfusion.report.tables import metric_table, paper_table, results_csv
 
 
@@ -56,7 +56,7 @@ def render(comparison: Comparison) -> str:
         columns=page_columns(comparison, metrics),
         compared=bool(tests),
         stale=STALE,
-        stale_note=STALE_NOTE if has_stale(comparison) else "",
+        stale_note=stale_note(comparison),
         groups=sections.significance_groups(comparison),
         differences=difference_chart(comparison),
         means=mean_charts(comparison),

@@ -4,7 +4,7 @@ from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.experiments.paired_tests import PairedTest
 from recfusion.report.formats import Cell, Column, Row, Table, csv_text, latex, markdown, p_cell, percent
-from recfusion.report.main_table import STALE_NOTE, columns_in, file_columns, has_stale, row_name
+from recfusion.report.main_table import columns_in, file_columns, row_name, stale_note
 
 
 def paper_table(comparison: Comparison) -> Table | None:
@@ -28,7 +28,7 @@ def paper_table(comparison: Comparison) -> Table | None:
         f"Percent points. Paper: {paper.title}. Ours: the median over the splits of each split's mean; "
         "difference: ours minus the paper's."
     )
-    return Table("Paper and ours", tuple(columns), tuple(rows), _with_stale(comparison, note))
+    return Table("Paper and ours", tuple(columns), tuple(rows), f"{note} {stale_note(comparison)}".rstrip())
 
 
 def metric_table(comparison: Comparison, metric: str) -> Table:
@@ -57,7 +57,7 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
         )
         if all(test.p is None for test in best.values()):
             note += " A single test user gives no interval and no test."
-    return Table(metric, tuple(columns), tuple(rows), _with_stale(comparison, note))
+    return Table(metric, tuple(columns), tuple(rows), f"{note} {stale_note(comparison)}".rstrip())
 
 
 def cost_table(comparison: Comparison) -> Table:
@@ -69,7 +69,7 @@ def cost_table(comparison: Comparison) -> Table:
     unit, length = next((one for one in (("hours", 3600), ("minutes", 60)) if total >= one[1]), ("seconds", 1))
     note = f"The times of all {fits:,} fits add up to {total / length:.1f} {unit}."
     means = "Seconds, epochs and the trials of a fit's own search are means over the splits"
-    note = _with_stale(comparison, f"{means} (–: none, or an older result that does not say). {note}")
+    note = f"{means} (–: none, or an older result that does not say). {note} {stale_note(comparison)}".rstrip()
     return Table("Cost", (Column("model"), *file_columns(columns)), rows, note)
 
 
@@ -114,10 +114,6 @@ def results_csv(comparison: Comparison) -> str:
             rows.append((model.label, *values, *(column.value(model) for column in more)))
         tables.append(Table(table.title, (*columns, Column("paper"), *file_columns(more)), tuple(rows)))
     return csv_text(tables)
-
-
-def _with_stale(comparison: Comparison, note: str) -> str:
-    return f"{note} {STALE_NOTE}" if has_stale(comparison) else note
 
 
 def _ranked(comparison: Comparison, metric: str | None = None) -> list[ModelSummary]:
