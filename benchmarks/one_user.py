@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from control import K, histories, made_up
-from recfusion.inference.item_facts import ItemFacts
 
 import recfusion as rf
 from recfusion.core.arrays import Csr, IntArray
