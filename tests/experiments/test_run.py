@@ -73,7 +73,7 @@ def store(experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def values(result: Result) -> Any:
     """Return what must not depend on when and how a result was computed."""
-    return result.model_dump(mode="json", exclude={"fit_seconds", "score_seconds", "finished", "threads", "label"})
+    return result.model_dump(mode="json", exclude={"fit_seconds", "score_seconds", "finished", "threads", "label", "commit"})
 
 
 def untimed(ran: RunSummary) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def test_a_model_with_features_of_users_is_judged_by_the_recorded_file_of_them(
     parts = split(with_features(read, "features"), seed=0, used=bundle.protocol.signals.used)
     wanted = evaluate(made.model, parts.test, parts.train).mean()["ndcg@100"]
     assert evaluate_bundle(bundle)["ndcg@100"]["mean"] == pytest.approx(wanted)
-    with pytest.raises(InputError, match="trained with their features: name it with --users-file"):
+    with pytest.raises(InputError, match="the model reads: add --users-file"):
         evaluate_bundle(bundle, Source(data="data.csv"))
     others = pl.read_csv("users.csv").with_columns(pl.col("town").reverse())
     others.write_csv("users.csv")
