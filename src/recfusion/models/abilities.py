@@ -1,10 +1,9 @@
 """Optional abilities of models: a model has an ability if it has its members.
 
-Abilities with several members are protocols, for `isinstance(model, FindsLists)`. The others are single members that
+Abilities that callers ask for are protocols, for `isinstance(model, FindsLists)`. The others are single members that
 the functions here read, with an answer for every model:
 
-    keeps_histories: bool             the fitted model holds rows of training users
-    without_histories() -> Self       a variant that holds none
+    without_histories() -> Self       a variant that holds no rows of training users
     check_grades(ratings, where)      raises if the model does not support some rating values
     lowest_grade: float               the lowest rating that it supports
     idle: tuple[str, ...]             settings without effect for the values of the others
@@ -72,6 +71,14 @@ class AddsItems(Protocol):
     ) -> dict[str, NDArray[Any] | Csr]: ...
 
 
+@runtime_checkable
+class KeepsHistories(Protocol):
+    """May hold rows of training users after the fit; `keeps_histories` says whether it does."""
+
+    @property
+    def keeps_histories(self) -> bool: ...
+
+
 def finds_lists(model: object) -> bool:
     """Return whether a fitted model finds lists with an index."""
     return isinstance(model, FindsLists) and model.finds
@@ -108,7 +115,7 @@ def fit_in_epochs(
 
 def keeps_histories(model: object) -> bool:
     """Return whether the fitted model holds rows of training users."""
-    return bool(getattr(model, "keeps_histories", False))
+    return isinstance(model, KeepsHistories) and model.keeps_histories
 
 
 def without_histories(model: Recommender) -> Recommender:
