@@ -23,7 +23,7 @@ from recfusion.models.thinning.parts import beside, economical, name_part, part_
 SHAPE = Shape(50, 20, 300)
 TRAIN = csr([[0, 1], [1, 2], [0, 2, 3]], 4)
 PROTOCOLS = [kind for kind in vars(abilities).values() if getattr(kind, "_is_runtime_protocol", False)]
-MEMBERS = ("keeps_histories", "without_histories", "check_grades", "idle", "needs_validation", "settled", "use_device")
+MEMBERS = ("without_histories", "check_grades", "idle", "needs_validation", "settled", "use_device")
 
 
 @dataclass
@@ -73,7 +73,7 @@ def test_the_contract_has_few_members() -> None:
         ("ease", {"needs_validation"}),
         ("thinning-local", {"FindsLists", "needs_validation"}),
         ("thinning-features", {"ReadsSignals", "AddsItems"}),
-        ("user-knn", {"keeps_histories"}),
+        ("user-knn", {"KeepsHistories"}),
         ("multvae", {"TrainsInEpochs", "idle", "needs_validation", "settled", "use_device"}),
     ],
 )
