@@ -20,7 +20,7 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.comparison import compare
-from recfusion.experiments.result import read_results
+from recfusion.experiments.result import newest_source, read_results
 from recfusion.experiments.run import Event
 from recfusion.models import class_loading as places
 from recfusion.models.linear.ease import EASE
@@ -114,7 +114,7 @@ def forget() -> None:
 
 
 def test_an_edited_model_is_fitted_again_and_the_old_results_stay(
-    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file, store = tmp_path / "mine.py", tmp_path / "s.jsonl"
@@ -126,7 +126,14 @@ def test_an_edited_model_is_fitted_again_and_the_old_results_stay(
         forget()
         found.append(means(compare(groups, {"mine": "mine.py:Mine"}, [4], metrics=METRICS, store=store))["mine"])
     assert found[0] == found[2] != found[1]
+    assert caplog.text.count("Stored results of other code are fitted again") == 1  # the second
     one, two = read_results(store)  # the third was not fitted
+    assert newest_source([one, two]) == [two]
+    file.write_text(edited + "# once more")
+    forget()
+    kept = compare(groups, {"mine": "mine.py:Mine"}, [4], metrics=METRICS, store=store, keep_stale=True)
+    assert means(kept)["mine"] == found[1]
+    assert "Stored results of other code are used" in caplog.text
     assert (one.settings, one.place) == (two.settings, two.place)
     assert one.source != two.source
     with pytest.raises(InputError, match="one set of settings for mine"):

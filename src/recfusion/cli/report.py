@@ -5,13 +5,13 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from recfusion.cli.output import note
+from recfusion.cli.output import counted, note
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable_file
 from recfusion.core.jsonl import plain_path
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import read_experiment
-from recfusion.experiments.result import is_store, read_results
+from recfusion.experiments.result import is_store, newest_source, read_results
 from recfusion.experiments.run import stored_results
 from recfusion.paper.tables import TABLES
 from recfusion.report.files import SUFFIXES, write_report
@@ -46,6 +46,9 @@ def report(
     if experiment is not None:
         wanted = read_experiment(experiment)
         stored, name, title = stored_results(wanted, stored), wanted.name, wanted.title
+    if len(newest := newest_source(stored)) < len(stored):
+        note(f"Left out: {counted(len(stored) - len(newest), 'result')} of earlier code of an edited model")
+        stored = newest
     if not stored:
         of = f" of '{experiment}'" if experiment is not None else ""
         raise InputError(f"Expected results{of} in the store '{results}', got none: run them first.")

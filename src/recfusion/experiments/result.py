@@ -217,6 +217,14 @@ def best_rows(results: Iterable[Result]) -> dict[ResultKey, Result]:
     return found
 
 
+def newest_source(results: Iterable[Result]) -> list[Result]:
+    """Return the results without those of an earlier source of an edited class that is not ours."""
+    stored = list(results)
+    # Protocol hash, label, model and settings -> source.
+    newest = {(*one.key[:3], one.key[4]): one.source for one in sorted(stored, key=lambda one: one.finished)}
+    return [one for one in stored if one.source == newest[(*one.key[:3], one.key[4])]]
+
+
 def _rank(result: Result) -> tuple[bool, datetime]:
     return result.code_state == "current", result.finished
 

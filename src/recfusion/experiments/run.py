@@ -21,7 +21,7 @@ from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, PackedJob, unique
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
-from recfusion.experiments.result import Result, append_result, best_rows, read_results, result_key
+from recfusion.experiments.result import Result, append_result, best_rows, newest_source, read_results, result_key
 from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
 from recfusion.models.code_digest import code_state
@@ -140,10 +140,14 @@ def run_candidates(
     used = used_signals(signals, data)
     check_signals_are_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
-    found = match_results(candidates, protocol, [] if store is None else read_results(store))
+    stored = [] if store is None else read_results(store)
+    found = match_results(candidates, protocol, stored)
+    edited = match_results(candidates, protocol, newest_source(stored), any_source=True)
     today = {label: by_label[label].code for label in {task.label for task in found}}
     stale = [task for task, result in found.items() if code_state(result.code, today[task.label]) == "stale"]
+    stale += [task for task in edited if task not in found]
     if stale:
+        found = edited | found
         told = "are used" if keep_stale else "are fitted again (--keep-stale or keep_stale=True uses them)"
         log.warning("Stored results of other code %s: %s.", told, "; ".join(map(str, stale)))
         found = {task: result for task, result in found.items() if keep_stale or task not in stale}
@@ -227,13 +231,23 @@ def stored_results(experiment: Experiment, stored: Sequence[Result]) -> list[Res
 
 
 def match_results(
-    candidates: Sequence[tuple[Candidate, Sequence[int]]], protocol: Protocol, stored: Iterable[Result]
+    candidates: Sequence[tuple[Candidate, Sequence[int]]],
+    protocol: Protocol,
+    stored: Iterable[Result],
+    *,
+    any_source: bool = False,
 ) -> dict[Task, Result]:
-    """Return the stored results with the protocol, label, model, source, settings and seeds of these candidates."""
+    """Return the stored results with the protocol, label, model, source, settings and seeds of these candidates.
+
+    With `any_source` the source may differ: the file of a class that is not ours may have been edited.
+    """
     known = best_rows(stored)
+    if any_source:
+        known = {(*key[:3], "", *key[4:]): result for key, result in known.items()}
     found: dict[Task, Result] = {}
     for candidate, seeds in candidates:
-        named = (candidate.label, candidate.entry.name, candidate.entry.source, candidate.values)
+        source = "" if any_source else candidate.entry.source
+        named = (candidate.label, candidate.entry.name, source, candidate.values)
         keys = {Task(candidate.label, seed): result_key(protocol, *named, seed) for seed in seeds}
         found |= {task: known[key] for task, key in keys.items() if key in known}
     return found
