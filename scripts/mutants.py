@@ -2,7 +2,7 @@
 
 `python scripts/mutants.py` makes each mistake of mutants.toml in a copy of the tree, one at a time, and runs the tests
 that must fail then. A mutant that survives needs a better test. `--check` only reports mutants that no longer apply,
-and `--relocate` writes the new address of those that were moved as they are.
+and `--relocate` writes the new address of mutants with unchanged code that was moved.
 
 A mutant is an edit of the syntax tree inside one function, so comments, docstrings and formatting may change:
 
@@ -248,7 +248,7 @@ def fate(mutant: Mutant, tree: Path) -> Fate:
 
 
 def check(mutants: Sequence[Mutant], relocate: bool) -> int:
-    """Report the mutants that no longer apply; give those that were only moved their new address if asked."""
+    """Report the mutants that no longer apply; with `relocate`, write the new address of moved code."""
     text, failures = MUTANTS.read_text(encoding="utf-8"), 0
     for mutant in mutants:
         try:

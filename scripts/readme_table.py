@@ -100,7 +100,7 @@ def _lead(test: PairedTest) -> str:
 
 
 def with_tables(document: str) -> str:
-    """Return a document with new tables in place of those that it contains."""
+    """Return a document with its results tables replaced by new ones."""
     makers = {"model | what it is": short_table, "model | Recall@20": main_table, f"`{OURS}` minus": opponents_table}
     for first, table in makers.items():
         found = re.compile(rf"^\| {re.escape(first)} .*\n(\|.*\n)+", re.MULTILINE)

@@ -35,7 +35,7 @@ TABLES = {
         Row("`graded`: dislikes masked", ("signals-graded", LINEAR), ("signals-likes", LINEAR)),
         Row("`graded`: dislikes masked and modelled", ("signals-graded", SIGNALS), ("signals-likes", LINEAR)),
         Row("of which by modelling", ("signals-graded", SIGNALS), ("signals-graded", LINEAR)),
-        Row("of which in a network's loss", (NETS, "recfusion-dislikes"), (NETS, "recfusion")),
+        Row("dislikes in the loss of a network", (NETS, "recfusion-dislikes"), (NETS, "recfusion")),
         Row("`timed` (split by time)", ("signals-time-ml1m", SIGNALS), ("signals-time-ml1m", LINEAR)),
         Row("`timed`, TALE (split by time)", ("signals-time-ml1m", "tale"), ("signals-time-ml1m", LINEAR)),
         Row("`timed` (one moment for all)", ("signals-global-ml1m", SIGNALS), ("signals-global-ml1m", LINEAR)),

@@ -85,7 +85,7 @@ def test_returns_cancel_what_was_bought_and_are_counted() -> None:
     assert found.disliked is not None
     assert found.disliked.toarray().tolist() == [[0, 0], [0, 0], [-2, 0]]
     assert found.disliked.nnz == 2  # given back in full: 0 is stored
-    assert "3 rows have a number below 0 and are taken for returns" in "\n".join(found.report.notes)
+    assert "3 rows have a number below 0 and count as returns" in "\n".join(found.report.notes)
 
 
 def test_ratings_below_0_are_no_returns() -> None:

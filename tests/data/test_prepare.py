@@ -135,7 +135,7 @@ def test_the_digest_of_signals_tells_values_and_names_apart() -> None:
     described = [replace(one, item_features=each).digest(["item_features"]) for each in features]
     assert one.digest([]) == ""
     assert len({one.digest(["grades"]), two.digest(["grades"]), *described}) == 5
-    with pytest.raises(InputError, match="Expected times in 'made up', which has none"):
+    with pytest.raises(InputError, match="Expected times in 'made up', got none"):
         one.digest(["times"])
 
 

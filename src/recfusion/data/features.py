@@ -12,7 +12,7 @@ from recfusion.data.signals import parse_signals
 
 
 def with_features(data: Interactions, signals: str) -> Interactions:
-    """Return the data with features of its items and users, if `signals` requests them and it has none yet."""
+    """Add item and user features if `signals` requests them; data that has features is returned unchanged."""
     if "features" not in parse_signals(signals) or data.item_features is not None or data.user_features is not None:
         return data
     asked = [name.strip() for name in (data.source.feature_columns or "").split(",") if name.strip()] or None

@@ -44,8 +44,8 @@ class RawData:
 
     `rows` has the columns `user` and `item` (integers, or strings exactly as in the file) and, if the file has them,
     `rating` (Float32) and `time` (Int64, seconds since 1970). `items` has one row per item: the column `item` and any
-    others (title, genres, ...). If `ids` has the sorted distinct ids of a role, all of which occur, the rows hold Int32
-    positions in them instead.
+    others (title, genres, ...). If `ids` holds the sorted distinct ids of a role, the rows hold Int32 positions in
+    them instead, and every id occurs.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Interactions:
         for name in found:
             value = getattr(self, name)
             if value is None:
-                raise InputError(f"Expected {name} in '{self.name}', which has none: use data that has them.", name)
+                raise InputError(f"Expected {name} in '{self.name}', got none: use other data.", name)
             digest.update(name.encode())
             if isinstance(value, Features):
                 digest.update("\n".join(value.names).encode())

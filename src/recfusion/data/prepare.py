@@ -144,7 +144,7 @@ def preparation_notes(
             )
     if returned:
         yield (
-            f"{returned:,} rows have a number below 0 and are taken for returns: they cancel purchases of the user and "
+            f"{returned:,} rows have a number below 0 and count as returns: they cancel purchases of the user and "
             "item, and never count as interactions"
         )
     if late:
@@ -192,6 +192,6 @@ def _described(ids: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataF
     known = described.with_columns(parse_ids(described[kind], ids.dtype)).unique(kind, keep="first")
     count = ids.is_in(known[kind].implode()).sum()
     if kind == "user" and not count:
-        raise InputError("The user file has none of the users: use the ids of the interactions.", "users_file")
+        raise InputError("Expected the same user ids in the user file, got others: correct the ids.", "users_file")
     notes = [f"the {kind} file describes {count:,} of {len(ids):,} {kind}s"] if count < len(ids) else []
     return table.join(known, on=kind, how="left", maintain_order="left"), notes
