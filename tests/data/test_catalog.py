@@ -31,7 +31,7 @@ def write_ml_1m(folder: Path) -> Path:
 
 def test_the_catalog_lists_the_sets_by_name() -> None:
     movies = ["ml-latest-small", "ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "netflix"]
-    assert list(CATALOG) == [*movies, "online-retail", "lastfm-2k"]
+    assert list(CATALOG) == [*movies, "online-retail", "lastfm-2k", "gowalla"]
     for name, entry in CATALOG.items():
         assert entry.name == name
         assert (entry.url is None) == (entry.md5 is None)

@@ -88,7 +88,6 @@ def test_a_separator_has_no_quotes_and_no_line_ends(tmp_path: Path, given: str) 
         (b"", "empty file"),
         (b"\n  \n\n", "empty file"),
         (b"\xef\xbb\xbf", "empty file"),
-        ("user,item\nann,1\n".encode("utf-16"), "another encoding"),
         (b"\x89PNG\0\0\0\r\n", "binary data"),
         (b"user,item\rann,1\r", "carriage returns"),
         (b"user,item,item\nann,1,2\n", "'item' twice"),

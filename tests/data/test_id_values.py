@@ -11,8 +11,9 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import to_columns
 from recfusion.data.load import load
-from recfusion.data.options import Preparation
-from recfusion.data.reading.values import parse_ids
+from recfusion.data.options import Preparation, Source
+from recfusion.data.reading.ids import id_text, parse_ids, parse_texts
+from recfusion.data.reading.reader import read_table
 
 NUMBERS = pl.Series([7, 318, -5, 0])
 TEXTS = pl.Series(["7", "318", "lamp", "a b", "318.0", "007"])
@@ -82,7 +83,7 @@ def test_values_of_several_kinds_are_each_read_on_their_own() -> None:
         "318",
         "7",
         "318",
-        "318.0",
+        "318",
         "lamp",
         None,
         None,
@@ -100,3 +101,75 @@ def test_an_item_file_may_write_its_numbers_otherwise(tmp_path: Path, ids: str) 
     loose = Preparation(min_items_per_user=0, min_users_per_item=0)
     data = load(pl.DataFrame({"user": [1, 1], "item": [7, 318]}), loose, items=tmp_path / "items.csv")
     assert data.item_table["title"].to_list() == ["Heat", "Up"]
+
+
+FORMS = [
+    "318",
+    "318.0",
+    " 318 ",
+    "318.00",
+    "-5.0",
+    "0.0",
+    "007",
+    "007.0",
+    "318.7",
+    "1e5",
+    "a b",
+    " a ",
+    "12.0.0",
+    "",
+    "+7",
+]
+FORMS += [
+    "9007199254740991.0",
+    "9007199254740993.0",
+    "1.2345678901234568e+16",
+    "\u00a0x\u3000",
+    "\x1cx",
+    "9007199254740993",
+]
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_a_request_and_a_file_make_the_same_id_of_a_text(text: str) -> None:
+    assert [id_text(text)] == parse_texts(pl.Series([text]))["ids"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("318.0", "318"),
+        (" 318 ", "318"),
+        ("007", "007"),
+        ("318.7", "318.7"),
+        (" a b ", "a b"),
+        ("9007199254740991.0", "9007199254740991"),
+    ],
+)
+def test_one_id_has_one_text(text: str, same: str) -> None:
+    assert id_text(text) == same
+
+
+@pytest.mark.parametrize("merged", ["9007199254740993.0", "1.2345678901234568e+16", 2.0**53, 12345678901234567.0])
+def test_a_float_that_may_stand_for_several_whole_numbers_is_no_id(merged: object) -> None:
+    assert id_text(merged) is None
+
+
+def test_the_export_of_a_column_with_gaps_has_the_ids_of_the_original(tmp_path: Path) -> None:
+    plain, floats = tmp_path / "plain.csv", tmp_path / "floats.csv"
+    plain.write_text("user,item\n1,318\n2,7\n3,318\n", encoding="utf-8")
+    floats.write_text("user,item\n1.0,318.0\n2.0, 7 \n3,318\n", encoding="utf-8")
+    assert read_table(floats).rows.equals(read_table(plain).rows)
+    assert read_table(plain).rows["item"].to_list() == [318, 7, 318]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
+def test_floats_beyond_2_53_are_counted_and_never_merge(tmp_path: Path, suffix: str) -> None:
+    ids = ["12345678901234567.0", "12345678901234568.0", "7"]
+    lines = ["user,item"] * (suffix == ".csv")
+    lines += [f"1,{one}" if lines else f'{{"user": 1, "item": {one}}}' for one in ids]
+    file = tmp_path / f"orders{suffix}"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    found = read_table(file, Source(data="x", max_bad_share=1))
+    assert found.rows["item"].to_list() == [7]
+    assert found.report.unparsable == 2

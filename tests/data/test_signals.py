@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.sparse import csr_array
 
-from conftest import raw
+from conftest import csr, raw
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features, Interactions
 from recfusion.data.options import Preparation, SplitPlan
@@ -96,10 +97,10 @@ def test_a_signal_that_the_data_lacks_is_one_sentence(rated: Interactions) -> No
 
 
 def test_a_signal_that_no_model_reads_is_refused_but_for_grades_whose_mask_serves_all() -> None:
-    check_signals_are_read(["grades"], [("ease", ())])
-    check_signals_are_read(["times"], [("ease", ()), ("reader", ["times"])])
+    check_signals_are_read("graded", [("ease", ())])
+    check_signals_are_read("timed", [("ease", ()), ("reader", ["times"])])
     with pytest.raises(InputError, match="Signals 'timed' are requested, but ease, popularity does not read"):
-        check_signals_are_read(["times"], [("ease", ()), ("popularity", ())])
+        check_signals_are_read("timed", [("ease", ()), ("popularity", ())])
 
 
 @pytest.mark.parametrize("kind", ["strong", "weak", "temporal", "global"])
@@ -207,3 +208,24 @@ def test_the_digest_of_grades_covers_dislikes(rated: Interactions) -> None:
     other.data[0] += 1
     assert replace(rated, disliked=other).digest(("grades",)) != rated.digest(("grades",))
     assert replace(rated, disliked=other).fingerprint == rated.fingerprint
+
+
+def test_auto_leaves_out_ratings_and_times_that_are_all_equal() -> None:
+    def found(times: list[int], grades: list[float]) -> tuple[str, ...]:
+        items = pl.Series("item", ["x", "y", "z"])
+        return used_signals(
+            "auto",
+            Interactions(
+                "toy",
+                csr([[0, 1], [1, 2]], 3),
+                pl.Series(["a", "b"]),
+                items,
+                items.to_frame(),
+                times=np.array(times),
+                grades=np.array(grades, np.float32),
+            ),
+        )
+
+    assert found([1, 2, 3, 4], [1, 2, 2, 1]) == ("grades", "times")
+    assert found([7, 7, 7, 7], [1, 2, 2, 1]) == ("grades",)
+    assert found([1, 2, 3, 4], [2, 2, 2, 2]) == ("times",)

@@ -13,6 +13,8 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
 from recfusion.data.split import NobodyToJudge, split
+from recfusion.evaluation.evaluate import evaluate
+from recfusion.models.baselines.popularity import Random
 
 LOOSE = Preparation(min_items_per_user=0, min_users_per_item=0)
 
@@ -70,10 +72,26 @@ def test_a_temporal_split_needs_times() -> None:
 def test_a_weak_split_trains_on_every_user_and_hides_items(groups: Interactions) -> None:
     parts = split(groups, SplitPlan(kind="weak", valid=0.2, test=0.2))
     assert parts.train.shape == groups.matrix.shape
-    for fold in (parts.valid, parts.test):
-        assert entries(fold.history) == entries(parts.train[fold.users])
+    assert entries(parts.valid.history) == entries(parts.train[parts.valid.users])
     hidden = parts.valid.held_out.nnz + parts.test.held_out.nnz
     assert hidden + parts.train.nnz == groups.n_interactions
+
+
+def test_a_weak_split_shows_training_and_validation_items_at_the_test(groups: Interactions) -> None:
+    """Validation items that are neither shown nor masked would be recommended, and count as misses."""
+    parts = split(groups, SplitPlan(kind="weak", valid=0.2, test=0.2))
+    shown, hidden = entries(parts.test.history), entries(parts.test.held_out)
+    assert not shown & hidden
+    assert shown | hidden == entries(groups.matrix[parts.test.users])
+
+
+def test_a_weak_split_with_all_test_items_first_has_no_misses() -> None:
+    """Five items for everybody, so that a list of all unseen items holds only the one test item."""
+    user, item = [u for u in range(6) for _ in range(5)], [i for _ in range(6) for i in range(5)]
+    data = prepare(raw({"user": user, "item": item}), LOOSE)
+    parts = split(data, SplitPlan(kind="weak", valid=0.2, test=0.2))
+    found = evaluate(Random().fit(parts.train, rng=0), parts.test, parts.train, ("ndcg@5",)).mean()
+    assert found == {"ndcg@5": 1.0}
 
 
 def test_a_user_with_one_item_cannot_be_judged_and_is_left_out() -> None:

@@ -199,3 +199,14 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text("user,item\n1,2\n" + "x" * 100)
     with pytest.raises(InputError, match="got one of more than 50 bytes"):
         list(line_blocks(path, 1, 20))
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("user,item\n" + "1,2\n" * 1000)
+    blocks = line_blocks(path, 1, 100)
+    next(blocks)
+    with path.open("r+") as file:
+        file.truncate(400)
+    with pytest.raises(InputError, match="changed while it was read: read a copy, or wait for its writer"):
+        list(blocks)

@@ -5,6 +5,7 @@ What it writes for an item must depend on the data alone, never on the number of
 disk, because numba would cache it as pickles.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -13,15 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from recfusion.core.extras import is_installed, require
 from recfusion.core.pool import available_cores
 
-COMPILE_SECONDS = 1.5  # typical compile time of one loop (measured)
+# Typical compile time of one loop (measured). Without numba a loop is never worth it where there is another way.
+COMPILE_SECONDS = 1.5 if is_installed("numba") else math.inf
 _PARTS_PER_THREAD = 16  # small parts, so that no thread waits long for the others
 
 
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """Return the loop as machine code; it may reorder float32 sums, always in the same way."""
+    require("numba", "A catalogue of this size")
     import numba
 
     made: Callable[..., Any] = numba.njit(nogil=True, fastmath={"reassoc", "nsz", "contract"})(loop)

@@ -133,12 +133,21 @@ def check_regular(path: Path) -> None:
 
 def read_json(path: Path) -> object:
     """Return the content of a JSON file; raise if it is missing or broken."""
-    return _parsed(path, "JSON", json.loads)
+    return _parsed(path, "JSON", _finite_json)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file; raise if it is missing or broken."""
     return dict(_parsed(path, "TOML", tomllib.loads))
+
+
+def _finite_json(text: str) -> object:
+    """Return the document of a JSON text; NaN and Infinity are not JSON."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not a number")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def _parsed(path: Path, kind: str, parse: Callable[[str], Any]) -> Any:

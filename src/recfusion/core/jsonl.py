@@ -76,6 +76,22 @@ class JsonLines:
         known = set(packed)  # a crash of `pack` may leave lines in both files
         return [*packed, *(line for line in lines if line not in known)]
 
+    def read_new(self, path: str | Path, offset: int) -> tuple[list[bytes], int]:
+        """Return the complete lines of the unpacked file after `offset` bytes, and where the last of them ends.
+
+        All lines are new if the file is shorter than `offset`.
+        """
+        try:
+            with plain_path(path).open("rb") as file:
+                if os.fstat(file.fileno()).st_size < offset:
+                    offset = 0
+                file.seek(offset)
+                content = file.read()
+        except FileNotFoundError:
+            return [], 0
+        end = content.rfind(b"\n") + 1
+        return content[:end].splitlines(keepends=True), offset + end
+
     def parse(self, line: bytes, where: str) -> dict[str, object]:
         """Return the document of a line; `where` names the line in an error."""
         document = _json(line)

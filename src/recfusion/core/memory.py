@@ -6,12 +6,25 @@ import psutil
 
 from recfusion.core.errors import InputError
 
+try:
+    import resource
+except ImportError:  # a system without it
+    resource = None  # type: ignore[assignment]
+
 _CGROUP = Path("/sys/fs/cgroup")
 
 
+def address_space_limit() -> int | None:
+    """Return the limit of this process's address space in bytes (`ulimit -v`); None if there is none."""
+    limit = -1 if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit if limit >= 0 and limit != resource.RLIM_INFINITY else None
+
+
 def available_bytes() -> int:
-    """Return the bytes that are free without swapping, within the container's limit if it has one."""
+    """Return the bytes that are free without swapping, within the limits of the container and of this process."""
     free = int(psutil.virtual_memory().available)
+    if (most := address_space_limit()) is not None:
+        free = min(free, max(0, most - int(psutil.Process().memory_info().vms)))
     try:
         limit = int((_CGROUP / "memory.max").read_text())  # "max" if there is no limit
         used = int((_CGROUP / "memory.current").read_text())

@@ -9,10 +9,12 @@ import polars as pl
 import polars.selectors as cs
 
 from recfusion.core.errors import InputError, choices
+from recfusion.core.parquet import read_parquet
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.options import PUBLISHED
 from recfusion.data.published.archive import md5_of, reading
 from recfusion.data.published.checked_tables import Layout
+from recfusion.data.published.gowalla import GOWALLA
 from recfusion.data.published.lastfm import LASTFM
 from recfusion.data.published.movielens import movielens
 from recfusion.data.published.netflix import NETFLIX
@@ -58,7 +60,7 @@ def _embedded(*columns: str) -> Layout:
 
     def read(folder: Path, name: str) -> RawData:
         files = (folder / f"{name}-{part}.parquet" for part in ("ratings", "items"))
-        rows, items = (pl.read_parquet(file, glob=False).cast({cs.integer(): pl.Int64}) for file in files)
+        rows, items = (read_parquet(file).cast({cs.integer(): pl.Int64}) for file in files)
         roles = dict(zip(("user", "item", "rating", "time"), columns, strict=True))
         return RawData(name, rows.cast({"rating": pl.Float32}), items, ReadReport(rows.height, roles))
 
@@ -104,6 +106,14 @@ _SETS = (
         archive="hetrec2011-lastfm-2k.zip",
         folders=("hetrec2011-lastfm-2k",),
         absent="its publisher gives no checksum for it",
+    ),
+    DataSet(
+        *("gowalla", "Check-ins of Gowalla in the published split of LightGCN", GOWALLA, 1_027_370),
+        licence="Research use with acknowledgement; no redistribution without permission.",
+        citation="Eunjoon Cho, Seth A. Myers and Jure Leskovec. 2011. Friendship and Mobility: User Movement in "
+        "Location-Based Social Networks. In Proceedings of KDD 2011, San Diego, California. Split: Xiangnan He et al. "
+        "2020. LightGCN. In Proceedings of SIGIR 2020.",
+        absent="its authors publish it as train.txt and test.txt beside their code",
     ),
 )
 CATALOG: Mapping[str, DataSet] = {entry.name: entry for entry in _SETS}

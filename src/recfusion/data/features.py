@@ -1,19 +1,23 @@
 """Makes features of items and users from the columns of their tables."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from recfusion.data.feature_recipe import Recipe, Recipes
-from recfusion.data.interactions import Features, Interactions
+from recfusion.data.interactions import Features, Interactions, Signal
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import parse_signals
+from recfusion.data.signals import ASKED, AUTO, EVERY, parse_signals
 
 
-def with_features(data: Interactions, signals: str) -> Interactions:
-    """Add item and user features if `signals` requests them; data that has features is returned unchanged."""
-    if "features" not in parse_signals(signals) or data.item_features is not None or data.user_features is not None:
+def with_features(data: Interactions, signals: str, reads: Collection[Signal] = EVERY) -> Interactions:
+    """Add item and user features if `signals` requests them; data that has features is returned unchanged.
+
+    "auto" requests them for a model that `reads` them.
+    """
+    asked_for = {"features", AUTO} & {*parse_signals(signals)} and {*ASKED["features"]} & {*reads}
+    if not asked_for or data.item_features is not None or data.user_features is not None:
         return data
     asked = [name.strip() for name in (data.source.feature_columns or "").split(",") if name.strip()] or None
     items = _features(data.item_table, asked)

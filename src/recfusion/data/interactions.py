@@ -15,14 +15,16 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.data.feature_recipe import Recipe
 from recfusion.data.options import Preparation, Source
-from recfusion.data.reading.columns import words_of
-from recfusion.data.reading.values import parse_ids
+from recfusion.data.reading.columns import TITLE_WORDS, words_of
+from recfusion.data.reading.ids import parse_ids
 
-_TITLE_WORDS = ("title", "name")
 _ITEM_WORDS = {
-    *("item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full")
+    *("item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full"),
+    *("artikel", "produkt", "produit", "article", "producto", "articulo", "prodotto", "articolo", "produto", "artigo"),
+    *("towaru", "produktu", "du", "de", "del", "do", "van", "het"),
 }
 _DIGEST_STEP = 1 << 20  # numbers at a time
+TRAIN, VALID, TEST = 0, 1, 2  # the parts of a given split
 Signal = Literal["grades", "times", "item_features", "user_features"]  # ratings, timestamps, features
 
 
@@ -43,9 +45,9 @@ class RawData:
     """Interactions as read: one row each, in the order of the file.
 
     `rows` has the columns `user` and `item` (integers, or strings exactly as in the file) and, if the file has them,
-    `rating` (Float32) and `time` (Int64, seconds since 1970). `items` has one row per item: the column `item` and any
-    others (title, genres, ...). If `ids` holds the sorted distinct ids of a role, the rows hold Int32 positions in
-    them instead, and every id occurs.
+    `rating` (Float32), `time` (Int64, seconds since 1970) and `part` (Int8, of a given split). `items` has one row per
+    item: the column `item` and any others (title, genres, ...). If `ids` holds the sorted distinct ids of a role, the
+    rows hold Int32 positions in them instead, and every id occurs.
     """
 
     name: str
@@ -57,6 +59,8 @@ class RawData:
     source: Source = field(default_factory=Source)
     users: pl.DataFrame | None = None  # one row per user: the column `user` and any others
     ids: Mapping[str, pl.Series] = field(default_factory=dict)  # by role, if the rows are coded
+    all_items: pl.DataFrame | None = None  # the item file with the items that are not in the matrix, if one was given
+    items_time: float | None = None  # when the file of `items` was written, seconds since 1970
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ class Interactions:
     item_table: pl.DataFrame  # one row per column of the matrix, in order: `item` and any others (title, genres, ...)
     times: NDArray[np.int64] | None = None  # seconds since 1970 of each stored entry, in the matrix's order
     grades: FloatArray | None = None  # rating or count of each stored entry, in the matrix's order
+    parts: NDArray[np.int8] | None = None  # TRAIN, VALID or TEST of each stored entry, if the split is given
     disliked: Csr | None = None  # (users, items): ratings below the like threshold
     disliked_times: NDArray[np.int64] | None = None  # of its stored entries
     item_features: Features | None = None  # a row per column of the matrix
@@ -104,6 +109,9 @@ class Interactions:
     report: ReadReport = field(default_factory=lambda: ReadReport(rows=0))
     licence: str = ""
     citation: str = ""
+    all_items: pl.DataFrame | None = None  # the item file with the items that are not in the matrix, if one was given
+    items_time: float | None = None  # when the file of the item table was written, seconds since 1970
+    earlier: tuple[IntArray, IntArray] | None = None  # entries bought before their time, and when; None without repeats
 
     def __post_init__(self) -> None:
         entries, (users, items) = self.matrix.nnz, self.matrix.shape
@@ -177,8 +185,9 @@ class Interactions:
 def name_column(items: pl.DataFrame) -> str | None:
     """Return the column of an item table with the titles: `title` or `name`, else one such as `Product name`."""
     plain = {name: words_of(name) for name, kind in items.schema.items() if not kind.is_nested() and kind != pl.Binary}
-    alone = (name for word in _TITLE_WORDS for name, words in plain.items() if words == [word])
-    pairs = itertools.product(_TITLE_WORDS, plain.items())
+    known = ("title", "name", *sorted(TITLE_WORDS - {"title", "name"}))
+    alone = (name for word in known for name, words in plain.items() if words == [word])
+    pairs = itertools.product(known, plain.items())
     longer = (name for word, (name, words) in pairs if word in words and {*words} <= {*_ITEM_WORDS, word})
     return next(itertools.chain(alone, longer), None)
 

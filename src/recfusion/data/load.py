@@ -8,13 +8,15 @@ import polars as pl
 from pydantic import BaseModel
 
 from recfusion.core.errors import InputError, validating
-from recfusion.core.files import check_regular, read_json, replacing, write_json
+from recfusion.core.files import read_json, replacing, write_json
 from recfusion.core.job_folder import PARTS
+from recfusion.core.parquet import read_parquet
 from recfusion.data.catalog import CATALOG, read_named, read_named_users
-from recfusion.data.interactions import Interactions, PreparationStep, RawData, ReadReport
+from recfusion.data.interactions import TEST, TRAIN, VALID, Interactions, PreparationStep, RawData, ReadReport
 from recfusion.data.options import PUBLISHED, Preparation, Source
 from recfusion.data.prepare import FUTURE, prepare
 from recfusion.data.reading.batch_cache import BatchCache
+from recfusion.data.reading.database import is_database, read_database
 from recfusion.data.reading.formats import ArrowStream, as_frame
 from recfusion.data.reading.item_file import read_items
 from recfusion.data.reading.reader import OnRows, read_table
@@ -92,7 +94,16 @@ def read(
         published = source.users_file == PUBLISHED
         users = read_named_users(source.data) if published else read_users(source.users_file, None, source.data)
         return replace(named, source=source.shown(), users=users)
-    if frame is None and not _exists(source.data):
+    if frame is None and is_database(source.data):
+        frame = read_database(source.data, source.query)
+        source = source.shown()
+    elif source.query is not None:
+        raise InputError("--query is for a database as --data, such as postgresql://HOST/NAME: leave it out.", "query")
+    given = _given_files(source)
+    absent = [file for file in (*source.files, *given) if not _exists(file)] if frame is None else []
+    if absent:
+        if len(source.files) > 1 or absent[0] in given:
+            raise InputError(f"Expected a file at '{absent[0]}', got nothing: name the files with --data.", "data")
         if Path(source.data).suffix:
             raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.", "data")
         raise InputError(
@@ -102,19 +113,31 @@ def read(
         )
     if source.users_file is not None:  # fail before reading the rows
         _check_users_file(source.users_file, source.data)
-    origin = Path(source.data) if frame is None else frame
-    raw = read_table(origin, source, coded=True, cache=cache, on_rows=on_rows)
+    files = [] if frame is not None else [Path(file) for file in (*source.files, *given)]
+    origin = frame if frame is not None else files[0] if len(files) == 1 else files
+    parts = (*([TRAIN] * len(source.files)), *given.values()) if given else ()
+    raw = read_table(origin, source, coded=True, cache=cache, on_rows=on_rows, parts_of_files=parts)
     described = Path(source.items) if items is None and source.items is not None else items
-    table = None if described is None else read_items(described, raw.report.columns["item"])
+    known = raw.ids.get("item", raw.rows["item"])
+    table = None if described is None else read_items(described, raw.report.columns["item"], source=source, known=known)
     if source.users_file is not None:
-        raw = replace(raw, users=read_users(source.users_file, raw.report.columns["user"], source.data))
-    return replace(raw, items=table, source=source.shown())
+        raw = replace(raw, users=read_users(source.users_file, raw.report.columns["user"], source.data, source))
+    written = described.stat().st_mtime if isinstance(described, Path) else None
+    return replace(raw, items=table, source=source.shown(), items_time=written)
 
 
-def read_users(file: str, column: str | None, data: str) -> pl.DataFrame:
+def _given_files(source: Source) -> dict[str, int]:
+    """Return the validation and test files of a given split with their parts."""
+    if source.valid_file is not None and source.test_file is None:
+        raise InputError("Expected a test file beside --valid-file, got none: add --test-file.", "test_file")
+    files = {source.valid_file: VALID, source.test_file: TEST}
+    return {file: part for file, part in files.items() if file is not None}
+
+
+def read_users(file: str, column: str | None, data: str, source: Source | None = None) -> pl.DataFrame:
     """Return a table about the users of `data`, one row each; `column` is the name of the user column there."""
     _check_users_file(file, data)
-    return read_items(Path(file), column, role="user")
+    return read_items(Path(file), column, source=source, role="user")
 
 
 def _check_users_file(file: str, data: str) -> None:
@@ -159,15 +182,13 @@ def load_prepared(folder: Path, asked: Preparation | None = None) -> Interaction
             "prepare it again with them."
         )
     try:
-        parts = sorted(folder.glob(PARTS))
-        for part in parts:
-            check_regular(part)
-        rows = pl.read_parquet(parts, glob=False)
-        items = pl.read_parquet(folder / ITEMS, glob=False) if (folder / ITEMS).is_file() else None
+        rows = pl.concat([read_parquet(part) for part in sorted(folder.glob(PARTS))] or [pl.DataFrame()])
+        items = read_parquet(folder / ITEMS) if (folder / ITEMS).is_file() else None
+        written = None if items is None else (folder / ITEMS).stat().st_mtime
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"Cannot read the prepared data in '{folder}': {error}; prepare it again.") from None
     # Nothing is filtered here: ids become rows and columns.
-    raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder)).shown())
+    raw = RawData(about.name, rows, items, about.report, source=Source(data=str(folder)).shown(), items_time=written)
     found = prepare(raw, Preparation(min_rating=None, min_items_per_user=0, min_users_per_item=0))
     new = found.report.notes[len(about.report.notes) :]
     # Rows of the future were counted at the preparation, when no row was dropped yet.
@@ -184,8 +205,10 @@ def _exists(path: str) -> bool:
 
 
 def _refuse_file_options(source: Source, items: pl.DataFrame | None) -> None:
-    for name in ("user", "item", "rating", "time", "separator", "items"):
+    files = ("items", "valid_file", "test_file")
+    for name in ("user", "item", "rating", "time", "rows", "separator", "encoding", "date_format", *files):
         if getattr(source, name) is not None or (name == "items" and items is not None):
+            option = f"--{name.replace('_', '-')}"
             raise InputError(
-                f"The columns of '{source.data}' are known: leave out --{name}, it is for your files.", name
+                f"The columns of '{source.data}' are known: leave out {option}, it is for your files.", name
             )

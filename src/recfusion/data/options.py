@@ -1,5 +1,6 @@
 """The data options (source, preparation, split, signals), declared once; protocol cards and the CLI use them."""
 
+import glob
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,21 +8,49 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from recfusion.core.errors import InputError
+from recfusion.data.reading.database import is_database, shown_address
+
 PUBLISHED = "published"  # as a file of users: the one that is published with a named data set
 
 
 class Source(BaseModel, frozen=True, extra="forbid"):
     """A data set: its name in the catalog, or a file with the columns to take."""
 
-    data: str = Field("ml-latest-small", description="a name of the catalog, or a CSV, TSV, Parquet or JSON lines file")
+    data: str = Field(
+        "ml-latest-small",
+        description="a name of the catalog, or a CSV, TSV, Parquet, JSON lines or xlsx file; several files with commas "
+        "or by a pattern such as 'orders-*.csv'",
+    )
     user: str | None = Field(None, description="column of the user ids; guessed by default")
     item: str | None = Field(None, description="column of the item ids; guessed by default")
     rating: str | None = Field(None, description="column of the ratings; guessed by default; none: ignore ratings")
     time: str | None = Field(None, description="column of the timestamps; guessed by default; none: ignore them")
+    rows: str | None = Field(
+        None,
+        description="read only rows that meet a condition on the columns, such as \"status != 'cancelled'\"; the "
+        "language of --where",
+    )
+    query: str | None = Field(
+        None,
+        description="with a database as --data (postgresql://HOST/NAME, sqlite:///FILE, duckdb:///FILE): the SQL query "
+        "whose rows are read",
+    )
     separator: str | None = Field(None, description="separator of a text file; guessed by default")
+    encoding: str | None = Field(
+        None,
+        description="encoding of the text files, such as cp1252; by default UTF-8, UTF-16 or Windows-1252, detected",
+    )
+    date_format: str | None = Field(
+        None, description="form of the dates in text columns, such as %d/%m/%Y; found from the cells by default"
+    )
     items: str | None = Field(None, description="a file about the items: titles, genres and other columns")
     users_file: str | None = Field(
         None, description=f"a file about the users, for user features; {PUBLISHED}: the one of ml-100k or ml-1m"
+    )
+    valid_file: str | None = Field(None, description="validation pairs of a given split, in the form of the data file")
+    test_file: str | None = Field(
+        None, description="test pairs of a given split (--split given), in the form of the data file"
     )
     feature_columns: str | None = Field(
         None, description="columns that become item features, separated by commas; all usable ones by default"
@@ -32,22 +61,54 @@ class Source(BaseModel, frozen=True, extra="forbid"):
         """Return the source of the same data elsewhere, without its item file; a file keeps its column options."""
         return (
             self.model_copy(update={"data": data, "items": None})
-            if Path(data).exists()
+            if is_database(data) or Path(data).exists()
             else Source(data=data, users_file=self.users_file)
         )
+
+    @property
+    def label(self) -> str:
+        """The data as messages name it: an address of a database has no password there."""
+        return shown_address(self.data) if is_database(self.data) else self.data
 
     def absolute(self) -> "Source":
         """Return the source with absolute paths."""
         return self._with_paths(lambda path: str(Path(path).absolute()))
 
     def shown(self) -> "Source":
-        """Return the source as cards show it: paths relative to the working folder, or the file name alone."""
+        """Return the source as cards show it: paths relative to the working folder, or the file name alone.
+
+        Addresses of databases have no user and no password.
+        """
         return self._with_paths(_shown_path)
 
     def _with_paths(self, change: Callable[[str], str]) -> "Source":
-        paths = {"items": self.items, "users_file": None if self.users_file == PUBLISHED else self.users_file}
-        more = {name: change(path) for name, path in paths.items() if path is not None}
-        return self.model_copy(update={"data": change(self.data)} | more)
+        more = {name: change(path) for name, path in self.other_paths.items()}
+        data = ",".join(map(change, self._names()))
+        if is_database(self.data):
+            data = self.label if change is _shown_path else self.data
+        return self.model_copy(update={"data": data} | more)
+
+    @property
+    def other_paths(self) -> dict[str, str]:
+        """The files beside the data file, by the field that names them."""
+        names = ("items", "users_file", "valid_file", "test_file")
+        return {name: path for name in names if (path := getattr(self, name)) not in (None, PUBLISHED)}
+
+    @property
+    def files(self) -> list[str]:
+        """The files of the data: one, or those between commas or of a pattern, in the order of their names."""
+        if is_database(self.data):  # the message must not show a password
+            raise InputError(f"Expected files, got the database {self.label}: export them first.", "data")
+        found = [
+            [name] if os.path.lexists(name) or not glob.has_magic(name) else sorted(glob.glob(name))  # noqa: PTH207
+            for name in self._names()
+        ]
+        return list(dict.fromkeys(file for files in found for file in files)) or [self.data]
+
+    def _names(self) -> list[str]:
+        """Return the files and patterns between commas, unless a file has the whole name."""
+        names = [name.strip() for name in self.data.split(",") if name.strip()]
+        return [self.data] if "\0" in self.data or os.path.lexists(self.data) or not names else names
 
 
 def _shown_path(path: str) -> str:
@@ -71,10 +132,12 @@ class Preparation(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 class SplitPlan(BaseModel, frozen=True, extra="forbid"):
     """Options of the split; the defaults are the paper's."""
 
-    kind: Literal["strong", "weak", "temporal", "global"] = Field(
+    kind: Literal["strong", "weak", "temporal", "global", "given"] = Field(
         "strong",
-        description="strong: held-out users; weak: held-out items of every user; temporal: held-out users, predict the "
-        "last part of their histories; global: all users, train before one moment and test after it",
+        description="strong: held-out users; weak: held-out items of every user; temporal (per-user temporal): "
+        "held-out users, predict the last part of each history, while training covers all times; global: all users, "
+        "train before one moment and test after it; given: the pairs of --test-file and --valid-file, or the published "
+        "split of gowalla",
     )
     valid: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for validation")
     test: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for the test")
@@ -86,9 +149,13 @@ class SplitPlan(BaseModel, frozen=True, extra="forbid"):
         description="share of the items that are removed from training; test users must find them by their features",
     )
 
-    def covered(self) -> dict[str, Any]:
-        """Return what the protocol hash covers; newer options are left out if they have their defaults."""
-        return self.model_dump(mode="json", exclude=None if self.cold_items else {"cold_items"})
+    def covered(self, *, earlier: bool = False) -> dict[str, Any]:
+        """Return what the protocol hash covers; newer options are left out if they have their defaults.
+
+        `earlier` is for weak splits from before validation items were shown at the test.
+        """
+        more = {"shown_at_test": "training and validation"} if self.kind == "weak" and not earlier else {}
+        return self.model_dump(mode="json", exclude=None if self.cold_items else {"cold_items"}) | more
 
 
 class SignalChoice(BaseModel, frozen=True, extra="forbid"):
@@ -96,6 +163,7 @@ class SignalChoice(BaseModel, frozen=True, extra="forbid"):
 
     signals: str = Field(
         "binary",
-        description="signals to use: binary (none), or some of graded (ratings and counts; low ratings are dislikes), "
-        "timed (timestamps) and features (of items and users), separated by commas",
+        description="signals to use: binary (none), auto (the ratings and timestamps of the data), or some of graded "
+        "(ratings and counts; low ratings are dislikes), timed (timestamps) and features (of items and users), "
+        "separated by commas",
     )

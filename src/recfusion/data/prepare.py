@@ -13,10 +13,12 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.core.errors import InputError
+from recfusion.data import given
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
+from recfusion.data.purchases import earlier_purchases, repeated_rows
 from recfusion.data.rating_scale import Scale, adds_up
-from recfusion.data.reading.values import parse_ids
+from recfusion.data.reading.ids import parse_ids
 from recfusion.data.rows import Rows, check_row_count, drop_duplicates, encode_rows
 
 LATEST = "one row per user and item (the latest, then the highest rating)"
@@ -41,6 +43,11 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     added = adds_up(column, lowest) and rows.rating is not None
     returned = 0 if rows.rating is None or not added else int((rows.rating < 0).sum())
     rows.order()
+    if rows.part is not None:
+        choices = given.unfiltered(choices)
+        given.check_disjoint(rows)
+    # Several ratings of an item are no purchases.
+    repeated = repeated_rows(rows) if rows.time is not None and (added or rows.rating is None) else None
     drop_duplicates(rows, added=added)
     steps.append(rows.step(ADDED if added else LATEST))
     scale = Scale.of(rows.rating, column, added=added)
@@ -68,15 +75,19 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     item_table, item_notes = _described(items, raw.items)
     user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
     made = preparation_notes(choices, threshold, scale, steps, returned=returned, late=late)
-    notes = (*raw.report.notes, *made, *item_notes, *user_notes)
+    matrix = binary_csr(indptr, item_column, len(item_kept))
+    unknown = () if rows.part is None else given.unknown_notes(matrix, rows.part)
+    notes = (*raw.report.notes, *made, *item_notes, *user_notes, *unknown)
+    earlier = None if repeated is None else earlier_purchases(repeated, rows)
     return Interactions(
         name=raw.name,
-        matrix=binary_csr(indptr, item_column, len(item_kept)),
+        matrix=matrix,
         users=users,
         items=items,
         item_table=item_table,
         times=rows.time,
         grades=rows.rating,
+        parts=rows.part,
         disliked=disliked,
         disliked_times=disliked_times,
         user_table=user_table,
@@ -86,6 +97,9 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         report=replace(raw.report, notes=notes),
         licence=raw.licence,
         citation=raw.citation,
+        all_items=None if raw.source.items is None else raw.items,
+        items_time=raw.items_time,
+        earlier=earlier if earlier is not None and len(earlier[0]) else None,
     )
 
 

@@ -5,16 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
-
-from recfusion.core.arrays import row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
 from recfusion.core.job_folder import file_stamps, remove_parts, stages_of
 from recfusion.data.catalog import CATALOG
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import Prepared, is_prepared, read, write_prepared
+from recfusion.data.merge import entry_rows
 from recfusion.data.options import Preparation, Source
 from recfusion.data.prepare import prepare
 from recfusion.data.reading.batch_cache import BatchCache
@@ -30,7 +27,7 @@ def prepare_folder(
         raise InputError(f"'{source.data}' is prepared as it is read: name a file of your own with --data.", "data")
     if source.users_file is not None:
         raise InputError("A prepared folder holds no table of users: leave out --users-file here.", "users_file")
-    files = [Path(name) for name in (source.data, source.items) if name is not None and Path(name).is_file()]
+    files = [Path(name) for name in (*source.files, source.items) if name is not None and Path(name).is_file()]
     with stages_of(folder, preparation_job(source, preparation, files)) as stages:
         if is_prepared(folder):
             return False
@@ -51,12 +48,6 @@ def preparation_job(source: Source, preparation: Preparation, files: list[Path])
 def _write_rows(data: Interactions, folder: Path) -> None:
     """Write the interactions with their ids, and ratings and times if there are any."""
     remove_parts(folder)
-    rows = row_numbers(data.matrix)
     for number, start in enumerate(range(0, data.n_interactions, _PART_ROWS)):
-        part = slice(start, start + _PART_ROWS)
-        columns = {"user": data.users.gather(rows[part].astype(np.uint32))}
-        columns["item"] = data.items.gather(data.matrix.indices[part].astype(np.uint32))
-        columns |= {} if data.grades is None else {"rating": pl.Series(data.grades[part])}
-        columns |= {} if data.times is None else {"time": pl.Series(data.times[part])}
         with replacing(folder / f"part-{number:05d}.parquet") as beside:
-            pl.DataFrame(columns).write_parquet(beside)
+            entry_rows(data, slice(start, start + _PART_ROWS)).write_parquet(beside)

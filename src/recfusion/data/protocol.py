@@ -11,6 +11,11 @@ from recfusion.data.interactions import Interactions, PreparationStep, ReadRepor
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
 
+_EARLIER_WEAK = (
+    " This result is older than that rule: validation items were neither shown nor masked at the test and counted as "
+    "misses, so its values are too low."
+)
+
 
 class Signals(BaseModel, frozen=True, extra="forbid"):
     """The signals that the data has, and those that were used."""
@@ -37,6 +42,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
     licence: str = ""
     citation: str = ""
     signals: Signals = Signals()
+    parts: str = ""  # digest of the parts of a given split
     hash: str = ""
 
     @classmethod
@@ -59,6 +65,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             licence=data.licence,
             citation=data.citation,
             signals=Signals(exist=data.signals, used=used, digest=data.digest(used)),
+            parts="" if data.parts is None or plan.kind != "given" else _digest_of(data.parts.tobytes()),
         )
         return card.model_copy(update={"hash": card._digest()})
 
@@ -67,23 +74,25 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         """Return the card that `document` (from JSON) holds."""
         with validating(f"a protocol card in '{where}'"):
             card = cls.model_validate(document)
-        if card.hash != card._digest():
+        if card.hash not in (card._digest(), card._digest(earlier=True)):
             raise InputError(
                 f"The protocol card in '{where}' does not fit its hash {card.hash}: it was edited by hand; "
                 "create the result again."
             )
         return card
 
-    def _digest(self) -> str:
+    def _digest(self, *, earlier: bool = False) -> str:
         covered: dict[str, Any] = {
             "data": self.fingerprint,
             "preparation": self.preparation.model_dump(mode="json"),
-            "split": self.plan.covered(),
+            "split": self.plan.covered(earlier=earlier),
             "metrics": sorted(self.metrics),
         }
         if self.signals.used:  # else the hash equals that of results from before signals existed
             covered["signals"] = [*sorted(self.signals.used), self.signals.digest]
-        return hashlib.blake2b(json.dumps(covered, sort_keys=True).encode(), digest_size=6).hexdigest()
+        if self.parts:
+            covered["parts"] = self.parts
+        return _digest_of(json.dumps(covered, sort_keys=True).encode())
 
     def document(self) -> dict[str, Any]:
         """Return the card as plain JSON data."""
@@ -98,8 +107,9 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         plan, chosen = self.plan, self.preparation
         liked = "every row" if chosen.min_rating is None else f"a rating of at least {float(chosen.min_rating):g}"
         orders = {
-            "temporal": "the last part of a held-out history is predicted",
+            "temporal": "per-user temporal: the end of each held-out history is predicted; training has all times",
             "global": "histories end at one moment, and later items are predicted",
+            "given": "histories are unordered sets, divided by the files",
         }
         order = orders.get(plan.kind, "histories are unordered sets, divided at random")
         filters = "repeated until stable (k-core)" if chosen.k_core else "one pass, users first"
@@ -116,8 +126,12 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             f"Order: {order}.",
             f"Filters: users with at least {chosen.min_items_per_user} items, items with at least "
             f"{chosen.min_users_per_item} users, {filters}.",
-            _generalization(plan),
+            _generalization(plan) + (_EARLIER_WEAK if self.hash != self._digest() else ""),
         ]
+
+
+def _digest_of(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=6).hexdigest()
 
 
 def check_same_protocol(hashes: dict[str, str]) -> None:
@@ -143,11 +157,20 @@ def _generalization(plan: SplitPlan) -> str:
     train = 1 - plan.valid - plan.test
     shares = f"{train:.0%} / {plan.valid:.0%} / {plan.test:.0%}"
     if plan.kind == "weak":
-        return f"Weak generalization: each history is divided {shares} into training, validation and test."
+        return (
+            f"Weak generalization: each history is divided {shares} into training, validation and test; the test shows "
+            "training and validation items."
+        )
     if plan.kind == "global":
         return (
             f"Two moments divide all interactions {shares} into training, validation and test: the model learns from "
             "the first part, and is shown everything before the part that it is evaluated on. The seed is not used."
+        )
+    if plan.kind == "given":
+        return (
+            "Given split: the pairs of a training, a test and perhaps a validation file. Without validation pairs, "
+            f"settings are chosen on a random {plan.valid:.0%} of each training history, and the model is then fitted "
+            "on the whole training file. All known items of a test user are shown."
         )
     if plan.cold_items:
         return (

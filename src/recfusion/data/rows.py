@@ -16,6 +16,7 @@ from scipy.sparse import csc_array
 from recfusion.core.arrays import IntArray
 from recfusion.core.compiled import compiled
 from recfusion.core.errors import InputError
+from recfusion.core.extras import is_installed
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.reading.id_codes import Codes, encode_ids
 
@@ -42,6 +43,7 @@ class Rows:
     time: NDArray[np.int64] | None
     n_users: int  # number of codes
     n_items: int
+    part: NDArray[np.int8] | None = None  # of a given split
 
     @cached_property
     def per_user(self) -> IntArray:
@@ -98,6 +100,7 @@ class Rows:
         self.item = self.item[where]
         self.rating = None if self.rating is None else self.rating[where]
         self.time = None if self.time is None else self.time[where]
+        self.part = None if self.part is None else self.part[where]
 
     def step(self, name: str) -> PreparationStep:
         """Return the counts of these rows as a step of the preparation."""
@@ -110,16 +113,16 @@ def encode_rows(frame: pl.DataFrame, ids: Mapping[str, pl.Series]) -> tuple[Rows
     (user, users), (item, items) = (
         (frame[role].to_numpy(), ids[role]) if role in ids else encode_ids(frame[role]) for role in ("user", "item")
     )
-    kinds: tuple[tuple[str, Any], ...] = (("rating", np.float32), ("time", np.int64))
-    rating, time = (
+    kinds: tuple[tuple[str, Any], ...] = (("rating", np.float32), ("time", np.int64), ("part", np.int8))
+    rating, time, part = (
         frame[name].to_numpy().astype(kind, copy=False) if name in frame.columns else None for name, kind in kinds
     )
-    return Rows(user, item, rating, time, len(users), len(items)), users, items
+    return Rows(user, item, rating, time, len(users), len(items), part), users, items
 
 
 def _counting_sort(codes: Codes, rows: Codes, per_code: IntArray) -> Codes:
     """Return the row numbers `rows` sorted by code, stable."""
-    if len(codes) < _MANY_ROWS:
+    if len(codes) < _MANY_ROWS or not is_installed("numba"):
         # Converting a matrix of one column from CSC to CSR is a counting sort.
         column = csc_array((rows, codes[rows], [0, len(codes)]), shape=(len(per_code), 1))
         return np.asarray(column.tocsr().data)

@@ -5,7 +5,7 @@ A model that reads no signals never receives any. Items that a user disliked are
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from recfusion.core.errors import InputError, choices
 from recfusion.data.interactions import Features, Interactions, Signal
 
 BINARY = "binary"
+AUTO = "auto"
 # Name of the option -> signals of the data that it selects, if the data has them.
 ASKED: Mapping[str, tuple[Signal, ...]] = {
     "graded": ("grades",),
@@ -27,6 +28,7 @@ _HOW = {
     "timed": "name the column of the times with --time",
     "features": "describe the items with --items",
 }
+EVERY: tuple[Signal, ...] = get_args(Signal)
 _MATRICES = ("grades", "times", "disliked", "disliked_times")
 RowIndex: TypeAlias = slice | IntArray
 
@@ -76,20 +78,30 @@ class Extra:
 
 
 def parse_signals(text: str) -> tuple[str, ...]:
-    """Return the names in "graded,timed,features", or none for "binary"."""
+    """Return the names in "graded,timed,features" or "auto", or none for "binary"."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    wrong = next((name for name in names if name not in (BINARY, *ASKED)), None)
+    wrong = next((name for name in names if name not in (AUTO, BINARY, *ASKED)), None)
     if wrong is not None or not names:
-        raise choices("signals", wrong or text, (BINARY, *ASKED), "signals")
-    if BINARY in names and len(names) > 1:
-        raise InputError(f"Expected binary alone or other signals without it, got '{text}'.", "signals")
+        raise choices("signals", wrong or text, (AUTO, BINARY, *ASKED), "signals")
+    alone = next((name for name in (AUTO, BINARY) if name in names and len(names) > 1), None)
+    if alone is not None:
+        raise InputError(f"Expected {alone} alone or other signals without it, got '{text}'.", "signals")
     return tuple(name for name in names if name != BINARY)
 
 
-def used_signals(asked: str, data: Interactions) -> tuple[Signal, ...]:
-    """Return the signals of the data that `asked` selects; raise if the data has none of a kind."""
+def used_signals(asked: str, data: Interactions, reads: Collection[Signal] = EVERY) -> tuple[Signal, ...]:
+    """Return the signals of the data that `asked` selects; raise if the data has none of a kind.
+
+    "auto" selects all that the data has and the model `reads`, without ratings or times that are all equal.
+    """
     found: list[Signal] = []
-    for name in parse_signals(asked):
+    names = parse_signals(asked)
+    if AUTO in names:
+        every = (signal for signals in ASKED.values() for signal in signals)
+        return tuple(
+            signal for signal in every if signal in data.signals and signal in reads and _differs(signal, data)
+        )
+    for name in names:
         there = [signal for signal in ASKED[name] if signal in data.signals]
         if not there and name == "features" and data.source.items is not None:
             raise InputError(
@@ -103,17 +115,23 @@ def used_signals(asked: str, data: Interactions) -> tuple[Signal, ...]:
     return tuple(found)
 
 
-def asked_signals(used: Collection[Signal]) -> str:
+def _differs(signal: Signal, data: Interactions) -> bool:
+    """Return whether a signal has more than one value; dislikes are values of ratings too."""
+    values = {"grades": data.grades, "times": data.times}.get(signal)
+    return values is None or (signal == "grades" and data.disliked is not None) or bool(values.min() < values.max())
+
+
+def asked_signals(used: Collection[str]) -> str:
     """Return the option that selects these signals."""
     return ",".join(name for name, signals in ASKED.items() if set(signals) & set(used)) or BINARY
 
 
-def check_signals_are_read(used: Collection[Signal], reads: Iterable[tuple[str, Collection[Signal]]]) -> None:
-    """Raise if no model reads a signal; ratings serve every model, since disliked items are masked."""
+def check_signals_are_read(asked: str, reads: Iterable[tuple[str, Collection[Signal]]]) -> None:
+    """Raise if no model reads a signal that `asked` names; ratings serve every model, since disliked items are masked."""
     models = list(reads)
-    for name, signals in ASKED.items():
-        asked = set(signals) & set(used)
-        if asked and name != "graded" and not any(asked & set(its) for _, its in models):
+    for name in parse_signals(asked):
+        signals = set(ASKED.get(name, ()))
+        if signals and name != "graded" and not any(signals & set(its) for _, its in models):
             listed = ", ".join(label for label, _ in models)
             raise InputError(
                 f"Signals '{name}' are requested, but {listed} does not read them: choose a model that does "

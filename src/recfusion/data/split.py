@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, IntArray, keep_entries, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
-from recfusion.data.interactions import Interactions, Signal
+from recfusion.data.interactions import TEST, TRAIN, VALID, Interactions, Signal
 from recfusion.data.options import SplitPlan
 from recfusion.data.signals import Extra, RowIndex, whole_extra
 
@@ -58,13 +58,14 @@ class Split:
     valid: Fold
     test: Fold
     extra: Extra | None = None  # signals of the training matrix, if any are used
+    whole: Csr | None = None  # fit the final model on this, if `train` and `valid` are parts of one training file
 
 
 def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, used: tuple[Signal, ...] = ()) -> Split:
     """Split `data` at random; the same seed gives the same split, whatever signals are `used`.
 
-    Each disliked item of a held-out user is shown with the same probability as a liked one; in a split by time, those
-    before the last shown like are shown. Disliked items that are not shown are ordinary candidates.
+    Each disliked item of a held-out user is shown with the same probability as a liked one; in a temporal or global
+    split, those before the last shown like are shown. Disliked items that are not shown are ordinary candidates.
     """
     plan = plan or SplitPlan()
     if plan.valid + plan.test >= 1:
@@ -81,7 +82,12 @@ def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, u
         raise InputError(
             f"A {plan.kind} split needs times, and '{data.name}' has none: name the column with --time.", "time"
         )
-    parts = {"weak": _split_weak, "global": _split_time}.get(plan.kind, _split_users)(data, plan, rng, seed)
+    if plan.kind != "given" and data.source.test_file is not None:
+        raise InputError("--test-file is for --split given: add it, or leave out the file.", "test_file")
+    kinds = {"weak": _split_weak, "global": _split_time, "given": _split_given}
+    parts = kinds.get(plan.kind, _split_users)(data, plan, rng, seed)
+    if plan.kind == "given" and {"grades", "times"} & set(used):
+        raise InputError("A given split is evaluated without ratings and times: use --signals binary.", "signals")
     if plan.cold_items:
         parts = _without_cold(data, parts, used)
     return _with_extra(data, parts, used) if used else parts
@@ -120,11 +126,12 @@ def _without_cold(data: Interactions, parts: Split, used: tuple[Signal, ...]) ->
 def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:
     """Return the split with the signals of what each part shows the model."""
     by_time = parts.plan.kind in ("temporal", "global")
-    shown = parts.plan.fold_in if parts.plan.kind == "strong" else 1 - parts.plan.valid - parts.plan.test
+    learned = parts.plan.fold_in if parts.plan.kind == "strong" else 1 - parts.plan.valid - parts.plan.test
+    tested = 1 - parts.plan.test if parts.plan.kind == "weak" else learned
     # One draw per disliked item of the data, so that the same ones are shown in whatever part their user is.
     chance = stream(parts.seed, "dislikes").random(0 if data.disliked is None else data.disliked.nnz)
 
-    def of(users: IntArray, history: Csr) -> Extra | None:
+    def of(users: IntArray, history: Csr, shown: float) -> Extra | None:
         whole = whole_extra(data, used)
         assert whole is not None
         found, stays = whole.rows(users), _is_in(data.matrix[users], history)
@@ -140,8 +147,11 @@ def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> S
 
     whole_users = parts.plan.kind in ("strong", "temporal")  # training users have nothing held out
     training = whole_extra(data, used) if whole_users else None
-    train = training.rows(parts.train_users) if training is not None else of(parts.train_users, parts.train)
-    valid, test = (replace(fold, extra=of(fold.users, fold.history)) for fold in (parts.valid, parts.test))
+    train = training.rows(parts.train_users) if training is not None else of(parts.train_users, parts.train, learned)
+    valid, test = (
+        replace(fold, extra=of(fold.users, fold.history, shown))
+        for fold, shown in ((parts.valid, learned), (parts.test, tested))
+    )
     return replace(parts, extra=train, valid=valid, test=test)
 
 
@@ -190,7 +200,10 @@ def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.G
 
 
 def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:
-    """Divide each history into training, validation and test; short histories may lack the latter two."""
+    """Divide each history into training, validation and test; short histories may lack the latter two.
+
+    At the test the validation items belong to the history: otherwise they would be recommended, and count as misses.
+    """
     matrix = data.matrix
     lengths = np.diff(matrix.indptr)
     n_valid, n_test = np.rint(plan.valid * lengths), np.rint(plan.test * lengths)
@@ -199,14 +212,51 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
     last_valid = np.repeat(lengths - n_test, lengths)
     train = keep_entries(matrix, rank < last_train)
 
-    def fold(kept: NDArray[np.bool_], what: str) -> Fold:
-        found = Fold(np.arange(data.n_users), train, keep_entries(matrix, kept)).scorable()
+    def fold(history: Csr, kept: NDArray[np.bool_], what: str) -> Fold:
+        found = Fold(np.arange(data.n_users), history, keep_entries(matrix, kept)).scorable()
         if not len(found.users):
             raise NobodyToJudge(f"No user of '{data.name}' has enough items for {what}: raise --min-items-per-user.")
         return found
 
-    valid = fold((rank >= last_train) & (rank < last_valid), "validation")
-    return Split(seed, plan, np.arange(data.n_users), train, valid, fold(rank >= last_valid, "test"))
+    valid = fold(train, (rank >= last_train) & (rank < last_valid), "validation")
+    test = fold(keep_entries(matrix, rank < last_valid), rank >= last_valid, "test")
+    return Split(seed, plan, np.arange(data.n_users), train, valid, test)
+
+
+def _split_given(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:
+    """Take the parts of the data; the model is shown all other known items of a test user.
+
+    Without validation pairs a random share `valid` of each training history is used, at least one of two items, and
+    the final model is fitted on the whole training file.
+    """
+    if data.parts is None:
+        raise InputError(
+            f"A given split needs a file of test pairs, and '{data.name}' has none: name it with --test-file.",
+            "test_file",
+        )
+    matrix, whole = data.matrix, keep_entries(data.matrix, data.parts == TRAIN)
+    if np.any(data.parts == VALID):
+        train, valid = whole, keep_entries(matrix, data.parts == VALID)
+    else:
+        lengths = np.diff(whole.indptr)
+        n_valid = np.clip(np.rint(plan.valid * lengths), 1, np.maximum(lengths - 1, 0))
+        learned = _rank_in_row(whole, rng, None) < np.repeat(lengths - n_valid, lengths)
+        train, valid = keep_entries(whole, learned), keep_entries(whole, ~learned)
+
+    def fold(history: Csr, held_out: Csr, what: str) -> Fold:
+        found, count = Fold(np.arange(data.n_users), history, held_out).scorable(), np.count_nonzero(held_out.sum(1))
+        if not len(found.users):
+            raise NobodyToJudge(
+                f"None of the {count:,} {what} users of '{data.name}' has a training pair: check that the files have "
+                "the same user ids."
+                if count
+                else f"No user of '{data.name}' has 2 training pairs, one to validate on: add --valid-file, or users."
+            )
+        return found
+
+    test = fold(keep_entries(matrix, data.parts != TEST), keep_entries(matrix, data.parts == TEST), "test")
+    final = None if train is whole else whole
+    return Split(seed, plan, np.arange(data.n_users), train, fold(train, valid, "validation"), test, whole=final)
 
 
 def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, seed: int) -> Split:

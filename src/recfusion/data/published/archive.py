@@ -82,9 +82,13 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file for reading, decompressed if it is gzip; raise if it would decompress to absurdly much."""
     check_regular(path)
     with reading(path), path.open("rb") as file:
+        before = os.fstat(file.fileno())
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         yield cast(IO[bytes], _Unpacked(gzip.GzipFile(fileobj=file), path) if packed else file)
+        after = os.fstat(file.fileno())
+        if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            raise InputError(f"The file '{path}' changed while it was read: read a copy, or wait for its writer.")
 
 
 class _Unpacked:

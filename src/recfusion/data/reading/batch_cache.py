@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from recfusion.core.files import replacing
+from recfusion.core.parquet import ParquetTable
 
 _KEY = "recfusion"  # of the metadata in a file
 
@@ -36,9 +37,10 @@ class BatchCache:
         number = 0
         while (path := self._path(number)).is_file():
             try:
-                about = json.loads(pl.read_parquet_metadata(path)[_KEY])
+                table = ParquetTable.open(path)
+                about = json.loads(table.metadata[_KEY.encode()])
                 faults = {kind: (int(row), str(what), str(cell)) for kind, (row, what, cell) in about["first"].items()}
-                batch = Batch(pl.read_parquet(path, glob=False), about["count"], about["facts"], faults)
+                batch = Batch(table.read(), about["count"], about["facts"], faults)
             except (pl.exceptions.PolarsError, ValueError, KeyError, OSError):  # damaged
                 return
             yield batch

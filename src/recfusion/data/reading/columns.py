@@ -1,13 +1,15 @@
 """Guesses what the user did not say about a table: separator, header, and the role of each column."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from recfusion.core.errors import InputError
 from recfusion.data.published.archive import open_bytes
-from recfusion.data.reading.text_lines import LONGEST_LINE, TextLayout, fields_of
+from recfusion.data.reading.encodings import find_encoding
+from recfusion.data.reading.text_lines import BLOCK_BYTES, LONGEST_LINE, TextLayout, fields_of
 
 SEPARATORS = (",", "\t", ";", "|", "::", " ")
 ROLES = ("user", "item", "rating", "time")
@@ -17,45 +19,77 @@ _ROLE_WORDS: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "username", "customer", "client", "member", "visitor", "reviewer", "person", "account", "buyer"),
         *("shopper", "email", "mail", "u"),
+        *("kunde", "kunden", "kundennummer", "kundennr", "benutzer", "nutzer", "kaufer", "besteller"),  # German
+        *("utilisateur", "acheteur", "courriel"),  # French
+        *("usuario", "cliente", "comprador", "correo", "utente", "acquirente", "utilizador"),  # Spanish, Italian, ...
+        *("gebruiker", "klant", "klantnummer", "koper", "uzytkownik", "klient", "nabywca"),  # Dutch, Polish
+        *("anvandare", "kund", "kundnummer", "bruger", "kunder", "zakaznik", "uzivatel"),  # Swedish, Danish, Czech
     ),
     "item": (
         *("item", "movie", "product", "book", "track", "song", "artist", "asin", "sku", "article", "game", "app"),
         *("stockcode", "anime", "business", "venue", "place", "location", "poi", "recipe", "isbn", "i"),
+        *("artikel", "artikelnummer", "artikelnr", "artnr", "produkt", "produktnummer", "ware", "film", "buch"),
+        *("produit", "livre", "reference", "producto", "articulo", "referencia", "pelicula", "libro"),
+        *("prodotto", "articolo", "codicearticolo", "produto", "artigo", "ean", "gtin"),
+        *("towar", "produkty", "vara", "varenummer", "vare", "zbozi", "polozka"),
     ),
     "rating": (
         *("rating", "stars", "star", "score", "overall", "preference", "rate", "r"),
         *("quantity", "qty", "plays", "playcount", "listens"),
+        *("bewertung", "sterne", "menge", "anzahl", "stuckzahl", "note", "evaluation", "quantite"),
+        *("valoracion", "puntuacion", "cantidad", "valutazione", "voto", "quantita", "avaliacao", "quantidade"),
+        *("beoordeling", "aantal", "hoeveelheid", "ocena", "ilosc", "betyg", "antal", "mnozstvi"),
     ),
-    "time": ("timestamp", "time", "datetime", "date", "unixreviewtime", "ts", "createdat", "t"),
+    "time": (
+        *("timestamp", "time", "datetime", "date", "unixreviewtime", "ts", "createdat", "t"),
+        *("zeitpunkt", "zeitstempel", "datum", "bestelldatum", "kaufdatum", "auftragsdatum", "zeit"),
+        *("horodatage", "datecommande", "fecha", "fechapedido", "data", "dataordine", "datapedido"),
+        *("besteldatum", "tijd", "czas", "orderdatum", "dato"),
+    ),
 }
 
 _COUNT_WORDS = {
     *("quantity", "qty", "count", "counts", "plays", "playcount", "listens", "views", "weight", "frequency"),
-    *("units", "clicks"),
+    *("units", "clicks", "menge", "anzahl", "stuckzahl", "quantite", "cantidad", "quantita", "quantidade"),
+    *("aantal", "hoeveelheid", "ilosc", "antal", "mnozstvi"),
 }
+# Words in the names of columns with the titles of items.
+TITLE_WORDS = {
+    *("title", "name", "titel", "bezeichnung", "artikelbezeichnung", "produktname", "nom", "titre", "designation"),
+    *("libelle", "titulo", "nombre", "descripcion", "titolo", "nome", "descrizione", "naam", "omschrijving"),
+    *("nazwa", "tytul", "namn", "benamning", "navn", "nazev"),
+}
+DOUBTFUL_WORDS = {"data", "note"}  # a date or a rating in some languages, something else in others
+_Lines = Sequence[tuple[int, str]]  # with their numbers
 _FIRST_LINES = 50  # that are examined
+_MOST_ABOVE = 20  # lines of comments and titles above a header
 _LONGEST_NAME = 100  # roles of columns with longer names are not guessed
 
 
-def sniff_text(path: Path, separator: str | None) -> TextLayout:
+def sniff_text(path: Path, separator: str | None, encoding: str | None = None) -> TextLayout:
     """Return the layout of a delimited text file from its first lines."""
     start, whole = _first_bytes(path)
-    text = start.decode("utf-8-sig", errors="replace")
+    if start.isascii() and not whole:  # evidence of the encoding may come later
+        encoding = find_encoding(_first_bytes(path, BLOCK_BYTES)[0], path, encoding)
+    else:
+        encoding = find_encoding(start, path, encoding, whole=whole)
+    text = start.decode(encoding, errors="replace").removeprefix("\ufeff")
     if not text.strip():
         raise InputError(f"Expected rows of interactions in '{path}', got an empty file.")
     if "\0" in text:
-        raise InputError(f"Expected text in UTF-8 in '{path}', got binary data or another encoding: convert it first.")
+        raise InputError(f"Expected text in {encoding} in '{path}', got binary data: convert it first.")
     if "\r" in text and "\n" not in text:
         raise InputError(f"Expected lines that end in a line feed in '{path}', got carriage returns: convert it first.")
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines: _Lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     lines = lines[: _FIRST_LINES if whole else max(1, min(_FIRST_LINES, len(lines) - 1))]  # the last may be cut off
-    if separator is None:
-        separator = max(SEPARATORS, key=lambda mark: _regularity(_records(lines, mark)))
-    separator = separator.replace("\\t", "\t")
-    if not separator or any(mark in separator for mark in '"\r\n\0'):
+    separator = None if separator is None else separator.replace("\\t", "\t")
+    if separator is not None and (not separator or any(mark in separator for mark in '"\r\n\0')):
         raise InputError(
             f"Expected a separator such as ; or :: without quotes and line ends, got '{separator}'.", "separator"
         )
+    first = lines[0]
+    lines, separator = _find_rows(lines, separator)
+    above = lines[0][0] - 1 if lines[0] != first else 0
     fields, *others = _records(lines, separator)
     if _lists_items([fields, *others]):
         raise InputError(
@@ -67,7 +101,32 @@ def sniff_text(path: Path, separator: str | None) -> TextLayout:
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"The header of '{path}' has the column '{twice[:80]}' twice: rename one of them.")
-    return TextLayout(separator, header, tuple(names), lines[0][0] if header else 0)
+    if header and names[0].startswith("#"):  # `#user,item` is a header
+        names[0] = names[0].lstrip("# ") or names[0]
+    return TextLayout(separator, header, tuple(names), lines[0][0] if header else above, encoding)
+
+
+def _find_rows(lines: _Lines, separator: str | None) -> tuple[_Lines, str]:
+    """Return the lines from the header or first row on, without comments and titles above it, and the separator."""
+    if found := re.fullmatch(r"sep=(.)\s*", lines[0][1], re.IGNORECASE):
+        return (lines[1:] or lines), separator or found[1]
+    for place, (_, line) in enumerate(lines[: min(_MOST_ABOVE, len(lines) - 1)]):
+        mark = separator or _guess_separator(lines[place:])
+        comment = line.lstrip().startswith(("#", "//", "%"))
+        if not comment and _regularity(_records(lines[place:], mark))[0] >= 0.5:
+            return lines[place:], mark
+        first, *others = _records(lines[place + 1 :], separator or _guess_separator(lines[place + 1 :]))
+        named = len(others) > 0 and _regularity([first, *others])[0] >= 0.9 and _is_header(first, others)
+        if comment and not named and len(fields_of(line, mark)) == len(first):
+            return lines[place:], mark  # `#user,item` is a header
+        if not (comment or named):
+            break
+    return lines, separator or _guess_separator(lines)
+
+
+def _guess_separator(lines: _Lines) -> str:
+    """Return the separator that splits most lines into as many fields as the first."""
+    return max(SEPARATORS, key=lambda mark: _regularity(_records(lines, mark)))
 
 
 def guess_columns(
@@ -96,11 +155,22 @@ def guess_columns(
             free = [name for name in columns if name not in chosen.values()]
             ranked = sorted((rank, name) for name in free if (rank := _role_rank(name, role)) is not None)
             if ranked:
+                _check_distinct([name for _, name in ranked], role, where)
                 chosen[role] = ranked[0][1]
     for role in ("user", "item"):
         if role in asked and role not in chosen:
             raise _cannot_tell(role, columns, where)
     return chosen
+
+
+def _check_distinct(ranked: Sequence[str], role: str, where: str) -> None:
+    """Raise if the best column for a role has a twin that differs only by case or punctuation."""
+    twin = next((name for name in ranked[1:] if words_of(name) == words_of(ranked[0])), None)
+    if twin is not None:
+        raise InputError(
+            f"Expected one column for the {role} in {where}, got '{ranked[0]}' and '{twin}': name it with --{role}.",
+            role,
+        )
 
 
 def unused_ratings(columns: Sequence[str], chosen: Mapping[str, str]) -> list[str]:
@@ -145,12 +215,14 @@ def _role_rank(name: str, role: str) -> int | None:
     if bare in known:
         return known.index(bare)
     hits = [known.index(word) for word in words if word in known and len(word) > 1]
-    return len(known) + min(hits) if hits and not {"name", "title"} & set(words) else None
+    return len(known) + min(hits) if hits and not TITLE_WORDS & set(words) else None
 
 
 def words_of(name: str) -> list[str]:
     """Return the words of a column's name in lower case: the same for `ProductName`, `product_name`, `Product name`."""
-    return [word for word in re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) if word]
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower().replace("ł", "l").replace("ø", "o").replace("ß", "ss")
+    plain = unicodedata.normalize("NFD", spaced) if not spaced.isascii() else spaced
+    return [word for word in re.split(r"[^a-z0-9]+", re.sub("[\u0300-\u036f]", "", plain)) if word]
 
 
 def _is_header(first: list[str], others: list[list[str]]) -> bool:
@@ -183,7 +255,7 @@ def _regularity(records: list[list[str]]) -> tuple[float, int]:
     return (counts.count(counts[0]) / len(counts) if counts[0] > 1 else 0.0, counts[0])
 
 
-def _records(lines: list[tuple[int, str]], separator: str) -> list[list[str]]:
+def _records(lines: _Lines, separator: str) -> list[list[str]]:
     return [[field.strip() for field in fields_of(line, separator)] for _, line in lines]
 
 

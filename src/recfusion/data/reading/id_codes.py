@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from recfusion.data.reading.values import parse_texts, whole_numbers
+from recfusion.data.reading.ids import parse_texts, whole_numbers
 
 Codes: TypeAlias = NDArray[np.int32]  # positions among the sorted distinct ids
 _SLICE = 1 << 22  # rows that are converted at once

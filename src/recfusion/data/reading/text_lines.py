@@ -1,5 +1,6 @@
 """Delimited text files: one row per physical line, unpacked within bounds."""
 
+import codecs
 import csv
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,24 +28,32 @@ class TextLayout:
     header: bool
     columns: tuple[str, ...]
     skip_lines: int  # lines up to the end of the header
+    encoding: str = "utf-8"
 
 
 def line_blocks(
-    path: Path, skip_lines: int = 0, block_bytes: int | None = None, *, span: tuple[int, ...] = ()
+    path: Path,
+    skip_lines: int = 0,
+    block_bytes: int | None = None,
+    *,
+    span: tuple[int, ...] = (),
+    encoding: str = "utf-8",
 ) -> Iterator[bytes]:
-    """Yield blocks of whole lines of a file after its first `skip_lines`, without a byte order mark.
+    """Yield blocks of whole lines of a file after its first `skip_lines`, in UTF-8 without a byte order mark.
 
     `span` limits them to the lines between two positions of `line_cuts`.
     """
     start, stop = span or (0, sys.maxsize)
     block_bytes = block_bytes or BLOCK_BYTES
     rest, begun = b"", start > 0
+    decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)(errors="replace")
     with open_bytes(path) as file:
         if span:
             file.seek(start)
         while piece := file.read(min(block_bytes, stop - start)):
             start += len(piece)
-            rest, begun = rest + (piece if begun else piece.removeprefix(BOM)), True
+            text = piece if decoder is None else decoder.decode(piece).encode()
+            rest, begun = rest + (text if begun else text.removeprefix(BOM)), True
             end = rest.rfind(b"\n") + 1
             if not end and len(rest) > LONGEST_LINE:
                 raise InputError(f"Expected rows in lines in '{path}', got one of more than {LONGEST_LINE:,} bytes.")
@@ -54,6 +63,7 @@ def line_blocks(
             if skipped < end:
                 yield rest[skipped:end]
             rest = rest[end:]
+    rest += b"" if decoder is None else decoder.decode(b"", final=True).encode()
     if rest and not skip_lines:
         yield rest
 
@@ -82,7 +92,7 @@ def split_lines(block: bytes, layout: TextLayout, wanted: Sequence[str]) -> pl.D
     quotes are ordinary characters. A line that breaks this rule has only EXTRA_FIELD: BROKEN and the line.
     """
     if b"\r" in block:
-        block = block.removesuffix(b"\r").replace(b"\r\n", b"\n")
+        block = block.removesuffix(b"\r").replace(b"\r\n", b"\n") or b"\n"  # a lone carriage return is an empty line
     separator = layout.separator
     if len(separator.encode()) > 1:
         separator = next((mark for mark in _STAND_INS if mark.encode() not in block), "")
@@ -116,7 +126,7 @@ def fields_of(line: str, separator: str) -> list[str]:
 def _with_quotes(block: bytes, separator: str, layout: TextLayout, wanted: Sequence[str]) -> pl.DataFrame:
     field = rf'"(?:[^"]|"")*"|[^"\x{{{ord(separator):x}}}]*'
     mark = rf"\x{{{ord(separator):x}}}"
-    lines = pl.read_lines(block.decode("utf-8", errors="replace").encode())
+    lines = pl.read_lines(block.decode("utf-8", errors="replace").encode(), name="line")
     opened = pl.col("line").str.contains(rf'(?:^|{mark})"')
     paired = pl.col("line").str.contains(rf"^(?:{field})(?:{mark}(?:{field}))*$")
     kinds = lines.select(pl.when(~opened).then(0).when(paired).then(1).otherwise(2).cast(pl.Int8)).to_series()

@@ -1,4 +1,4 @@
-"""Conditions on the item table, such as `stock > 0 and category == 'Tea'`: a small language of comparisons.
+"""Conditions on the rows of a table, such as `stock > 0 and category == 'Tea'`: a small language of comparisons.
 
     condition   = part { "or" part } ;  part = unit { "and" unit } ;  unit = "not" unit | "(" condition ")" | test
     test        = column ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) value
@@ -7,12 +7,14 @@
                 | column "is" [ "not" ] "missing"
     column      = a name, or any text between backquotes
     value       = a number | a text in single or double quotes (a doubled quote stands for itself) | true | false
+                  for a column of dates or times: a text such as '2020-01-31' or '2020-01-31 17:30'
 
 A test of a missing value is false; `not` turns it into true. `contains` searches a text within a text and ignores case;
 `has` tests whether a whole text is one of the column's values, which are separated by `|`. A condition cannot call a
 function or open a file, and its time grows linearly with its length.
 """
 
+import datetime as dt
 import re
 from collections.abc import Callable
 from operator import eq, ge, gt, le, lt, ne
@@ -23,10 +25,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from recfusion.core.errors import InputError, choices
-from recfusion.inference.categories import SEPARATOR
-from recfusion.inference.request import LONGEST_CONDITION
+from recfusion.data.feature_recipe import SEPARATOR
 
 T = TypeVar("T")
+Value = str | int | float | bool | dt.datetime
+LONGEST_CONDITION = 2000  # characters
 _DEEPEST = 30  # nested brackets and `not`s
 _COMPARED = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _TOKEN = re.compile(
@@ -39,16 +42,21 @@ _WORDS = ("and", "or", "not", "in", "contains", "has", "is", "missing", "true", 
 
 def matching(items: pl.DataFrame, condition: str) -> NDArray[np.bool_]:
     """Return which rows of the item table meet the condition, (items,)."""
-    return items.select(_Parser(condition, items.schema).parse().alias("met"))["met"].to_numpy()
+    return items.select(parse_condition(condition, items.schema).alias("met"))["met"].to_numpy()
+
+
+def parse_condition(condition: str, schema: pl.Schema, table: str = "item table") -> pl.Expr:
+    """Return whether rows of this schema meet the condition; `table` names it in messages."""
+    return _Parser(condition, schema, table).parse()
 
 
 class _Parser:
     """Parses a condition from left to right into a polars expression."""
 
-    def __init__(self, text: str, schema: pl.Schema) -> None:
+    def __init__(self, text: str, schema: pl.Schema, table: str) -> None:
         if len(text) > LONGEST_CONDITION:
             raise InputError(f"Expected a condition of at most {LONGEST_CONDITION:,} characters, got {len(text):,}.")
-        self._text, self._schema = text, schema
+        self._text, self._schema, self._table = text, schema, table
         self._tokens, self._next = self._split(), 0
 
     def parse(self) -> pl.Expr:
@@ -97,6 +105,8 @@ class _Parser:
         column, dtype = pl.col(name), self._schema[name]
         if dtype.is_float():
             column = column.fill_nan(None)
+        if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         if self._take("is"):
             negated = self._take("not")
             self._need("missing")
@@ -140,15 +150,15 @@ class _Parser:
         self._next += 1
         name = text.strip("`")
         if name not in self._schema:
-            raise choices("column of the item table", name, list(self._schema))
+            raise choices(f"column of the {self._table}", name, list(self._schema))
         if _kind(self._schema[name]) == "other things":
             raise InputError(f"The column {name!r} holds {self._schema[name]}, which a condition cannot compare.")
         return name
 
-    def _value(self, name: str) -> str | int | float | bool:
+    def _value(self, name: str) -> Value:
         """Return the next value, which must have the type of the column `name`."""
         kind, text, _ = self._peek()
-        value: str | int | float | bool
+        value: Value
         if kind == "number":
             value = float(text) if re.search(r"[.eE]", text) else int(text)
             if abs(value) >= 2**63:
@@ -161,6 +171,8 @@ class _Parser:
             self._fail("a number, a text in quotes, true or false")
         self._next += 1
         wanted = _kind(self._schema[name])
+        if wanted == "dates" and isinstance(value, str):
+            return _date(value, name)
         got = {bool: "true or false", str: "texts"}.get(type(value), "numbers")
         if wanted != got:
             raise InputError(f"The column {name!r} holds {wanted} and cannot be compared with {text[:40]}.")
@@ -192,7 +204,20 @@ class _Parser:
         raise InputError(f"Expected {expected} at place {place + 1} of the condition, got {got}.")
 
 
+def _date(text: str, name: str) -> dt.datetime:
+    """Return a date or time in UTC without a zone."""
+    try:
+        found = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        form = "'2020-01-31' or '2020-01-31 17:30'"
+        raise InputError(
+            f"The column {name!r} holds dates: compare it with one such as {form}, not {text[:40]!r}."
+        ) from None
+    return found if found.tzinfo is None else found.astimezone(dt.UTC).replace(tzinfo=None)
+
+
 def _kind(dtype: pl.DataType) -> str:
     if dtype.is_numeric():
         return "numbers"
-    return {pl.String: "texts", pl.Boolean: "true or false"}.get(dtype.base_type(), "other things")
+    kinds = {pl.String: "texts", pl.Boolean: "true or false", pl.Date: "dates", pl.Datetime: "dates"}
+    return kinds.get(dtype.base_type(), "other things")
