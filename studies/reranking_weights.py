@@ -7,8 +7,9 @@
 `thinning-linear`, split 0, the test users of ml-1m and ml-latest-small and, where its files are named, of a shop (see
 examples/shop_products.py). A list's own measures are taken over its first ten places:
 
-    adventurousness  distance from the history: 1 - the largest cosine of co-occurrence in training with an item of it,
-                     and the spread of a list, the mean of 1 - cosine over its pairs
+    adventurousness  distance from the history: 1 - the largest cosine of co-occurrence in training with an item of it;
+                     the share of places with one of the hundred best-known items; and the spread of a list, the mean
+                     of 1 - cosine over its pairs
     popularity       mean of log(1 + users of the item)
     wish             share of items that have the wished value, the commonest one
     shares           - KL(target, list), the target being 60/30/10 % of the three commonest values
@@ -99,12 +100,14 @@ def control_settings(
 
     wished = chance[:, 0] > 0
     history = scene.test.history
+    best_known = np.argsort(-scene.counts)[:100]
     return {
         "adventurousness": (
             STEPS,
             lambda value: Reranking(adventurousness=value),
             lambda items: {
                 "distance from the history": distance(scene, items, history),
+                "share of the hundred best-known": float(np.isin(items, best_known).mean()),
                 "spread": spread(scene, items),
             },
         ),
@@ -150,31 +153,36 @@ def doses(scene: Scene) -> dict[str, Any]:
     return found
 
 
+# One colour, marker and line for each data set, so that the lines are told apart without colours, too.
+LINES = (("#0072b2", "o", "-"), ("#d55e00", "s", "--"), ("#007a5e", "^", ":"))
+
+
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Draw a row per data set and a column per control: its measure, and the price beside it."""
+    """Draw a column per control, the effect above the cost, and a line per data set."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     sets = document["sets"]
-    figure, axes = plt.subplots(len(sets), 5, figsize=(15, 2.7 * len(sets)), squeeze=False, layout="constrained")
-    for row, (data, controls) in zip(axes, sets.items(), strict=True):
-        for place, (axis, (name, dose)) in enumerate(zip(row, controls.items(), strict=True)):
+    figure, axes = plt.subplots(2, 5, figsize=(15, 5.6), sharex="col", layout="constrained")
+    for (data, controls), (colour, marker, line) in zip(sets.items(), LINES, strict=False):
+        for place, (name, dose) in enumerate(controls.items()):
             at = [point["position"] for point in dose["rows"]]
-            axis.plot(at, [point[dose["measure"]] for point in dose["rows"]], "o-", color="#1f5fa8", ms=3)
-            axis.set_title(f"{name.partition(' of ')[0]}\n{dose['measure']}", fontsize=9, color="#1f5fa8")
-            price = axis.twinx()
-            price.plot(at, [point["ndcg@100"] for point in dose["rows"]], "--", color="#b5551c", lw=1)
-            price.set_ylim(0, None)
-            price.tick_params(labelsize=7, labelcolor="#b5551c")
-            axis.tick_params(labelsize=7)
-            for one in (axis, price):
-                one.spines["top"].set_visible(False)
-            if place == 0:
-                axis.set_ylabel(data, fontsize=10)
-            if place == 4:
-                price.set_ylabel("NDCG@100 (dashed)", fontsize=8, color="#b5551c")
+            own = [point[dose["measure"]] for point in dose["rows"]]
+            cost = np.array([point["ndcg@100"] for point in dose["rows"]])
+            best = cost[np.argmin(np.abs(at))] if "shares" not in name else cost[0]
+            for axis, values in zip(axes[:, place], (own, 100 * cost / best), strict=True):
+                axis.plot(at, values, color=colour, marker=marker, ms=4, ls=line, lw=1.4, label=data)
+            axes[0, place].set_title(f"{name.partition(' ')[0]}: {dose['measure']}", fontsize=9.5)
+            axes[1, place].set_title("NDCG@100, % of that at the default", fontsize=9.5)
+            axes[1, place].set_ylim(0, 105)
+            axes[1, place].set_xlabel("position of the control", fontsize=9)
+    for axis in axes.flat:
+        axis.grid(color="#dddddd", lw=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    axes[0, 0].legend(fontsize=8.5, frameon=False)
     figure.savefig(path, dpi=110)
 
 

@@ -3,7 +3,7 @@
     python studies/sequence_bound.py --data ml-100k --out studies/results/ml-100k-sequence-bound.json
 
 Models are fitted on the training users of a split by time (split 0) and measured on the whole ordered rows of its test
-users (docs/sequential.md). The likelihood is that of the model's own noise, by `rf.diffusion.Ordered`: exact, and by
+users (docs/sequential.md). The likelihood is that of the model's own noise, by `Ordered`: exact, and by
 the bound that its loss uses; then with a cut at every place, the likelihood of next-item prediction. The reference is
 popularity; differences are paired by user. All have the same distribution of lengths.
 One thread; `--quick` trains for an epoch.
@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 import recfusion as rf
+from ordered import Ordered
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.files import write_json
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import whole_extra
-from recfusion.diffusion import Ordered
 from recfusion.models.registry import make_model
 from recfusion.models.sequence.sequential import SequentialRecommender
 from sequence_likelihood import ordered_nats

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ordered import Ordered
 from recfusion.core.arrays import Csr, IntArray
-from recfusion.diffusion.ordered import Ordered
 from recfusion.models.sequence.sequential import SequentialRecommender, items_in_order, pad
 from thinning_bound import length_shares
 

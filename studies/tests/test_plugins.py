@@ -14,15 +14,22 @@ from recfusion.data.prepare import prepare
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
 from recfusion.models.registry import MODELS, MOVED, find
-from recfusion.testing import Check, Subject, checks
+from recfusion.models.settings import search_space, settings_of
+from recfusion.testing import Check, Subject, check_recommender, checks
 
 ROOT = Path(__file__).parents[2]
 NETWORK: dict[str, Any] = {"max_epochs": 2, "width": 16}
 SMALL: dict[str, dict[str, Any]] = {
+    "category-popularity": {},
+    "cease": {},
     "hvamp": {**NETWORK, "latent": 8},
     "ials-dislikes": {"factors": 8, "iterations": 4},
     "multvae-dislikes": {**NETWORK, "latent": 8},
     "recfusion-dislikes": NETWORK,
+    "recfusion-grades": {**NETWORK, "layers": 2},
+    "recfusion-guided": NETWORK,
+    "recfusion-latent": {"factors": 8, "iterations": 4, **NETWORK},
+    "tale": {},
     "thinning-kernel": {"tune_trials": 3},
 }
 
@@ -56,8 +63,27 @@ def test_an_old_folder_of_a_moved_model_needs_its_class_to_load(tmp_path: Path) 
     config = tmp_path / "model" / "config.json"
     written = json.loads(config.read_text())
     written |= {"model": "multvae-dislikes", "place": "recfusion.models.dislikes:MultVAEDislikes"}
+    del written["digest"]
     config.write_text(json.dumps(written))
     with pytest.raises(InputError, match=r"add --trust studies/dislikes\.py:MultVAEDislikes to load it"):
         Bundle.load(tmp_path / "model")
     loaded = Bundle.load(tmp_path / "model", trust=[kind])
     np.testing.assert_array_equal(loaded.model.score(data.matrix), saved.model.score(data.matrix))
+
+
+@pytest.mark.parametrize("name", [name for name in MOVED if name != "category-popularity"])
+def test_the_item_withheld_from_a_checkerboard_ranks_first(name: str) -> None:
+    found = find(MOVED[name], ROOT)
+    longer = {key: value for key, value in {"max_epochs": 20, "width": 100}.items() if key in settings_of(found.load())}
+    check_recommender(found.make({**SMALL[name], **longer}), only="learns_tastes")
+
+
+@pytest.mark.parametrize("place", MOVED.values())
+def test_every_setting_is_documented_and_its_default_lies_where_it_is_searched(place: str) -> None:
+    model = find(place, ROOT).make()
+    space = search_space(type(model))
+    for setting, declared in settings_of(type(model)).items():
+        assert declared.doc
+        assert setting not in space or space[setting].holds(
+            getattr(model, setting) if declared.start is None else declared.start
+        )

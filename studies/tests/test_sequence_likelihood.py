@@ -7,8 +7,8 @@ import pytest
 import torch
 from orders import model, rows_of
 
+from ordered import Ordered
 from recfusion.core.arrays import Csr
-from recfusion.diffusion import Ordered
 from recfusion.models.sequence.sequential import SequentialRecommender
 from sequence_likelihood import draw_histories, ordered_nats
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from enumeration import TinyNet, all_bits, constant, exact_bound, linear, quadratic
+from enumeration import all_bits, constant, exact_bound, linear
 from torch import Tensor
 
 from recfusion.core.errors import InputError
@@ -13,8 +13,6 @@ from recfusion.diffusion.gaussian import Gaussian
 from recfusion.diffusion.objectives import (
     bce_elbo,
     multinomial_removed,
-    published_binomial_loss,
-    published_gaussian_loss,
     removal_weight,
     removed,
     simple,
@@ -124,35 +122,3 @@ def test_the_ranking_gradient_of_the_thinning_bound_is_that_of_the_removed_entri
     first, second = torch.tensor([0.6, 0.3, 0.1]).double(), torch.tensor([0.2, 0.7, 0.1]).double()
     difference = bound(second) - bound(first)
     assert difference == pytest.approx(cross_entropy(second) - cross_entropy(first), rel=1e-3)
-
-
-def test_the_published_gaussian_loss_is_what_its_quirks_say() -> None:
-    process = Gaussian(constant(2, 0.5))
-    x0 = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    chain = generator(7)
-    z1 = process.q_step(x0, 1).draw(chain)
-    loss = published_gaussian_loss(process, constantly(0.25, 0.5), x0, generator(7), schedule=process.schedule).item()
-    expected = 0.0
-    for value, hat, z in zip((1.0, -1.0), (0.25, 0.5), z1[0].tolist(), strict=True):
-        expected += (value - hat) ** 2 / 2 + math.log(2 * math.pi) / 2
-        variance, other, apart = 0.5, math.exp(0.5), math.sqrt(0.5) * z - hat
-        expected += (math.log(other / variance) + (variance + apart**2) / other - 1) / 2
-    assert loss == pytest.approx(expected)
-    predicted = constantly(0.25, 0.5, 0.5, 0.5)  # log-variances of beta's value
-    again = published_gaussian_loss(process, predicted, x0, generator(7), schedule=process.schedule).item()
-    assert again == loss
-
-
-def test_the_published_binomial_loss_has_no_finite_gradient_unless_clamped() -> None:
-    schedule = quadratic(3)
-    process, x0 = Binomial.thinning(schedule), all_bits(3)
-    net = TinyNet(3, 0)
-    broken = published_binomial_loss(process, net, x0, generator(), schedule=schedule, clamp=0.0)
-    assert not torch.autograd.grad(broken.sum(), net.outer)[0].isfinite().all()
-    loss = published_binomial_loss(process, net, x0, generator(), schedule=schedule)
-    assert torch.autograd.grad(loss.sum(), net.outer)[0].isfinite().all()
-    one_step = quadratic(1)
-    swapped = published_binomial_loss(
-        Binomial.thinning(one_step), constantly(0), torch.ones(1, 1).double(), generator(), schedule=one_step, clamp=0.1
-    )
-    assert swapped.item() == pytest.approx(-0.5 * math.log(0.9) - 0.5 * math.log(0.1))

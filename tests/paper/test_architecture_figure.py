@@ -1,12 +1,17 @@
 """The figure of the RecFusion family."""
 
+import sys
 from dataclasses import replace
 
 import pytest
-from drawn import texts
 
+from drawn import texts
+from named_tests import ROOT
 from recfusion.models import registry
-from recfusion.paper.architecture_figure import NOT_USED, Family, Row, architecture_figure, recfusion_family
+from recfusion.paper.architecture_figure import architecture_figure, choices, recfusion_variants
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from family_table import NOT_USED, Family, Row, family_table, recfusion_family
 
 
 def row(family: Family, setting: str) -> Row:
@@ -67,20 +72,28 @@ def test_every_setting_is_shown_once_or_named_as_common() -> None:
     assert not any(any(row.differs) for row in family.common)
 
 
-def test_the_architecture_figure_names_every_variant_and_what_is_in_its_row() -> None:
+def test_the_table_has_every_variant_and_setting_and_the_figure_the_choices() -> None:
     family = recfusion_family()
-    written = texts(architecture_figure(family))
-    assert set(family.names) <= set(written)
-    for found in family.rows:
-        assert found.setting in written
-        assert set(found.values) <= set(written)
+    head, _, *lines = family_table(family).splitlines()
+    assert [cell.strip(" `") for cell in head.split("|")[4:-1]] == list(family.names)
+    for line, found in zip(lines, family.rows, strict=True):
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        assert cells[1] == f"`{found.setting}`"
+        assert tuple(cell.strip("*") for cell in cells[3:]) == found.values
+        assert tuple(cell.startswith("**") for cell in cells[3:]) == found.differs
+    written = " ".join(texts(architecture_figure()))
+    for setting in ("process", "net", "variance", "objective"):
+        values = choices(recfusion_variants().values(), setting)
+        assert set(values) == {value for value in row(family, setting).values if value != NOT_USED}
+        assert all(choice in written for choice in values)
+    assert all(name in written for name in family.names)
 
 
-def test_a_new_row_of_the_registry_appears_in_the_architecture_figure(one_more: str) -> None:
+def test_a_new_row_of_the_registry_appears_in_the_table_and_the_figure(one_more: str) -> None:
     family = recfusion_family()
     assert family.names[-1] == one_more
     assert row(family, "T").values[-1] == "17"
     assert row(family, "T").differs[-1]
-    assert row(family, "lr").stage.name == "training"
-    written = texts(architecture_figure(family))
-    assert {one_more, "17", "0.25"} <= set(written)
+    assert row(family, "lr").stage == "training"
+    assert one_more in " ".join(texts(architecture_figure()))
+    assert "**17** |" in family_table(family)

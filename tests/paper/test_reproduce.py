@@ -36,7 +36,6 @@ def test_only_what_needs_absent_data_is_missing_it_and_counts_need_one_data_set(
     monkeypatch.setattr(experiments, "missing_data", lambda name: None if name == "ml-1m" else f"No {name}.")
     assert {name: sentence for name in NAMES if (sentence := missing(name))} == {
         "figure-diffusion": "No ml-100k.",
-        "figure-schedule": "No ml-100k.",
         "ml25m": "No ml-25m.",
         "netflix": "No netflix.",
     }

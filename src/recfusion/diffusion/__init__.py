@@ -6,7 +6,6 @@ rates and the form of the reverse step. There is one file per process:
     gaussian.py      Gaussian      real numbers
     binomial.py      Binomial      zeros and ones: paper kernel, bit flips, drift, thinning
     categorical.py   Categorical   K states
-    ordered.py       Ordered       sequences, with its own bound, likelihood and sampler
 
 To add a process, write a class with the methods of `Process` (process.py) in a new file and export it here; RecFusion
 models can use it by name after one more line in `make_process`. Methods of a process return distributions of
@@ -14,9 +13,8 @@ independent entries (`Normal`, `Bits`, `States`). A **denoiser** is any function
 `Process.p_reverse` reads its output, which the processes here take as a prediction of x^0. The **bound** `elbo` is an
 upper bound of -log p(x^0) in nats; the **objectives** are other losses. Both have one value per row. Samplers run
 forward (`forward_steps`) or in reverse: from the prior (`ancestral`), from a given x^t (`denoise`), with fewer steps
-(`strided`), deterministically (`implicit`), or with some entries known, either exact in the limit (`condition`) or as
-cheap as one sample (`inpaint`). `guided` combines a conditional and an unconditional denoiser. t runs 1..T everywhere,
-and randomness is a `torch.Generator` (None: torch's global one).
+(`strided`), deterministically (`implicit`), or with some entries known (`inpaint`). `guided` combines a conditional and
+an unconditional denoiser. t runs 1..T everywhere, and randomness is a `torch.Generator` (None: torch's global one).
 """
 
 from typing import Literal, TypeAlias, get_args
@@ -29,20 +27,18 @@ from .categorical import Categorical, States
 from .gaussian import Gaussian, Variance
 from .implicit import implicit, implicit_steps, strided
 from .objectives import bce_elbo, multinomial_removed, removed, simple
-from .ordered import Ordered
-from .particles import condition
 from .process import Bits, Denoiser, Entries, HasJumps, HasSurvival, Normal, Process, Rng, guided, kl
 from .sampling import ReverseState, ancestral, denoise, forward_steps, inpaint, inpaint_steps, one_step, reverse_steps
 from .schedule import LearnedSchedule, NoiseSchedule, Schedule, ScheduleName, Steps, from_survival, make_schedule
 
 __all__ = ["LearnedSchedule", "NoiseSchedule", "Schedule", "ScheduleName", "Steps", "from_survival", "make_schedule"]
-__all__ += ["Binomial", "Categorical", "Denoiser", "Gaussian", "HasJumps", "HasSurvival", "Ordered", "Process"]
+__all__ += ["Binomial", "Categorical", "Denoiser", "Gaussian", "HasJumps", "HasSurvival", "Process"]
 __all__ += ["ProcessName", "make_process"]
 __all__ += ["Bits", "Entries", "Normal", "Rng", "States", "kl"]
 __all__ += ["Bound", "elbo", "learned_elbo"]
 __all__ += ["bce_elbo", "multinomial_removed", "removed", "simple"]
 __all__ += ["ReverseState", "forward_steps", "inpaint_steps", "reverse_steps"]
-__all__ += ["ancestral", "condition", "denoise", "implicit", "inpaint", "one_step"]
+__all__ += ["ancestral", "denoise", "implicit", "inpaint", "one_step"]
 __all__ += ["guided", "implicit_steps", "strided"]
 
 ProcessName: TypeAlias = Literal["gaussian", "paper-kernel", "bit-flips", "drift", "thinning"]

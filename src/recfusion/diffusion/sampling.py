@@ -1,6 +1,6 @@
 """Samplers: the forward chain, the reverse chain, and inpainting by replacement.
 
-Faster and deterministic samplers are in `implicit`, exact conditional samples in `particles`. The `_steps` functions
+Faster and deterministic samplers are in `implicit`. The `_steps` functions
 yield every state; the plain functions return the last one.
 """
 
@@ -111,7 +111,7 @@ def inpaint_steps(
     """Yield x^T, ..., x^0 of an ancestral sample in which the known entries (mask true) are replaced at every step.
 
     This is the *replacement* approximation: the unknown entries follow p_theta(x^{t-1} | x^t), which ignores the final
-    values of the known ones, so they depend on them too little. `condition` is exact in the limit of many particles.
+    values of the known ones, so they depend on them too little.
 
     known_as = "noised": known entries follow the forward chain, x^T ~ q(x^T | x^0) and then q(x^{t-1} | x^t, x^0), as
     in the denoiser's training. "clean": known entries have their values of x^0 at every step.

@@ -6,16 +6,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-TimeWay = Literal["none", "input", "output"]
+TimeWay = Literal["none", "input", "output", "projected"]
 Head = Literal["tanh", "linear"]
+_PROJECTED = 128  # sines and cosines that a learned linear layer maps to the input, as in the paper's code
 
 
 class MLP(nn.Module):
     """f: R^D -> R^(n_heads * D): D -> width, PReLU, depth times (width -> width, PReLU), width -> D.
 
-    In the paper all hidden layers share one module, whatever the depth (`shared`). Time enters as f(x + Z_t) ("input")
-    or f(x) + Z_t ("output"). The first D outputs go through tanh or are logits; a second head, for log-variances, is
-    linear. A condition enters the first hidden layer through a linear map without bias, so 0 means no condition.
+    In the paper all hidden layers share one module, whatever the depth (`shared`). Time enters as f(x + Z_t) ("input"),
+    f(x) + Z_t ("output"), or f(x + W Z_t + b) with learned W and b ("projected"). The first D outputs go through tanh
+    or are logits; a second head, for log-variances, is linear. A condition enters the first hidden layer through a
+    linear map without bias, so 0 means no condition.
     """
 
     def __init__(
@@ -38,13 +40,16 @@ class MLP(nn.Module):
         self.hidden = nn.ModuleList(layers)
         self.repeats = depth if shared else 1
         self.outer = nn.Linear(width, n_heads * n_features)
+        self.time_layer = nn.Linear(_PROJECTED, n_features) if time == "projected" else None
         self.condition = nn.Linear(n_conditions, width, bias=False) if n_conditions else None
 
     def forward(self, x: Tensor, t: Tensor, condition: Tensor | None = None) -> Tensor:
         """Return f(x, t) for x (batch, D), t (batch,) and a condition (batch, n_conditions)."""
-        z = time_embedding(t, self.n_features) if self.time != "none" else None
+        z = time_embedding(t, self.n_features) if self.time in ("input", "output") else None
         if z is not None and self.time == "input":
             x = x + z
+        if self.time_layer is not None:
+            x = x + self.time_layer(time_embedding(t, _PROJECTED))
         h = self.inner(x)
         if condition is not None and self.condition is not None:
             h = h + self.condition(condition)

@@ -10,14 +10,15 @@ from recfusion.core.errors import InputError
 from recfusion.nets.mlp import time_embedding
 
 _TIME_WIDTH = 64
+_MOST_POSITIONS = 20_000  # for attention, whose cost is their square
 
 
 class UNet(nn.Module):
     """f(x, t) for x (batch, length) with dims = 1, or (batch, height, width) with dims = 2; same shape out.
 
     `maps` is the same for several planes, (batch, planes_in or planes_out, ...). Each level halves every axis and
-    doubles the channels; the lowest level has self-attention. Inputs are padded with zeros to sizes that can be halved
-    that often, and the padding is cut off at the end.
+    doubles the channels; the lowest level has self-attention if it has at most 20,000 positions. Inputs are padded with
+    zeros to sizes that can be halved that often, and the padding is cut off at the end.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class UNet(nn.Module):
             h = block(h, z)
             skipped.append(h)
             h = shrink(h)
-        h = self.middle[1](self.attention(self.middle[0](h, z)), z)
+        h = self.middle[0](h, z)
+        h = self.middle[1](self.attention(h) if h.shape[2:].numel() <= _MOST_POSITIONS else h, z)
         for block, grow in zip(reversed(self.up), reversed(self.grow), strict=True):
             h = grow(interpolate(h, scale_factor=2.0, mode="nearest"))
             h = block(torch.cat([h, skipped.pop()], dim=1), z)

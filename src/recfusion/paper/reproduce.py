@@ -19,11 +19,10 @@ from recfusion.report.files import SUFFIXES, write_report, write_table
 from recfusion.report.formats import Column, Row, Table
 from recfusion.report.tables import result_tables
 
-NAMES = ("parameters", "counts", "figure-architecture", "figure-diffusion", "figure-schedule", *tables.TABLES)
+NAMES = ("parameters", "counts", "figure-architecture", "figure-diffusion", *tables.TABLES)
 STORE = "results.jsonl"
 _FIGURE_DATA = "ml-100k"  # as in the paper
-_EPOCHS = {"figure-diffusion": 20, "figure-schedule": 60}
-_QUICK_EPOCHS = 2
+_EPOCHS, _QUICK_EPOCHS = 20, 2
 _BESIDE = (Column("paper"), Column("ours"), Column("difference", signed=True))
 
 
@@ -45,14 +44,14 @@ def reproduce(
             return _parameters(folder)
         case "counts":
             return _counts(folder, quick, display)
-        case "figure-architecture" | "figure-diffusion" | "figure-schedule":
+        case "figure-architecture" | "figure-diffusion":
             return _figure(name, folder, quick, display)
     return _experiment(name, folder, quick, workers, display, keep_stale)
 
 
 def missing(name: str) -> str | None:
     """Return how to get the data that a reproduction needs; None if it is here. Counts need one data set only."""
-    needed = {"counts": tuple(tables.COUNTS), **dict.fromkeys(_EPOCHS, (_FIGURE_DATA,))}
+    needed = {"counts": tuple(tables.COUNTS), "figure-diffusion": (_FIGURE_DATA,)}
     needed |= {name: (table.data,) for name, table in tables.TABLES.items()}
     sentences = [experiments.missing_data(data) for data in needed.get(name, ())]
     return " ".join(filter(None, sentences)) if sentences and all(sentences) else None
@@ -120,13 +119,11 @@ def _figure(name: str, folder: Path, quick: bool, display: Display) -> Reproduct
     if name == "figure-architecture":
         figure = architecture_figure()
     else:
-        from recfusion.paper.diffusion_figure import diffusion_figure  # these import torch
-        from recfusion.paper.schedule_figure import schedule_figure
+        from recfusion.paper.diffusion_figure import diffusion_figure  # imports torch
 
         with display.working(f"Reading {_FIGURE_DATA}"):
             data = load(_FIGURE_DATA)
-        draw = diffusion_figure if name == "figure-diffusion" else schedule_figure
-        epochs = _QUICK_EPOCHS if quick else _EPOCHS[name]
-        figure = draw(data, SplitPlan(), epochs=epochs, seed=0, progress=display.progress)
+        epochs = _QUICK_EPOCHS if quick else _EPOCHS
+        figure = diffusion_figure(data, SplitPlan(), epochs=epochs, seed=0, progress=display.progress)
     paths = [save_figure(figure, folder / f"{name}{suffix}") for suffix in FIGURE_SUFFIXES]
     return Reproduction((), tuple(f"Figure: {path}" for path in paths))

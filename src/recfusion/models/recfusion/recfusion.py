@@ -12,17 +12,17 @@ import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.diffusion.objectives import published_binomial_loss, published_gaussian_loss
+from recfusion.diffusion.published import previous_step_loss, published_loss
 from recfusion.models.base import Shape
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.settings import learned, setting
-from recfusion.nets.mlp import MLP
+from recfusion.nets.mlp import MLP, TimeWay
 from recfusion.nets.unet import UNet
 from recfusion.training.batches import dense
 
 Net = Literal["mlp", "unet1d", "unet2d"]
-Objective = Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published"]
+Objective = Literal["simple", "elbo", "bce-elbo", "removed", "ranking", "published", "previous-step"]
 _MAPS = 24  # feature maps that a U-Net keeps for its backward pass, in maps of the first level (roughly)
 
 
@@ -38,9 +38,11 @@ class RecFusion(NeuralRecommender):
     maps: ClassVar[float] = 20.0
     process: diffusion.ProcessName = setting("gaussian", "forward process")
     net: Net = setting("mlp", "network")
-    objective: Objective = setting("simple", "training loss; ranking is `removed` without its weights")
+    objective: Objective = setting(
+        "simple", "training loss; ranking: `removed` without its weights; published: that of the paper's code"
+    )
     variance: Literal["posterior", "beta", "predicted"] = setting("posterior", "variance of a Gaussian reverse step")
-    time: Literal["none", "input", "output"] = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z")
+    time: TimeWay = setting("none", "time embedding of the mlp: f(x), f(x + Z), f(x) + Z; projected: f(x + W Z)")
     T: int = setting(3, "diffusion steps", at_least=1, at_most=10_000, search=(1, 20))
     schedule: diffusion.ScheduleName = setting("quadratic", "schedule of the noise rates", search="all")
     decreasing: bool = setting(False, "whether the noise rates decrease with t")
@@ -73,6 +75,8 @@ class RecFusion(NeuralRecommender):
                 f"Objective '{self.objective}' needs process 'thinning', since only there is every missing item "
                 f"removed: with process '{self.process}' set objective to simple, elbo or bce-elbo."
             )
+        if self.objective == "previous-step" and not gaussian:
+            yield "Objective 'previous-step' needs process 'gaussian': choose it, or another objective."
         if self.learned_schedule and self.objective != "elbo":
             yield "A learned schedule needs objective 'elbo': the other objectives would learn to add no noise."
         if self.variance == "predicted" and not (gaussian and self.net == "mlp"):
@@ -205,8 +209,11 @@ class RecFusion(NeuralRecommender):
             return diffusion.bce_elbo(process, net, x0, rng, 1).total.mean()
         if self.objective in ("removed", "ranking"):
             return diffusion.removed(process, net, x0, rng, weighted=self.objective == "removed").mean()
-        published = published_gaussian_loss if self.process == "gaussian" else published_binomial_loss
-        return published(process, net, x0, rng, schedule=self.fixed_schedule()).mean()
+        schedule = self.fixed_schedule()
+        if self.objective == "previous-step":
+            return previous_step_loss(process, net, x0, rng, schedule=schedule).mean()
+        shrinks, binary = self.net != "mlp" or self.time != "none", self.process != "gaussian"
+        return published_loss(process, net, x0, rng, schedule=schedule, shrinks=shrinks, binary=binary).mean()
 
     def _predict(self, x1: Tensor) -> Tensor:
         """Return the predicted x^0 from x^1, or its logits for binary noise, which give the same ranking."""

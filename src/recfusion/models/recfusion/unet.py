@@ -64,11 +64,11 @@ class RecFusionUNet(RecFusion):
         yield from super().setting_conflicts()
         if self.layout == "none":
             return
-        if self.net == "mlp" or self.process == "gaussian" or self.objective == "published":
+        if self.net == "mlp" or self.process == "gaussian" or self.objective in ("published", "previous-step"):
             yield (
                 "A layout of items needs a U-Net, a process other than gaussian and an objective other than "
-                f"'published', got net '{self.net}', process '{self.process}' and objective '{self.objective}': change "
-                "these, or set layout to none."
+                f"'published' and 'previous-step', got net '{self.net}', process '{self.process}' and objective "
+                f"'{self.objective}': change these, or set layout to none."
             )
         if self.pixels < 1 or not 0 < self.low < self.high < 1:
             yield (

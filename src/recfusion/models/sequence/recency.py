@@ -1,4 +1,4 @@
-"""Weights of interactions by age, within a history and in the training data; the model `recent-popularity`."""
+"""Order and age of interactions: weights of history entries, recent popularity; the model `recent-popularity`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Signal
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.settings import learned, setting
@@ -29,6 +29,22 @@ def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> Fl
     lengths = np.diff(times.indptr)
     sums = np.bincount(row_numbers(times), weights, times.shape[0])
     return (weights * np.repeat(lengths / np.maximum(sums, 1e-12), lengths)).astype(np.float32)
+
+
+def recency_weighted(history: Csr, extra: Extra | None, power: float) -> Csr:
+    """Return histories with entries weighted by `recency`; unchanged without times or with power 0."""
+    times = None if extra is None else extra.times
+    return history if times is None or not power else valued(history, recency(times, power))
+
+
+def in_order(history: Csr, extra: Extra | None) -> Csr:
+    """Return histories with values that increase with time; entries with equal times have equal values.
+
+    The newest entry has 0, and one with r newer entries has -r. Without times all values are 0.
+    """
+    times = None if extra is None else extra.times
+    order = np.zeros(history.nnz) if times is None else -newer(times)
+    return valued(history, order.astype(np.float32))
 
 
 def fades(times: Csr, days: float) -> FloatArray:

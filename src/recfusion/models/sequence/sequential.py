@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, IntArray, column_counts, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Signal
-from recfusion.data.signals import Extra, valued
+from recfusion.data.signals import Extra
 from recfusion.models.base import Shape
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
-from recfusion.models.sequence.recency import newer
+from recfusion.models.sequence.recency import in_order
 from recfusion.models.settings import setting
 from recfusion.nets.sequence import SequenceNet
 from recfusion.nets.sparse import NEVER
@@ -68,10 +68,7 @@ class SequentialRecommender(NeuralRecommender):
             )
 
     def encoded(self, history: Csr, extra: Extra | None) -> Csr:
-        """Return the histories with values that increase with time; entries with equal times have equal values."""
-        times = None if extra is None else extra.times
-        order = np.zeros(history.nnz) if times is None else -newer(times)
-        return valued(history, order.astype(np.float32))
+        return in_order(history, extra)
 
     def prepare(self, train: Csr) -> None:
         counts = column_counts(train) + 0.5

@@ -1,4 +1,7 @@
-"""RecFusion conditioned on user and item features, with classifier-free guidance."""
+"""RecFusion conditioned on user and item features, with classifier-free guidance.
+
+Load it as `studies/guided.py:GuidedRecFusion`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
+from recfusion.models.neural import training_settings as training
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.training.batches import dense
@@ -34,6 +38,11 @@ class GuidedRecFusion(RecFusion):
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})
     process: diffusion.ProcessName = setting("thinning", "forward process")
+    schedule: diffusion.ScheduleName = setting("linear", "schedule of the noise rates", search="all")
+    beta_low: float = setting(0.2, "smallest noise rate", at_least=0)
+    beta_high: float = setting(1.0, "largest noise rate", at_least=0, search=(0.01, 1.0), log=True)
+    batch_size: int = training.batch_size(50)
+    weight_decay: float = training.weight_decay(0.5)
     drop: float = setting(0.2, "probability that training hides a part of the condition", at_least=0)
     guidance: float | None = self_tuned(1.0, "guidance strength; 0: no condition", at_least=0, search=(0.0, 4.0))
     guidance_: float = learned()

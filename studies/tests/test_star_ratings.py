@@ -11,8 +11,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra
 from recfusion.diffusion import ancestral, elbo
 from recfusion.evaluation.topk import top_k
-from recfusion.models.recfusion.star_ratings import RecFusionRatings
-from recfusion.models.registry import make_model
+from star_ratings import RecFusionRatings
 
 LIKES = csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0]], np.float32))
 EXTRA = Extra(
@@ -23,9 +22,7 @@ SMALL: dict[str, Any] = {"width": 16, "layers": 1, "max_epochs": 1, "weight_deca
 
 
 def model(**settings: Any) -> RecFusionRatings:
-    made = make_model("recfusion-grades", {**SMALL, **settings}, text=False)
-    assert isinstance(made, RecFusionRatings)
-    return made
+    return RecFusionRatings(**{**SMALL, **settings})
 
 
 def test_states_are_the_numbers_of_ratings_including_dislikes() -> None:

@@ -1,10 +1,24 @@
 """The figure of learned schedules: its numbers and its labels."""
 
-import numpy as np
-from drawn import texts
+import sys
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+from conftest import raw
+from drawn import texts
 from recfusion.data.interactions import Interactions
-from recfusion.paper.schedule_figure import STEPS, draw_schedules, schedule_courses
+from recfusion.data.options import Preparation
+from recfusion.data.prepare import prepare
+from schedule_figure import STEPS, draw_schedules, main, schedule_courses
+
+
+@pytest.fixture(scope="module")
+def groups() -> Interactions:
+    """Three groups of users with items of their own: 60 users and 24 items."""
+    pairs = [(user, (user % 3) * 8 + (user + step) % 8) for user in range(60) for step in range(6)]
+    return prepare(raw({"user": [user for user, _ in pairs], "item": [item for _, item in pairs]}), Preparation())
 
 
 def test_rates_start_at_the_fixed_schedule_and_move_and_every_epoch_is_judged(groups: Interactions) -> None:
@@ -30,3 +44,12 @@ def test_the_schedule_figure_shows_every_rate_of_every_process(groups: Interacti
         assert f"{process}: learned rates" in said
     assert said.count(r"$\beta_{6}$") == 2
     assert "epoch on a_data$set" in said
+
+
+def test_the_script_draws_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings, out = tmp_path / "ratings.csv", tmp_path / "figure.png"
+    lines = [f"u{user},i{(user % 3) * 8 + (user + step) % 8}" for user in range(40) for step in range(6)]
+    ratings.write_text("\n".join(["user,item", *lines]) + "\n")
+    monkeypatch.setattr(sys, "argv", ["schedule_figure.py", "--data", str(ratings), "--epochs", "1", "--out", str(out)])
+    main()
+    assert out.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

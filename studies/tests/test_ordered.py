@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ordered import Ordered, entry_log_probs
 from recfusion.core.errors import InputError
-from recfusion.diffusion import Ordered
-from recfusion.diffusion.ordered import entry_log_probs
 
 THINGS = 4
 

@@ -8,23 +8,22 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+import recfusion.diffusion as diffusion
+from conftest import random_csr
+from guided import GuidedRecFusion
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.diffusion import ancestral, elbo
-from recfusion.models.recfusion.guided import GuidedRecFusion
-from recfusion.models.registry import make_model
 
 SMALL: dict[str, Any] = {"width": 16, "max_epochs": 1, "weight_decay": 0.0}
 GENRES = Features(csr_array(np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)), ("g: a", "g: b"))
 
 
 def model(**settings: Any) -> GuidedRecFusion:
-    made = make_model("recfusion-guided", {**SMALL, **settings}, text=False)
-    assert isinstance(made, GuidedRecFusion)
-    return made
+    return GuidedRecFusion(**{**SMALL, **settings})
 
 
 def people(kinds: list[int]) -> Features:
@@ -128,3 +127,10 @@ def test_settings_that_cannot_be_guided_are_refused() -> None:
     with pytest.raises(InputError, match="above 0 and below 1, got 0: guidance needs training"):
         model(drop=0.0)
     assert model(drop=0.0, guidance=1.0).drop == 0
+
+
+@pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "drift", "thinning"])
+def test_it_runs_on_every_binary_process(process: diffusion.ProcessName) -> None:
+    train = random_csr(12, 9, 0.3, 0)
+    for objective in ("simple", "elbo", "bce-elbo"):
+        assert np.isfinite(model(process=process, objective=objective).fit(train, rng=0).score(train)).all()

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from conftest import csr
 from recfusion.data.signals import Extra
 from recfusion.models.sequence.recency import DAY
-from recfusion.models.sequence.tale import TALE, source_steps, sources
+from tale import TALE, source_steps, sources
 
 # One user with items 0, 1, 2 on days 0, 1 and 3; another with items 0 and 2 at one time.
 TIMES = csr_array(
@@ -33,3 +34,11 @@ def test_weights_are_the_ridge_regression_of_targets_on_their_faded_sources() ->
     assert model.weights_ == pytest.approx(expected, abs=1e-5)
     shown = model.score(TRAIN[:1], extra=Extra(times=TIMES[:1]))
     assert shown[0] == pytest.approx(np.exp([-2, -1, 0]) @ expected, abs=1e-5)
+
+
+def test_a_window_longer_than_all_histories_is_all_of_them() -> None:
+    times = csr([[0, 1, 2], [0, 2]], 3).astype("int64")
+    times.data[:] = [3, 1, 2, 5, 4]
+    found, expected = source_steps(times, 10**22), source_steps(times, 3)
+    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+    TALE(window=10**22, tune_trials=0).fit(csr([[0, 1, 2], [0, 2]], 3), extra=Extra(times=times))

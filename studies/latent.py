@@ -1,4 +1,7 @@
-"""Latent diffusion: Gaussian diffusion of the user factors of iALS, with a small network as denoiser."""
+"""Latent diffusion: Gaussian diffusion of the user factors of iALS, with a small network as denoiser.
+
+Load it as `studies/latent.py:LatentDiffusion`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""TALE: a linear model from earlier to later items, weighted by the time between them (Park et al., WSDM 2025)."""
+"""TALE: a linear model from earlier to later items, weighted by the time between them (Park et al., WSDM 2025).
+
+Load it as `studies/tale.py:TALE`.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -8,13 +8,12 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from latent import LatentDiffusion
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.split import Fold
 from recfusion.diffusion import ancestral, elbo
 from recfusion.models.factors.ials import IALS
-from recfusion.models.recfusion.latent import LatentDiffusion
-from recfusion.models.registry import make_model
 
 SMALL: dict[str, Any] = {"factors": 4, "iterations": 3, "tune_trials": 0, "width": 16, "max_epochs": 2, "T": 20}
 
@@ -27,9 +26,7 @@ def rows(n_users: int, n_items: int = 12, seed: int = 0) -> Csr:
 
 
 def model(**settings: Any) -> LatentDiffusion:
-    made = make_model("recfusion-latent", {**SMALL, **settings}, text=False)
-    assert isinstance(made, LatentDiffusion)
-    return made
+    return LatentDiffusion(**{**SMALL, **settings})
 
 
 def test_codes_are_centred_with_a_mean_square_of_one() -> None:

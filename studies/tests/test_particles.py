@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from enumeration import TinyNet, all_bits, exact_log_likelihood, linear
 from torch import Tensor
 
+from enumeration import TinyNet, all_bits, exact_log_likelihood, linear
+from inpainting import condition
 from recfusion.core.errors import InputError
-from recfusion.diffusion import Binomial, Gaussian, condition, inpaint
+from recfusion.diffusion import Binomial, Gaussian, inpaint
 
 CHAINS = {
     "paper kernel": Binomial.paper_kernel(linear(3, 0.2, 0.7)),

@@ -1,7 +1,13 @@
-"""The figure of learned schedules: noise rates by epoch, and the bound with learned and with fixed rates."""
+"""The figure of learned schedules: noise rates by epoch, and the bound with learned and with fixed rates.
 
+python studies/schedule_figure.py --data ml-100k --out docs/schedule.png
+"""
+
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +18,20 @@ from matplotlib.figure import Figure
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.rng import stream
 from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.diffusion import LearnedSchedule, elbo
 from recfusion.models.recfusion.recfusion import RecFusion
-from recfusion.paper.display import Advance, Progress, silent
-from recfusion.report.figures import EDGE, GRID, INK, QUIET
+from recfusion.paper.display import Advance, silent
+from recfusion.report.figures import EDGE, GRID, INK, QUIET, check_figure_path, save_figure
 from recfusion.training.batches import dense
 
 PROCESSES = ("paper-kernel", "drift", "thinning")
 STEPS = 6
 _NOISE: Mapping[str, Any] = {"T": STEPS, "schedule": "linear", "beta_low": 0.1, "beta_high": 0.5}
 _TRAINING: Mapping[str, Any] = {"objective": "elbo", "time": "input", "lr": 3e-3, "weight_decay": 0.5, "batch_size": 25}
+_DASHES = ("-", "--", "-.", ":")
 _DRAWS = 4  # of every x^t, for the bound of the test users
 
 
@@ -37,11 +45,24 @@ class ScheduleCourse:
     fixed: FloatArray  # (epochs,)
 
 
-def schedule_figure(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int, progress: Progress) -> Figure:
+def main() -> None:
     """Train every process with learned and with fixed rates and draw the figure."""
-    with progress("Training", 2 * epochs * len(PROCESSES)) as advance:
-        courses = schedule_courses(data, plan=plan, epochs=epochs, seed=seed, advance=advance)
-    return draw_schedules(courses, data.name)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="ml-100k", help="a data set of the catalog, or a file")
+    parser.add_argument("--epochs", type=int, default=60, help="training epochs of each network")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the models")
+    parser.add_argument("--out", type=Path, default=Path("figure.png"), help="output file: .png or .svg")
+    options = parser.parse_args()
+    check_figure_path(options.out)
+    data = load(options.data)
+    courses = schedule_courses(data, epochs=options.epochs, seed=options.seed, advance=show)
+    print(f"Figure: {save_figure(draw_schedules(courses, data.name), options.out)}")
+
+
+def show(line: str, _: int) -> None:
+    """Print the name of a process that is trained."""
+    if line:
+        print(line, flush=True)
 
 
 def schedule_courses(
@@ -94,12 +115,12 @@ def draw_schedules(courses: Sequence[ScheduleCourse], name: str) -> Figure:
     panels = figure.subplots(len(courses), 2, squeeze=False)
     for (left, right), course in zip(panels, courses, strict=True):
         n_epochs, n_steps = course.betas.shape[0] - 1, course.betas.shape[1]
-        colours = colormaps["viridis"](np.linspace(0.05, 0.9, n_steps))
-        for t, (rates, colour) in enumerate(zip(course.betas.T, colours, strict=True), start=1):
-            left.plot(range(n_epochs + 1), rates, color=colour, label=rf"$\beta_{{{t}}}$")
+        colours = colormaps["viridis"](np.linspace(0.0, 0.55, n_steps))  # without yellow, which is too light for lines
+        for t, (rates, colour, dashes) in enumerate(zip(course.betas.T, colours, cycle(_DASHES)), start=1):
+            left.plot(range(n_epochs + 1), rates, color=colour, linestyle=dashes, label=rf"$\beta_{{{t}}}$")
         left.set_ylabel("noise rate", fontsize=9, color=INK)
         left.set_title(f"{course.process}: learned rates", fontsize=10, color=INK, loc="left")
-        left.legend(fontsize=7, ncols=2, frameon=False)
+        left.legend(fontsize=7, ncols=2, frameon=False, handlelength=3)
         epochs = range(1, n_epochs + 1)
         right.plot(epochs, course.fixed, color=QUIET, linestyle="--", label="fixed rates")
         right.plot(epochs, course.learned, color=EDGE, label="learned rates")
@@ -112,3 +133,7 @@ def draw_schedules(courses: Sequence[ScheduleCourse], name: str) -> Figure:
             panel.spines[["top", "right"]].set_visible(False)
             panel.set_xlabel(f"epoch on {name}", fontsize=9, color=INK, parse_math=False)
     return figure
+
+
+if __name__ == "__main__":
+    main()
