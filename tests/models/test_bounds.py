@@ -4,16 +4,14 @@ from typing import Any
 
 import pytest
 
-from conftest import csr, random_csr
+from conftest import random_csr
 from recfusion.core import memory
 from recfusion.core.errors import InputError
-from recfusion.data.signals import Extra
 from recfusion.models.baselines.bspm import BSPM
 from recfusion.models.linear.elsa import ELSA
 from recfusion.models.neural.network import NeuralRecommender
 from recfusion.models.neural.vae import MultVAE
 from recfusion.models.registry import MODELS
-from recfusion.models.sequence.tale import TALE, source_steps
 from recfusion.models.settings import Kind, hints, settings_of
 
 # More of these than there are users, items, pairs or epochs is as good as all of them.
@@ -49,14 +47,6 @@ def test_an_absurd_count_is_refused_or_as_good_as_all(kind: Kind, name: str) -> 
     train = random_csr(20, 8, 0.4, seed=0)
     model = kind(**made, **free).fit(train, rng=0)  # type: ignore[attr-defined]
     assert model.score(train).shape == train.shape
-
-
-def test_a_window_longer_than_all_histories_is_all_of_them() -> None:
-    times = csr([[0, 1, 2], [0, 2]], 3).astype("int64")
-    times.data[:] = [3, 1, 2, 5, 4]
-    found, expected = source_steps(times, ABSURD), source_steps(times, 3)
-    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
-    TALE(window=ABSURD, tune_trials=0).fit(csr([[0, 1, 2], [0, 2]], 3), extra=Extra(times=times))
 
 
 def test_a_network_that_cannot_be_trained_here_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

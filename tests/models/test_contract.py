@@ -11,14 +11,13 @@ from recfusion.models.settings import search_space, settings_of
 from recfusion.testing import Check, Subject, check_recommender, checks
 
 ALL = pytest.mark.parametrize("name", MODELS)
-FLOORS = ("random", "popularity", "recent-popularity", "content", "category-popularity")
+FLOORS = ("random", "popularity", "recent-popularity", "content")
 PERSONAL = pytest.mark.parametrize("name", [name for name in MODELS if name not in FLOORS])
 IALS: dict[str, Any] = {"factors": 8, "iterations": 4}
 DEEP: dict[str, Any] = {"max_epochs": 2, "width": 16, "latent": 8, "layers": 2}
 UNET: dict[str, Any] = {"max_epochs": 1, "channels": 2, "levels": 2, "pixels": 2}
 SMALL: dict[str, dict[str, Any]] = {
     "ials": IALS,
-    "recfusion-latent": {**IALS, "max_epochs": 2, "width": 16},
     "ease-pairs": {"tune_trials": 5},
     "thinning-pairs": {"tune_trials": 5},
     "thinning": {"parts": {"thinning-pairs": {}, "infinite-ae": {}, "ials": IALS, "thinning-deep": DEEP}},

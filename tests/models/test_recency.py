@@ -5,7 +5,16 @@ import pytest
 from scipy.sparse import csr_array
 
 from recfusion.data.signals import Extra
-from recfusion.models.sequence.recency import DAY, RecentPopularity, fades, newer, recency, recent_counts
+from recfusion.models.sequence.recency import (
+    DAY,
+    RecentPopularity,
+    fades,
+    in_order,
+    newer,
+    recency,
+    recency_weighted,
+    recent_counts,
+)
 
 # Two users: one with an invoice of two items at time 30, one with nothing at the end.
 TIMES = csr_array((np.array([10, 30, 30, 5], np.int64), np.array([0, 1, 2, 1]), np.array([0, 3, 4])), shape=(2, 3))
@@ -20,6 +29,22 @@ def test_weights_fall_with_the_rank_and_are_1_on_average() -> None:
     assert found == pytest.approx([3 * (1 / 3) / (7 / 3), 3 / (7 / 3), 3 / (7 / 3), 1])
     assert found[:3].mean() == pytest.approx(1)
     assert recency(TIMES, 0.0).tolist() == [1, 1, 1, 1]
+
+
+def test_histories_are_weighted_only_if_times_are_known_and_the_power_is_not_0() -> None:
+    history = csr_array((np.ones(4, np.float32), TIMES.indices, TIMES.indptr), shape=TIMES.shape)
+    found = recency_weighted(history, Extra(times=TIMES), 1.0)
+    assert found.data.tolist() == recency(TIMES, 1.0).tolist()
+    assert found.indices.tolist() == history.indices.tolist()
+    assert recency_weighted(history, Extra(times=TIMES), 0.0) is history
+    assert recency_weighted(history, Extra(), 1.0) is history
+    assert recency_weighted(history, None, 1.0) is history
+
+
+def test_histories_in_order_have_0_for_the_newest_entry_and_less_for_older_ones() -> None:
+    history = csr_array((np.ones(4, np.float32), TIMES.indices, TIMES.indptr), shape=TIMES.shape)
+    assert in_order(history, Extra(times=TIMES)).data.tolist() == [-2, 0, 0, 0]
+    assert in_order(history, None).data.tolist() == [0, 0, 0, 0]
 
 
 def test_weights_by_age_count_weeks_from_the_row_s_newest_entry() -> None:

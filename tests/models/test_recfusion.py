@@ -22,15 +22,10 @@ from recfusion.models.baselines.popularity import Random
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.recfusion.unet import RecFusionUNet
 from recfusion.models.registry import MODELS, make_model
+from recfusion.nets.mlp import time_embedding
 from recfusion.training.batches import dense
 
-LATER = {
-    "recfusion-map",
-    "recfusion-guided",
-    "recfusion-seq",
-    "recfusion-grades",
-    "recfusion-latent",
-}  # than the paper
+LATER = {"recfusion-map", "recfusion-seq"}  # than the paper
 FAMILY = [name for name in MODELS if name.startswith("recfusion") and name not in LATER]
 
 
@@ -47,7 +42,7 @@ def test_parameters_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_paper_s_preset_can_be_run(name: str) -> None:
-    settings = {"preset": "paper", "max_epochs": 1, "picture_users": 4, "channels": 2, "levels": 2}
+    settings = {"preset": "paper", "max_epochs": 1, "picture_users": 4}
     model = make_model(name, settings)
     assert isinstance(model, RecFusion)
     assert (model.lr, model.T, model.objective) == (1e-4, 3, "published")
@@ -62,7 +57,7 @@ def test_every_objective_runs_on_every_binary_process(process: str, objective: s
 
 
 @pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "drift", "thinning"])
-@pytest.mark.parametrize("name", [*FAMILY, "recfusion-map", "recfusion-guided"])
+@pytest.mark.parametrize("name", [*FAMILY, "recfusion-map"])
 def test_every_variant_runs_on_every_binary_process(name: str, process: str) -> None:
     small = {"max_epochs": 1, "width": 8, "channels": 2, "levels": 2}
     if MODELS[name].load() is RecFusionUNet:
@@ -148,7 +143,7 @@ def test_the_full_matrix_is_one_example(groups: Interactions) -> None:
 def test_a_matrix_too_large_for_memory_is_refused_with_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
     with pytest.raises(
-        InputError, match=r"A U-Net on 50 users and 400 items at once needs about 8 MB .* picture_users"
+        InputError, match=r"A U-Net on 50 users and 400 items at once needs about 2 MB .* picture_users"
     ):
         make_model("recfusion-unet2d", {"preset": "paper", "picture_users": 0}).fit(random_csr(50, 400, 0.1, 0), rng=0)
 
@@ -176,6 +171,7 @@ def test_a_learned_schedule_is_trained_and_saved_with_the_network(process: str) 
         ({"variance": "predicted", "process": "thinning"}, "A predicted variance needs"),
         ({"variance": "predicted", "net": "unet1d"}, "A predicted variance needs"),
         ({"learned_schedule": True}, "needs objective 'elbo'"),
+        ({"objective": "previous-step", "process": "drift"}, "needs process 'gaussian'"),
         ({"process": "poisson"}, "Setting process of recfusion"),
         ({"T": 0}, "T of recfusion to be at least 1"),
         ({"preset": "poster"}, "Unknown preset of recfusion 'poster': choose one of tuned, paper"),
@@ -215,6 +211,23 @@ def test_a_learned_schedule_has_the_gradient_of_the_bound() -> None:
     plain = gradient(lambda process: diffusion.elbo(process, model.net_, x0, rng).total.mean())
     found = gradient(lambda _: model.loss(csr([[0, 2]] * 100_000, 3), model.net_, rng))
     assert (found - true).norm() < 0.3 * (plain - true).norm()
+
+
+def test_the_preset_projects_128_time_features_to_the_input() -> None:
+    train = random_csr(12, 9, 0.3, 0)
+    model = make_model("recfusion-t", {"preset": "paper", "max_epochs": 1, "width": 8}).fit(train, rng=0)
+    assert isinstance(model, RecFusion)
+    layer = model.net_.get_submodule("time_layer")
+    assert isinstance(layer, nn.Linear)
+    assert layer.weight.shape == (9, 128)
+    x, t = dense(train), torch.full((12,), 2)
+    with torch.no_grad():
+        shown = x + layer(time_embedding(t, 128))
+        found = model.net_(x, t)
+        layer.weight.zero_()
+        layer.bias.zero_()
+        assert torch.allclose(model.net_(shown, t), found)
+        assert not torch.allclose(model.net_(x, t), found)
 
 
 def test_a_history_is_taken_for_the_first_step() -> None:

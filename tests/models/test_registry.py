@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from recfusion.core.errors import InputError
+from recfusion.evaluation.scoring import signals_read
 from recfusion.models import registry
 from recfusion.models.baselines.popularity import Popularity
 from recfusion.models.class_loading import home_file, is_importable, load_class, load_file, source_digest
@@ -64,7 +65,7 @@ def forget() -> None:
 
 
 def test_every_model_has_a_class_a_title_and_settings_that_it_takes() -> None:
-    assert len(MODELS) == 45
+    assert len(MODELS) == 43
     for name, row in MODELS.items():
         model = row.make()
         assert setting_values(model) == setting_values(row.load()(**row.settings)), name
@@ -72,12 +73,19 @@ def test_every_model_has_a_class_a_title_and_settings_that_it_takes() -> None:
         assert (row.origin, row.source) == ("recfusion", "")
 
 
+def test_the_signals_of_a_row_are_those_that_its_class_reads() -> None:
+    assert {name: entry.reads for name, entry in MODELS.items()} == {
+        name: signals_read(entry.load()) for name, entry in MODELS.items()
+    }
+
+
 def test_a_row_that_is_like_another_shares_its_class_and_presets() -> None:
     pairs = MODELS["thinning-pairs"]
     assert pairs.load() is MODELS["thinning-linear"].load() is ThinningLinear
     assert pairs.make() == ThinningLinear(pairs=5000)
     assert pairs.make({"pairs": "7"}) == ThinningLinear(pairs=7)
-    assert MODELS["recfusion-t"].presets == MODELS["recfusion"].presets != {}
+    assert MODELS["recfusion-var"].presets == MODELS["recfusion"].presets != {}
+    assert MODELS["recfusion-t"].presets["paper"] == {**MODELS["recfusion"].presets["paper"], "time": "projected"}
 
 
 def test_settings_as_text_become_values_and_values_of_the_wrong_type_are_refused() -> None:

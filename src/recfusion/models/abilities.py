@@ -10,6 +10,8 @@ the functions here read, with an answer for every model:
     needs_validation                  whether its fit needs validation users, a bool or a method of the shape; without
                                       it, a fit needs them if a setting is open
     settled() -> Self                 a fresh model with all that the fit chose, if that is more than open settings
+    planned(shape)                    the names of the models that a mixture fits on data of this size
+    fit_notes()                       sentences about the last fit, for the model card
     use_device(device)                the device that it computes on
     seconds(shape), fit_bytes(shape)  estimates of a fit's seconds, and of its bytes at the peak, without the data
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -77,6 +80,21 @@ class KeepsHistories(Protocol):
 
     @property
     def keeps_histories(self) -> bool: ...
+
+
+def adding_part(model: object) -> tuple[str, AddsItems] | None:
+    """Return what adds items: the model itself, under an empty name, or the part of a mixture; None if nothing does."""
+    named: dict[str, object] = {"": model} | getattr(model, "parts_", {})
+    return next(((name, part) for name, part in named.items() if isinstance(part, AddsItems)), None)
+
+
+def with_part(model: M, name: str, part: Any) -> M:
+    """Return a mixture with another part of that name, or, without a name, the part itself."""
+    if not name:
+        return part
+    changed: Any = copy(model)
+    changed.parts_ = changed.parts_ | {name: part}
+    return changed
 
 
 def finds_lists(model: object) -> bool:
@@ -156,6 +174,16 @@ def settled(model: M) -> M:
     """Return a fresh model with everything that this fit chose: it is fitted without validation users."""
     own: Callable[[], M] | None = getattr(model, "settled", None)
     return own() if own else dataclasses.replace(model, **model.chosen())
+
+
+def planned_parts(model: object, shape: Shape) -> tuple[str, ...]:
+    """Return the names of the models that a mixture would fit; none for other models."""
+    return tuple(getattr(model, "planned", lambda _: ())(shape))
+
+
+def fit_notes(model: object) -> tuple[str, ...]:
+    """Return sentences about the last fit of a model, if it has any."""
+    return tuple(getattr(model, "fit_notes", lambda: ())())
 
 
 def use_device(model: object, device: str) -> None:

@@ -16,6 +16,7 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.rng import RngLike
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
+from recfusion.evaluation.scoring import read_by
 from recfusion.models.reasons import Reasons, left_out
 from recfusion.models.settings import PARTS, check_array, checked, learned_names, open_names, saved_sparse, settings_of
 
@@ -29,14 +30,18 @@ class Shape:
     interactions: int
     dislikes: int = 0  # ratings below the like threshold, if they are used
     item_features: int = 0  # columns, if they are used
+    user_features: int = 0
+    timed: bool = False  # whether times are used
 
     @classmethod
     def of(cls, train: Csr, extra: Extra | None = None) -> "Shape":
         """Return the size of a training matrix and of the signals that are used with it."""
         known = extra or Extra()
         dislikes = 0 if known.disliked is None else known.disliked.nnz
-        features = 0 if known.item_features is None else known.item_features.matrix.shape[1]
-        return cls(train.shape[0], train.shape[1], train.nnz, dislikes, features)
+        of_items, of_users = (
+            0 if each is None else each.matrix.shape[1] for each in (known.item_features, known.user_features)
+        )
+        return cls(train.shape[0], train.shape[1], train.nnz, dislikes, of_items, of_users, known.times is not None)
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,17 @@ class Recommender(ABC):
             if any(name == field.name and not field.init for field in dataclasses.fields(type(self))):
                 raise NotFitted(f"This {type(self).__name__} is not fitted yet: call fit before you use it.")
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+def model_reasons(model: Recommender, history: Csr, items: IntArray, extra: Extra | None) -> Reasons:
+    """Return a model's reasons, with the signals that it reads."""
+    read = read_by(model, extra)
+    if read is None:
+        return model.reasons(history, items)
+    if type(model).reasons is Recommender.reasons:  # the model has no method of its own
+        return left_out(model.score, history, items, read)
+    reasons: Reasons = typing.cast(Any, model).reasons(history, items, extra=read)
+    return reasons
 
 
 def build(model: type[Recommender], name: str, values: Mapping[str, Any], *, text: bool = True) -> Recommender:

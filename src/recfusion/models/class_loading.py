@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from recfusion.core.errors import InputError
+from recfusion.core.extras import missing_package
 from recfusion.models.base import Recommender
 
 _OF_FILE = "recfusion_file_"  # prefix of the modules that are loaded from files
@@ -100,5 +101,7 @@ def _is_recommender(found: object) -> bool:
 
 
 def _cannot_import(what: str, error: BaseException) -> InputError:
+    if missing := missing_package(error, f"The model code in '{what}'"):
+        return missing
     message = " ".join(str(error).split())
     return InputError(f"Cannot import '{what}' ({type(error).__name__}: {message}): check that Python can run it.")

@@ -20,10 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from recfusion.core.extras import is_installed
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.models.base import Recommender
 from recfusion.models.class_loading import source_digest
 from recfusion.models.registry import OURS, Entry, known_models
+from recfusion.models.thinning.plan import NETWORKS, WITHOUT_TORCH
 
 CodeState: TypeAlias = Literal["current", "stale", "unknown"]
 
@@ -53,7 +55,10 @@ def code_digest(entry: Entry, settings: Mapping[str, Any]) -> str:
     """
     known = known_models()
     parts = [MAIN_METRIC, _own_digest(entry)]
-    for name in _member_names(settings):
+    members = _member_names(settings)
+    if {*members} & {*NETWORKS} and not is_installed("torch"):
+        parts.append(WITHOUT_TORCH)
+    for name in members:
         if name in known:
             member = known[name]
             parts.append(f"{json.dumps(dict(member.settings), sort_keys=True, default=str)} {_own_digest(member)}")

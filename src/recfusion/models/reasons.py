@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,12 +24,6 @@ class Reasons:
     kind: Kind
     sources: tuple[tuple[int, ...], ...]
     parts: FloatArray  # (items asked for, sources)
-
-
-class Reader(Protocol):
-    """A model with `reasons` that read signals."""
-
-    def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons: ...
 
 
 def exact(features: Csr, weights: FloatArray | Csr, items: IntArray, pairs: IntArray | None = None) -> Reasons:
@@ -59,14 +53,15 @@ def left_out(score: Callable[..., FloatArray], history: Csr, items: IntArray, ex
     parts = np.zeros((len(items), len(own)), np.float32)
     for start in range(0, len(own), rows := batch_rows(n_items)):
         gone = np.arange(start, min(start + rows, len(own)))
-        kept = np.broadcast_to(own, (len(gone), len(own)))[np.arange(len(own)) != gone[:, None]]
-        lacking = binary_csr(np.arange(len(gone) + 1) * (len(own) - 1), kept, n_items)
+        kept = np.nonzero(np.arange(len(own)) != gone[:, None])[1]
+        lacking = binary_csr(np.arange(len(gone) + 1) * (len(own) - 1), own[kept], n_items)
+        lacking.data[:] = history.data[kept]
         parts[:, gone] = (whole - score(lacking)[:, items]).T
     return Reasons("left out", tuple((int(item),) for item in own), parts)
 
 
-def mixed(of_parts: Iterable[tuple[float, Reasons]]) -> Reasons:
-    """Return the weighted sum of the contributions of several models."""
+def mixed(of_parts: Iterable[tuple[FloatArray, Reasons]]) -> Reasons:
+    """Return the weighted sum of the contributions of several models; a weight for each item asked for."""
     weighted = list(of_parts)
     kinds = {reasons.kind for _, reasons in weighted}
     sources = list(dict.fromkeys(source for _, reasons in weighted for source in reasons.sources))
@@ -74,7 +69,7 @@ def mixed(of_parts: Iterable[tuple[float, Reasons]]) -> Reasons:
     total = np.zeros((weighted[0][1].parts.shape[0], len(sources)), np.float32)
     for weight, reasons in weighted:
         columns = [place[source] for source in reasons.sources]
-        total[:, columns] += np.float32(weight) * reasons.parts
+        total[:, columns] += weight[:, None] * reasons.parts
     return Reasons(kinds.pop() if len(kinds) == 1 else "partly exact", tuple(sources), total)
 
 

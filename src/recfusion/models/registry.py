@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from recfusion.core.errors import InputError, choices
+from recfusion.data.interactions import Signal
+from recfusion.evaluation.scoring import signals_read
 from recfusion.models.base import Recommender, build
 from recfusion.models.class_loading import load_class, require_recommender, source_digest
 from recfusion.models.settings import setting_values
@@ -37,6 +39,7 @@ class Entry:
     place: str  # "package.module:Class" or "file.py:Class"
     settings: Mapping[str, Any] = field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    signals: frozenset[Signal] | None = None  # that it reads; None if only the class knows
     origin: str = OURS  # the package, module or file that it comes from
     kind: type[Recommender] | None = None  # the class, if it was given
 
@@ -57,6 +60,11 @@ class Entry:
         return build(self.load(), self.name, values, text=text)
 
     @property
+    def reads(self) -> frozenset[Signal]:
+        """The signals that the model reads; a class of ours is not imported for it."""
+        return signals_read(self.load()) if self.signals is None else self.signals
+
+    @property
     def source(self) -> str:
         """A digest of the code of another person's class, which changes if the model is edited."""
         return "" if self.origin == OURS else source_digest(self.load())
@@ -75,9 +83,9 @@ def _rows() -> dict[str, Entry]:
         presets = {**(like.presets if like else {})}
         for preset, values in row.get("presets", {}).items():
             presets[preset] = {**presets.get(preset, {}), **values}
-        found[name] = Entry(
-            name, row["title"], row.get("class") or found[row["like"]].place, row.get("settings", {}), presets
-        )
+        place = row.get("class") or found[row["like"]].place
+        reads = frozenset(row.get("reads", (like.signals or ()) if like else ()))
+        found[name] = Entry(name, row["title"], place, row.get("settings", {}), presets, reads)
     return found
 
 

@@ -11,9 +11,11 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
-from recfusion.data.split import split
+from recfusion.data.split import Fold, split
+from recfusion.models import self_tuning as selftune
 from recfusion.models.linear.ease import EASE
 from recfusion.models.linear.gram import gram, user_weighted
+from recfusion.models.self_tuning import ndcg
 from recfusion.models.thinning import local
 from recfusion.models.thinning.linear import ThinningLinear, penalty
 from recfusion.models.thinning.local import ThinningLocal
@@ -185,3 +187,23 @@ def test_weights_stay_sparse_and_memory_is_refused_beforehand(monkeypatch: pytes
     monkeypatch.setattr("recfusion.core.memory.available_bytes", lambda: 1000)
     with pytest.raises(InputError, match="fewer neighbours"):
         ThinningLocal(**GIVEN, neighbours=5).fit(train)
+
+
+def test_the_power_of_popularity_is_chosen_on_all_items_if_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group has 2 popular and 18 rare items; validation users have rare ones alone, which the popular hide."""
+    rng, groups = np.random.default_rng(0), 5
+    rare = [[20 * (user % groups) + 2 + int(i) for i in rng.permutation(18)[:5]] for user in range(300)]
+    both = [[20 * (user % groups), 20 * (user % groups) + 1, *items] for user, items in enumerate(rare)]
+    train, n_items = csr(both[:240], 20 * groups), 20 * groups
+    valid = Fold(
+        np.arange(240, 300), csr([r[:4] for r in rare[240:]], n_items), csr([r[4:] for r in rare[240:]], n_items)
+    )
+    settings: dict[str, Any] = {**GIVEN, "c": None, "neighbours": 10, "factors": 4}
+    monkeypatch.setattr(selftune, "MOST_ITEMS", 2 * groups)
+    chosen = ThinningLocal(**settings).fit(train, valid, rng=0).c_
+    by_power = [
+        ndcg(ThinningLocal(**{**settings, "c": c}).fit(train, rng=0).score, valid).mean() for c in selftune.POWERS
+    ]
+    assert chosen == selftune.POWERS[int(np.argmax(by_power))] > 0.2
+    assert ThinningLocal(**settings).fit(train, rng=0).c_ == 0.2  # without validation users, on popular items
+    assert ThinningLocal(**{**settings, "c": 0.1}).fit(train, valid, rng=0).c_ == 0.1

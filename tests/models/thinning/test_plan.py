@@ -15,7 +15,7 @@ USUAL = ("thinning-pairs", "ials", "infinite-ae", "thinning-deep")
     ("items", "parts"),
     [
         (20_000, USUAL),
-        (20_001, ("thinning-local", "ials", "infinite-ae", "thinning-deep")),
+        (20_001, ("thinning-local", "low-pass", "ials", "infinite-ae", "thinning-deep")),
         (200_000, ("thinning-local", "ials", "infinite-ae")),
     ],
 )

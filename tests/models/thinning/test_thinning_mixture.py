@@ -197,7 +197,7 @@ def test_a_saved_mixture_states_its_parts_and_weights_and_scores_as_before(
 ) -> None:
     small_net(monkeypatch)
     members = "thinning-deep,ease,thinning-deep,popularity"
-    bundle = train("thinning", groups, {"members": members, "tune_trials": 0})
+    bundle = train("thinning", groups, {"members": members, "tune_trials": 0}, signals="binary")
     folder = bundle.save(tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     chosen = config["chosen"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from conftest import csr, random_csr
 from recfusion.core.arrays import Csr
+from recfusion.data.signals import valued
 from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning import pairs as pairs_module
 from recfusion.models.thinning.linear import ThinningLinear
@@ -113,20 +114,26 @@ def test_pairs_that_never_occur_are_not_chosen() -> None:
 
 
 @pytest.mark.parametrize("cells", [1, 60, 1 << 22], ids=["row by row", "in blocks", "at once"])
-def test_a_pair_s_column_is_the_product_of_its_items_times_the_user_s_weight(
-    cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pair_s_entry_is_the_product_of_its_items_entries(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs_module, "_CELLS_PER_BLOCK", cells)
     x = csr([[0, 1, 2], [], [0, 1], [3], [0, 1, 2, 3], []], 4)
     pairs = np.array([[0, 1], [1, 2], [2, 3]])
-    rows = user_weighted(x, 0.5)
-    dense = x.toarray().astype(np.float64)
-    value = rows.toarray().max(axis=1)  # the root of the user's weight, once
-    expected = np.concatenate([dense, features(dense, [(0, 1), (1, 2), (2, 3)])], axis=1) * value[:, None]
-    found = with_pairs(rows, pairs)
-    assert found.shape == (6, 7)
-    assert found.dtype == np.float32
-    assert found.toarray() == pytest.approx(expected, abs=1e-6)
+    for values in (np.ones(x.nnz), np.arange(1, x.nnz + 1) / 4):  # a binary history, and one with weighted entries
+        rows = valued(x, values.astype(np.float32))
+        expected = features(rows.toarray().astype(np.float64), [(0, 1), (1, 2), (2, 3)])
+        found = with_pairs(rows, pairs)
+        assert found.shape == (6, 7)
+        assert found.dtype == np.float32
+        assert found.toarray()[:, :4] == pytest.approx(rows.toarray())
+        assert found.toarray()[:, 4:] == pytest.approx(expected)
+
+
+def test_a_user_s_weight_counts_once_for_a_pair() -> None:
+    x, pairs = csr([[0, 1, 2], [], [0, 1]], 4), np.array([[0, 1]])
+    found = user_weighted(x, 0.5, with_pairs(x, pairs)).toarray()
+    roots = user_weighted(x, 0.5).toarray().max(axis=1)
+    assert found[:, 4] == pytest.approx(roots)
+    assert found[:, 0] == pytest.approx(roots)
 
 
 @pytest.mark.parametrize("rows", [csr([], 4), csr([[], []], 4)], ids=["nobody", "empty users"])

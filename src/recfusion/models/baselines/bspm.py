@@ -5,11 +5,11 @@ from typing import Literal, Self
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.rng import RngLike
 from recfusion.data.split import Fold
+from recfusion.models.baselines.graph_filter import normalised
 from recfusion.models.linear.ease import ItemWeights
 from recfusion.models.linear.gram import blas_threads, gram, require_gram_memory
 from recfusion.models.settings import setting
@@ -55,11 +55,7 @@ class BSPM(ItemWeights):
 
 def item_graph(train: Csr) -> FloatArray:
     """Return P = R~'R~ (items, items) with R~ = D_u^-1/2 R D_i^-1/2; its eigenvalues lie between 0 and 1."""
-    per_user = np.diff(train.indptr)
-    per_item = column_counts(train)
-    values = 1 / np.sqrt(per_user[row_numbers(train)] * per_item[train.indices].astype(np.float64))
-    normalised = csr_array((values.astype(np.float32), train.indices, train.indptr), shape=train.shape)
-    return np.ascontiguousarray(gram(normalised))
+    return np.ascontiguousarray(gram(normalised(train)))
 
 
 def ideal_low_pass(p: FloatArray, per_item: IntArray, factors: int) -> FloatArray:

@@ -171,11 +171,11 @@ class Fixed:
 def half_step(rows: Csr, fixed: Fixed, l2: FloatArray) -> FloatArray:
     """Return the factors (rows, d) that minimise the loss for fixed factors (columns, d) of the columns.
 
-    Row r solves (alpha0 V'V + sum over its ones of v v' + l2_r I) w = sum over its ones of v. Rows with few ones are
-    solved together in the space of their ones. The others are solved in a loop: their products and Cholesky solutions
-    take longer than the Python calls.
+    Row r solves (alpha0 V'V + sum over its entries of x v v' + l2_r I) w = sum over its entries of x v, where an
+    entry's value x is its weight in the loss. Rows with few entries are solved together in the space of their entries.
+    The others are solved in a loop: their products and Cholesky solutions take longer than the Python calls.
     """
-    d = fixed.factors.shape[1]
+    d, roots = fixed.factors.shape[1], np.sqrt(rows.data.astype(np.float32, copy=False))[:, None]
     solved = np.zeros((rows.shape[0], d), np.float32)  # the optimal factor of an empty row
     lengths = np.diff(rows.indptr)
     with blas_threads(d):
@@ -183,20 +183,23 @@ def half_step(rows: Csr, fixed: Fixed, l2: FloatArray) -> FloatArray:
             _solve_short(rows, fixed, l2, solved)
         diagonal = np.diag_indices(d)
         for row in np.flatnonzero(lengths > d // _SHORT):
-            own = fixed.factors[rows.indices[rows.indptr[row] : rows.indptr[row + 1]]]  # (n, d)
+            place = slice(rows.indptr[row], rows.indptr[row + 1])
+            own = fixed.factors[rows.indices[place]] * roots[place]  # (n, d)
             a = ssyrk(1.0, own.T, beta=1.0, c=fixed.base, lower=True)
             a[diagonal] += l2[row]
-            _, solved[row], failed = sposv(a, own.sum(axis=0), lower=True, overwrite_a=True, overwrite_b=True)
+            _, solved[row], failed = sposv(
+                a, (own * roots[place]).sum(axis=0), lower=True, overwrite_a=True, overwrite_b=True
+            )
             if failed:
                 raise Singular("The normal equations of a user or item have no unique solution: raise l2.", "l2")
     return solved
 
 
 def _solve_short(rows: Csr, fixed: Fixed, l2: FloatArray, solved: FloatArray) -> None:
-    """Fill the rows of `solved` with at most d / 4 ones, in groups of equal length.
+    """Fill the rows of `solved` with at most d / 4 entries, in groups of equal length.
 
-    In the axes of alpha0 V'V = Q diag(s) Q', with t = s + l2_r, Z the row's ones and K = Z diag(1 / t) Z', the solution
-    is diag(1 / t) Z' (I + K)^-1 1: one equation per item of the row.
+    In the axes of alpha0 V'V = Q diag(s) Q', with t = s + l2_r, Z the vectors of the row's entries times the roots
+    r of their values, and K = Z diag(1 / t) Z', the solution is diag(1 / t) Z' (I + K)^-1 r: one equation per entry.
     """
     s, axes, rotated = fixed.rotated
     d = len(s)
@@ -206,11 +209,13 @@ def _solve_short(rows: Csr, fixed: Fixed, l2: FloatArray, solved: FloatArray) ->
         step = max(1, _CELLS // (n * d))
         for start in range(0, len(places), step):
             some = places[start : start + step]
-            z = rotated[rows.indices[rows.indptr[some][:, None] + np.arange(n)]]  # (rows, n, d)
+            place = rows.indptr[some][:, None] + np.arange(n)
+            root = np.sqrt(rows.data[place].astype(np.float32, copy=False))[:, :, None]  # (rows, n, 1)
+            z = rotated[rows.indices[place]] * root  # (rows, n, d)
             inverse = 1 / (s + l2[some][:, None])  # (rows, d)
             system = (z * inverse[:, None]) @ z.swapaxes(1, 2)  # (rows, n, n)
             system[:, np.arange(n), np.arange(n)] += 1
-            shares = np.linalg.solve(system, np.ones((len(some), n, 1), np.float32))
+            shares = np.linalg.solve(system, root)
             solved[some] = (inverse * (z * shares).sum(1)) @ axes.T
 
 

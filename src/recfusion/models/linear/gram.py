@@ -172,12 +172,13 @@ def user_weights(train: Csr, b: float) -> FloatArray:
     return weights.astype(np.float32)
 
 
-def user_weighted(train: Csr, b: float) -> Csr:
-    """Return the rows times the roots of the user weights."""
+def user_weighted(train: Csr, b: float, features: Csr | None = None) -> Csr:
+    """Return 0/1 rows times the roots of the user weights: those of `train`, or `features` of the same users."""
+    rows = train if features is None else features
     if b == 0:
-        return train
-    data = np.repeat(np.sqrt(user_weights(train, b)), np.diff(train.indptr))
-    return csr_array((data, train.indices, train.indptr), shape=train.shape)
+        return rows
+    data = np.repeat(np.sqrt(user_weights(train, b)), np.diff(rows.indptr))
+    return csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def invert_in_place(a: FloatArray) -> FloatArray:

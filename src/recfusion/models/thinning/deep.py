@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ class ThinningDeep(NeuralRecommender):
     items of the same users start alike, so that fewer epochs are needed than from random vectors.
     """
 
+    n_bags: ClassVar[int] = 1  # sets of input vectors: a history is read as so many bags of items
     lr: float = setting(2e-3, "highest learning rate of AdamW", at_least=0, search=(2e-4, 1e-2), log=True)
     weight_decay: float = training.weight_decay(1.5)
     batch_size: int = training.batch_size(500, (100, 1000))
@@ -78,7 +79,7 @@ class ThinningDeep(NeuralRecommender):
         self._features = co_occurrence_features(train, self.directions)
 
     def make_net(self, n_items: int) -> Autoencoder:
-        hidden = DenseEncoder(n_items, self.width, self.layers)
+        hidden = DenseEncoder(self.n_bags * n_items, self.width, self.layers)
         nn.init.xavier_normal_(hidden.first.weight)  # with smaller features the eps of the layer norm would dominate
         nn.init.zeros_(hidden.first.bias)
         encoder = nn.Sequential(hidden, nn.Linear(self.width, self.latent))
@@ -91,12 +92,13 @@ class ThinningDeep(NeuralRecommender):
         item's vector is about as long as it was drawn.
         """
         features = torch.from_numpy(self._features).to(self.device)
-        directions = features.shape[1]
+        n_items, directions = features.shape
         with torch.no_grad():
             self._bias().copy_(self.prior * torch.from_numpy(self._counts).log())
             for name, gain in (("encoder.0.first.weight", _GAIN), ("decoder.weight", 1.0)) if directions else ():
-                vectors = self.net_.get_parameter(name)  # (items, width)
-                vectors.copy_(gain * (features @ vectors[:directions]))
+                every: Tensor = self.net_.get_parameter(name)  # (bags of items, width)
+                for vectors in every.view(-1, n_items, every.shape[1]):
+                    vectors.copy_(gain * (features @ vectors[:directions]))
         self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
@@ -141,9 +143,12 @@ class ThinningDeep(NeuralRecommender):
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
         logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
-        lengths = x0.sums().clamp(min=1)
+        return self.mean_loss(logits, removed, x0.sums().clamp(min=1))
+
+    def mean_loss(self, logits: Tensor, targets: SparseRows, lengths: Tensor) -> Tensor:
+        """Return the mean cross-entropy of the targets; a row of some length counts length^-b."""
         weights = lengths**-self.b
-        return (weights * multinomial_nll(logits, removed)).sum() / (weights * lengths).sum() * lengths.mean()
+        return (weights * multinomial_nll(logits, targets)).sum() / (weights * lengths).sum() * lengths.mean()
 
 
 def co_occurrence_features(train: Csr, directions: int) -> FloatArray:

@@ -152,14 +152,30 @@ class ThinningFeatures(RidgeRecommender):
         n_items = self.weights_.shape[0]
         old = history if history.shape[1] == n_items else history[:, :n_items]
         scores = np.asarray(old @ self.weights_)
-        users = None if extra is None else extra.user_features
-        if users is not None and len(self.people_):
-            lone = np.flatnonzero((np.diff(history.indptr) == 0) & (np.diff(users.matrix.indptr) > 0))
-            scores[lone] = self.people_[0] + users.matrix[lone] @ self.people_[1:]
+        if extra is not None and extra.user_features is not None:
+            lone = self.placed_by_features(history, extra)
+            scores[lone] = self.people_[:1] + extra.user_features.matrix[lone] @ self.people_[1:]
         if not len(self.added_rows_):
             return scores
         scores = np.hstack([scores, old @ self.added_columns_])
         return scores + history[:, n_items:] @ self.added_rows_
+
+    @property
+    def n_known(self) -> int:
+        """How many items the fit had."""
+        return len(self.new_)
+
+    @property
+    def is_new(self) -> NDArray[np.bool_]:
+        """Whether an item's scores come from its features alone, (items + added,)."""
+        return np.concatenate([self.new_, np.ones(len(self.added_rows_), bool)])
+
+    def placed_by_features(self, history: Csr, extra: Extra | None) -> IntArray:
+        """Return the rows of users whose scores come from their own features, since they have no history."""
+        users = None if extra is None else extra.user_features
+        if users is None or not len(self.people_):
+            return np.zeros(0, np.int64)
+        return np.flatnonzero((np.diff(history.indptr) == 0) & (np.diff(users.matrix.indptr) > 0))
 
     def reasons(self, history: Csr, items: IntArray) -> Reasons:
         """Return the contributions of the history's items, or, for new items, of their own features."""
@@ -169,7 +185,7 @@ class ThinningFeatures(RidgeRecommender):
         old, later = history[:, :n_items], history[:, n_items:]
         by_feature = np.asarray(old @ self.map_ + later @ (self.features_[n_items:] @ self.links_))[0]
         own = self.features_[items].toarray() * by_feature  # (items asked for, features)
-        new = np.concatenate([self.new_, np.ones(len(self.added_rows_), bool)])[items]
+        new = self.is_new[items]
         by_item[new] = 0
         own[~new] = 0
         used = np.flatnonzero(np.any(own != 0, axis=0))

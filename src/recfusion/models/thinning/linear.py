@@ -36,6 +36,7 @@ _KAPPA_DOC = "noise level (1 - a) / a if a share a of the items survives (kappa)
 class RidgeRecommender(Recommender):
     """A linear thinning model: item i has the penalty l2 (n_i / mean n)^nu + kappa n_i, where n_i counts its users."""
 
+    same_as_linear: ClassVar[tuple[str, ...]] = RIDGE
     l2: float | None = self_tuned(693.0, _L2_DOC, at_least=1e-6, search=(1, 1e4), log=True, rule=_L2_RULE)
     nu: float | None = self_tuned(0.318, "power of popularity in the penalty (nu)", search=(-0.2, 1.0))
     kappa: float | None = self_tuned(0.876, _KAPPA_DOC, at_least=0, search=(0.0, 2.5))
@@ -46,6 +47,13 @@ class RidgeRecommender(Recommender):
     kappa_: float = learned()
     b_: float = learned()
     c_: float = learned()
+
+    def beside(self, fitted: Recommender) -> Self:
+        """Return the model with the settings that `thinning-linear` chose: both would make the same search."""
+        if isinstance(self, ThinningLinear) or not isinstance(fitted, ThinningLinear):
+            return self
+        found = {name: getattr(fitted, f"{name}_") for name in self.same_as_linear if getattr(self, name) is None}
+        return replace(self, **found)
 
 
 def start_l2(train: Csr) -> float:
@@ -141,7 +149,7 @@ class ThinningLinear(RidgeRecommender):
     def _fit_pairs(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> FloatArray:
         """Choose the penalty of pairs and return the weights (items + pairs, items)."""
         n_items = train.shape[1]
-        g = grams.gram(with_pairs(grams.user_weighted(train, self.b_), self.pairs_))
+        g = grams.gram(grams.user_weighted(train, self.b_, with_pairs(train, self.pairs_)))
         n = np.diag(g)[:n_items].copy()
         rescale(g, self.pairs_, n_items, 1 / (1 + self.kappa_))
         g[np.diag_indices(n_items)] += penalty(n, l2=self.l2_, nu=self.nu_)

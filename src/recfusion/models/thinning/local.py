@@ -16,13 +16,13 @@ from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
-from recfusion.models.base import Recommender, Shape
+from recfusion.models.base import Shape
 from recfusion.models.inverted_index import Index, usual_cells
 from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning import neighbours as near
-from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear, fit_linear, penalty, start_l2
+from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, fit_linear, penalty, start_l2
 from recfusion.models.thinning.low_rank import SPARE, far_field, leading
 from recfusion.models.thinning.neighbours import GRAM_BYTES, WHOLE_ITEMS, Places
 
@@ -44,7 +44,7 @@ class ThinningLocal(RidgeRecommender):
     The far field makes the sum of both equal to the whole model on the span of the leading eigenvectors (see
     `low_rank`). With all other items as neighbours it is the whole model; without neighbours it is the truncated
     eigen-denoiser, `thinning-factors`. Open settings are chosen by thinning-linear's search, on the most popular items
-    if there are many.
+    if there are many; the power c of popularity is then chosen on all items.
     """
 
     needs_validation: ClassVar[bool] = False  # settings are scored on training users, as in thinning-linear
@@ -75,10 +75,12 @@ class ThinningLocal(RidgeRecommender):
         n = np.bincount(rows.indices, rows.data.astype(np.float64) ** 2, minlength=n_items).astype(np.float32)
         ridge = penalty(n, l2=self.l2_, nu=self.nu_) + np.float32(self.kappa_) * n
         weights, explained = (self.solver or near_field)(rows, n, ridge, min(self.neighbours, n_items - 1))
-        scaling = selftune.scalings(train, (self.c_,))[0]
         rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
         s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
         self.left_, right = far_field(weights, ridge + n - explained, ridge, s, u)
+        if n_items > selftune.MOST_ITEMS and self.c is None and selftune.searches(self):
+            self.c_ = self._choose_c(train, valid, lambda history: _sum_fields(history, weights, self.left_, right))
+        scaling = selftune.scalings(train, (self.c_,))[0]
         weights.data *= scaling[weights.indices]
         self.weights_ = weights
         cells = usual_cells(n_items) if self.cells is None else self.cells
@@ -105,12 +107,8 @@ class ThinningLocal(RidgeRecommender):
         self._hold(self.right_, index)
 
     def score(self, history: Csr) -> FloatArray:
-        scores = (history @ self.left_) @ self.right_
-        if self._index is not None:
-            scores = scores.take(self._index.places, axis=1)
-        close = history @ self.weights_
-        scores[row_numbers(close), close.indices] += close.data
-        return np.asarray(scores, np.float32)
+        places = slice(None) if self._index is None else self._index.places
+        return _sum_fields(history, self.weights_, self.left_, self.right_, places)
 
     @property
     def finds(self) -> bool:
@@ -129,12 +127,6 @@ class ThinningLocal(RidgeRecommender):
     def economical(self, shape: Shape) -> Self:
         """Return the model without an index: a mixture needs the scores of all items."""
         return replace(self, cells=0)
-
-    def beside(self, fitted: Recommender) -> Self:
-        """Return the model with the settings that `fitted` chose: both would make the same search."""
-        if not isinstance(fitted, ThinningLinear):
-            return self
-        return replace(self, **{name: getattr(fitted, f"{name}_") for name in RIDGE if getattr(self, name) is None})
 
     def fit_bytes(self, shape: Shape) -> int:
         """Return about how many bytes the fit holds at its peak: in its search or in one of its stages."""
@@ -162,6 +154,28 @@ class ThinningLocal(RidgeRecommender):
         for name in RIDGE:
             given = getattr(self, name)
             setattr(self, f"{name}_", starts[name] if given is None else given)
+
+    def _choose_c(self, train: Csr, valid: Fold | None, score: Callable[[Csr], FloatArray]) -> float:
+        """Return the power of popularity that is best for validation users over all items.
+
+        It needs no refit, so that users can be sampled instead of items: the most popular items alone, which the other
+        settings are chosen on, say little about it.
+        """
+        jury = selftune.validation_jury(train, valid)
+        if jury is None or jury.n_users < selftune.LEAST_USERS:
+            return self.c_
+        judged = selftune.by_scaling(jury, train, None, score, lambda rows: score(jury.left_out.history[rows]))
+        return float(selftune.choose(judged, {"c": self.c_})["c"])
+
+
+def _sum_fields(
+    history: Csr, near: Csr, left: FloatArray, right: FloatArray, places: IntArray | slice = slice(None)
+) -> FloatArray:
+    """Return the scores (users, items) of both fields; `places` are those of the items in `right`."""
+    scores = ((history @ left) @ right)[:, places]
+    close = history @ near
+    scores[row_numbers(close), close.indices] += close.data
+    return np.asarray(scores, np.float32)
 
 
 @dataclass(frozen=True)

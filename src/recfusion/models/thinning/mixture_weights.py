@@ -11,6 +11,7 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import MAIN_METRIC, Values, dcg, ideal_dcg, parse_metric
 from recfusion.models.base import Recommender
+from recfusion.models.thinning.parts import part_scores
 
 _STEPS = (0.4, 0.2, 0.1, 0.05)  # of the search, coarse to fine
 _CANDIDATES = 600  # items that the search ranks for each user: the top-scored items of any part
@@ -55,9 +56,9 @@ class Ballot:
     ideal: Values  # (users,): the highest DCG that is possible
 
     @classmethod
-    def of(cls, parts: Mapping[str, Recommender], fold: Fold) -> "Ballot":
-        """Score the users of a fold with every part, in batches."""
-        found = [_candidates(parts, fold.history[rows], fold.held_out[rows]) for rows in batches(*fold.history.shape)]
+    def of(cls, parts: Mapping[str, Recommender], fold: Fold, powers: Weights | None = None) -> "Ballot":
+        """Score the users of a fold with every part, in batches; `powers` are the parts' powers of recency."""
+        found = [_candidates(parts, fold.take(rows), powers or {}) for rows in batches(*fold.history.shape)]
         scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
         return cls(tuple(parts), scores, relevant, ideal_dcg(np.maximum(np.diff(fold.held_out.indptr), 1), _DEPTH))
 
@@ -77,14 +78,17 @@ class Ballot:
         return dcg(hits, _DEPTH) / self.ideal
 
 
-def _candidates(parts: Mapping[str, Recommender], history: Csr, held_out: Csr) -> tuple[FloatArray, NDArray[np.bool_]]:
-    scores = np.stack([standardised(part.score(history), history) for part in parts.values()])  # (parts, users, items)
+def _candidates(parts: Mapping[str, Recommender], fold: Fold, powers: Weights) -> tuple[FloatArray, NDArray[np.bool_]]:
+    history = fold.history
+    of_parts = [part_scores(part, history, fold.extra, powers.get(name, 0.0)) for name, part in parts.items()]
+    scores = np.stack([standardised(each, history) for each in of_parts])  # (parts, users, items)
     highest = scores.max(axis=0)
-    highest[row_numbers(history), history.indices] = -np.inf
+    for seen in (history,) if fold.disliked is None else (history, fold.disliked):
+        highest[row_numbers(seen), seen.indices] = -np.inf
     count = min(_CANDIDATES, highest.shape[1])
     chosen = np.argpartition(-highest, count - 1, axis=1)[:, :count]
     chosen.sort(axis=1)
-    relevant = np.take_along_axis(held_out.toarray() > 0, chosen, 1)
+    relevant = np.take_along_axis(fold.held_out.toarray() > 0, chosen, 1)
     theirs = np.take_along_axis(scores, chosen[None], 2)
     theirs[:, np.take_along_axis(highest, chosen, 1) == -np.inf] = -1e6  # a seen item, if there are too few others
     return theirs, relevant
@@ -103,6 +107,14 @@ def find_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
     way = max(0.0, 1 - (error / mean) ** 2) if mean > 0 else 0.0
     pulled = {name: usual[name] + way * (found[name] - usual[name]) for name in usual}
     return _shares({name: share if share >= _LEAST else 0.0 for name, share in pulled.items()})
+
+
+def contributions(ballot: Ballot, weights: Weights) -> dict[str, float]:
+    """Return how much NDCG@100 each part adds: the mean with these weights, minus that without the part."""
+    shares = {name: weights.get(name, 0.0) for name in ballot.names}
+    whole = float(ballot.ndcg(shares).mean())
+    left = {name: shares | {name: 0.0} for name in weights}
+    return {name: whole - float(ballot.ndcg(others).mean()) for name, others in left.items() if any(others.values())}
 
 
 def search_weights(ballot: Ballot, starts: Sequence[Weights]) -> dict[str, float]:

@@ -38,10 +38,11 @@ def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
 
 
 def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
-    """Return [rows, pairs] (users, items + pairs): a user has a pair if the user has both items."""
+    """Return [rows, pairs] (users, items + pairs): a pair's entry is the product of the entries of its two items."""
     n_users, n_items = rows.shape
     step = max(1, _CELLS_PER_BLOCK // max(1, n_items, len(pairs)))
     found, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    weighted, products = bool(np.any(rows.data != 1)), [np.zeros(0, np.float32)]
     for start in range(0, n_users, step):
         block = rows if n_users <= step else rows[start : start + step]
         there = np.zeros(block.shape, bool)
@@ -49,13 +50,20 @@ def with_pairs(rows: Csr, pairs: IntArray) -> Csr:
         both = there[:, pairs[:, 0]] & there[:, pairs[:, 1]]
         found.append(n_items + np.flatnonzero(both) % max(1, len(pairs)))
         counts.append(np.count_nonzero(both, axis=1))
+        if weighted:
+            values = np.zeros(block.shape, np.float32)
+            values[row_numbers(block), block.indices] = block.data
+            user, pair = np.nonzero(both)
+            products.append(values[user, pairs[pair, 0]] * values[user, pairs[pair, 1]])
     lengths, more = np.diff(rows.indptr), np.concatenate(counts)
     place = np.arange(rows.nnz) + np.repeat(np.cumsum(more) - more, lengths)  # the items of a row come before its pairs
     of_pairs = np.ones(rows.nnz + int(more.sum()), bool)
     of_pairs[place] = False
     indices = np.empty(len(of_pairs), rows.indices.dtype)
     indices[place], indices[of_pairs] = rows.indices, np.concatenate(found)
-    values = np.repeat(_row_values(rows), lengths + more)  # the user's weight counts once, not squared
+    values = np.ones(len(of_pairs), np.float32)
+    if weighted:
+        values[place], values[of_pairs] = rows.data, np.concatenate(products)
     starts = np.append(0, np.cumsum(lengths + more)).astype(rows.indptr.dtype)
     return csr_array((values, indices, starts), shape=(n_users, n_items + len(pairs)))
 
@@ -103,14 +111,6 @@ def own_features(pairs: IntArray, n_items: int) -> list[IntArray]:
     order = np.argsort(owner, kind="stable")
     own = np.split(order // 2 + n_items, np.searchsorted(owner[order], np.arange(1, n_items)))
     return [np.concatenate([[j], each]) for j, each in enumerate(own)]
-
-
-def _row_values(rows: Csr) -> FloatArray:
-    """Return the value that all entries of a row have, (rows,); 0 for an empty row."""
-    values = np.zeros(rows.shape[0], np.float32)
-    filled = np.flatnonzero(np.diff(rows.indptr))
-    values[filled] = rows.data[rows.indptr[filled]]
-    return values
 
 
 @dataclass(frozen=True)

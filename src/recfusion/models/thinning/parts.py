@@ -1,6 +1,10 @@
-"""What a mixture asks of its parts: the methods `economical` and `beside`, for models that have them, and names."""
+"""What a mixture asks of its parts: scores with signals, names, and `economical` and `beside`, if they have them."""
 
+from recfusion.core.arrays import Csr, FloatArray
+from recfusion.data.signals import Extra
+from recfusion.evaluation.scoring import scores, signals_read
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.sequence.recency import recency_weighted
 
 _NAME = "part_name_"
 
@@ -30,3 +34,13 @@ def part_name(model: Recommender) -> str:
 def part_message(model: Recommender, message: str) -> str:
     """Return the message, with the model's name in front if it is part of a mixture."""
     return f"{part_name(model)}: {message}" if part_name(model) else message
+
+
+def weighs_entries(model: Recommender) -> bool:
+    """Return whether a mixture weights the history of this part by recency: not if the part reads times itself."""
+    return "times" not in signals_read(model)
+
+
+def part_scores(model: Recommender, history: Csr, extra: Extra | None, power: float) -> FloatArray:
+    """Return a part's scores (users, items) of histories that are weighted by recency to this power."""
+    return scores(model, recency_weighted(history, extra, power), extra)

@@ -23,6 +23,7 @@ from recfusion.models.thinning.linear import RidgeRecommender, fit_linear, penal
 Transform = Literal["binary", "units", "log", "saturating"]
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: all are scored with one fit
 _TRENDS = (0.0, 0.5, 1.0)
+_PENALTY = ("l2", "nu", "kappa", "b")  # c is chosen with recency and trend
 _DISLIKES_DOC = "use of known dislikes; they are never recommended either way"
 _VALUES_DOC = "weight of a like of n stars or plays: 1, n units that are thinned, log(1 + n), n / (n + median)"
 
@@ -61,6 +62,7 @@ class ThinningSignals(RidgeRecommender):
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"grades", "times"})
+    same_as_linear: ClassVar[tuple[str, ...]] = _PENALTY
     dislikes: Literal["features", "ignored"] = setting("features", _DISLIKES_DOC, search="all")
     values: Transform = setting("binary", _VALUES_DOC)
     recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, if times are known", search=(0.0, 1.0))
