@@ -10,9 +10,10 @@ from fitted import METRICS, changed, fits
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
 from recfusion.data.split import split
 from recfusion.evaluation.significance import holm
-from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.comparison import Comparison, compare
 from recfusion.experiments.fit import LENGTH, USERS
 from recfusion.experiments.result import Result
 from recfusion.training.epoch import Curve
@@ -272,3 +273,13 @@ def test_a_comparison_shows_itself_and_escapes_what_others_named(whole: Comparis
     evil = replace(whole, models={"<script>": whole.models["ease"]})
     assert "<script>" not in evil._repr_html_()
     assert "&lt;script&gt;" in evil._repr_html_()
+
+
+def test_the_advice_names_a_model_and_a_reason() -> None:
+    found = compare(load(), ["popularity", "ease"])
+    told = found.advice()
+    assert told.startswith(f"Use {found.best()}: its ndcg@100 is ")
+    assert found.document()["advice"] == told
+    assert "no other model to compare" in compare(load(), ["popularity"]).advice()
+    tied = compare(load(), {"one": "popularity", "other": "popularity"}).advice()
+    assert "does not differ significantly" in tied

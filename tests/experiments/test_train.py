@@ -15,11 +15,10 @@ from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.evaluation.metrics import Values
 from recfusion.experiments import fit as judge
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import compare
-from recfusion.experiments.train import OldIsBetter, train
+from recfusion.experiments.train import train
 from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.tune import SearchRequest
 from recfusion.inference.bundle import Bundle
@@ -27,7 +26,7 @@ from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender
 from recfusion.models.linear.ease import EASE
 from recfusion.models.linear.elsa import ELSA
-from recfusion.models.registry import MODELS
+from recfusion.models.registry import entry
 from recfusion.models.thinning.mixture import Thinning
 
 
@@ -68,7 +67,7 @@ def test_a_model_of_all_users_keeps_what_the_split_s_fit_chose(groups: Interacti
     bundle = train(mixture, groups, plan=plan, all_users=True)
     searched = train(mixture, groups, plan=plan)
     assert isinstance(bundle.model, Thinning)
-    assert (bundle.all_users, set(bundle.searched), bundle.metrics) == (True, {"parts", "weights"}, {})
+    assert (bundle.all_users, set(bundle.searched), bundle.metrics) == (True, {"parts", "weights", "recency"}, {})
     assert bundle.model.weights == searched.model.chosen()["weights"]
 
 
@@ -99,30 +98,6 @@ def test_the_recipe_of_a_production_model_is_judged_on_test_users_first(groups: 
     assert np.array_equal(bundle.model.score(groups.matrix), again.score(groups.matrix))
     card = (bundle.save(tmp_path / "model") / "README.md").read_text()
     assert "after a fit on a split, then fitted again on all users" in card
-
-
-def test_an_older_recipe_is_fitted_on_the_same_users_and_wins_if_it_is_better(groups: Interactions) -> None:
-    old = train(EASE(l2=10.0), groups, all_users=True)
-    parts = split(groups, seed=0)
-
-    def judged(model: EASE | Mine) -> Values:
-        return evaluate(model.fit(parts.train, rng=0), parts.test, parts.train).per_user["ndcg@100"]
-
-    with pytest.raises(OldIsBetter, match=r"ndcg@100 -\d.* against the older model"):
-        train(Mine(), groups, against=old)
-    worse = train(Mine(), groups, all_users=True)
-    kept = train(EASE(l2=10.0), groups, all_users=True, against=worse)
-    gain = (judged(EASE(l2=10.0)) - judged(Mine())).mean()
-    assert kept.metrics["against"]["ndcg@100"]["mean"] == pytest.approx(gain)
-    assert train(EASE(l2=10.0), groups, against=old).metrics["against"]["ndcg@100"]["mean"] == 0
-
-
-def test_an_older_recipe_that_one_user_prefers_is_named_without_an_interval() -> None:
-    rows = [(user, 6 * (user % 4) + step) for user in range(12) for step in range(6)]
-    users, items = zip(*rows, strict=True)
-    data = prepare(raw({"user": users, "item": items}), Preparation(min_items_per_user=1, min_users_per_item=1))
-    with pytest.raises(OldIsBetter, match=r"^ndcg@100 -\d+\.\d\d against the older model$"):
-        train(Mine(), data, against=train(EASE(l2=1.0), data, all_users=True))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +138,7 @@ def test_of_very_many_validation_users_some_are_judged(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch, installed_studies: None
 ) -> None:
     rows = [(u, (u + 3 * i) % 15, 7.0 if (u, i) == (5, 2) else 4.0 + i % 2) for u in range(40) for i in range(8)]
     data = load(
@@ -171,7 +146,7 @@ def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
     )
     for fits in ("train.fit_and_judge", "train.fit", "run.fit_and_judge"):
         monkeypatch.setattr(f"recfusion.experiments.{fits}", None)  # nobody calls them
-    space = tuning_space(MODELS["recfusion-grades"], {})
+    space = tuning_space(entry("recfusion-grades"), {})
     words = "Expected ratings 1, 2, 3, 4, 5 in the data, got 7: correct it, or set levels and step"
     for everybody in (False, True):
         with pytest.raises(InputError, match=words):
@@ -179,4 +154,4 @@ def test_a_grade_off_the_scale_is_found_before_the_first_fit_whoever_has_it(
     with pytest.raises(InputError, match=words):
         compare(data, ["recfusion-grades"], signals="graded", splits=[seed])
     with pytest.raises(InputError, match=words):
-        SearchRequest(MODELS["recfusion-grades"], space, signals="graded", seed=seed).protocol(data)
+        SearchRequest(entry("recfusion-grades"), space, signals="graded", seed=seed).protocol(data)

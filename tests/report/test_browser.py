@@ -105,3 +105,34 @@ def test_charts_are_drawn_and_as_wide_as_the_screen_allows(measured: tuple[str, 
 
 def test_a_click_on_a_head_sorts_the_table(measured: tuple[str, dict[Any, Any]]) -> None:
     assert measured[1]["ordinary", 1280]["names"] == ["ease", "near", "slim"]
+
+
+@pytest.mark.parametrize("name", ["ordinary", "real", "strange"])
+def test_a_printed_page_shows_everything(name: str, tmp_path: Path) -> None:
+    """On A4, tables fit, folded tables are open, and the last page has more than the footer."""
+    pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"no browser found: looked for {', '.join(BROWSERS)}")
+    (tmp_path / "page.html").write_text(page_text(name), encoding="utf-8")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        page = opened.new_page(viewport={"width": 703, "height": 1000})  # 210 mm less two margins of 12 mm, at 96 dpi
+        page.goto((tmp_path / "page.html").as_uri())
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        folded = "all => all.filter(one => !one.open || one.lastElementChild.getBoundingClientRect().height < 5).length"
+        assert page.locator("details").evaluate_all(folded) == 0
+        wide = "all => all.map(one => one.scrollWidth - one.clientWidth).filter(over => over > 1)"
+        assert page.locator(".tablebox").evaluate_all(wide) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 703
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator("details.settings[open]").count() == 0
+        page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
+        opened.close()
+    if shutil.which("pdftotext"):
+        text = subprocess.run(["pdftotext", "page.pdf", "-"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        last = text.stdout.rstrip("\f").split("\f")[-1]
+        assert len(last.split()) > 3  # words of the footer

@@ -28,6 +28,7 @@ from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
+LEVEL = 0.05  # of significance
 REFERENCE = "ease"  # the model that the others are tested against, if it is among them
 
 
@@ -133,6 +134,28 @@ class Comparison:
         tested = next((test.a for test in self.tests if test.metric == by), None)
         return tested or self.ranked(by)[0]
 
+    def advice(self) -> str:
+        """Return one sentence: which model to use, and why."""
+        metric, best = self.main_metric, self.best()
+        tests = [test for test in self.tests if test.metric == metric]
+        found = f"Use {best}: its {metric} is {100 * self.models[best].mean(metric):.2f}"
+        if not tests:
+            return f"{found}, and there is no other model to compare it with."
+        ties = [test.b for test in tests if test.p_holm is None or test.p_holm >= LEVEL]
+        if not ties:
+            least = min(tests, key=lambda test: test.difference)
+            gain = f"{100 * least.difference:.2f} points more than the next, {least.b}"
+            return f"{found}, {gain}, and no other model comes close (p < {LEVEL:g} with Holm's correction)."
+        seconds = {label: self.models[label].fit_seconds for label in (best, *ties)}
+        quick = min(ties, key=lambda label: seconds[label])
+        found += f", the highest, but {', '.join(ties)} {'do' if len(ties) > 1 else 'does'} not differ significantly"
+        faster = seconds[quick] < seconds[best] / 2
+        return (
+            f"{found}; {quick} fits in {seconds[quick]:.1f} s instead of {seconds[best]:.1f} s."
+            if faster
+            else f"{found}."
+        )
+
     def test(self, metric: str, a: str, b: str) -> PairedTest | None:
         """Return the test of two models, in either order."""
         known = (*self.tests, *self.differences)
@@ -145,6 +168,7 @@ class Comparison:
             "seeds": list(self.seeds),
             "models": {label: _entry(model) for label, model in self.models.items()},
             "tests": [asdict(test) for test in self.tests],
+            "advice": self.advice(),
             "reference": self.reference,
             "reference_tests": [asdict(test) for test in self.differences],
             "slices": {"activity": asdict(self.activity), "popularity": asdict(self.item_groups)},

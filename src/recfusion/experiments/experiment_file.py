@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import read_toml
 from recfusion.data.catalog import CATALOG
-from recfusion.data.options import PUBLISHED, Preparation, Source, SplitPlan
+from recfusion.data.options import Preparation, Source, SplitPlan
+from recfusion.data.reading.database import is_database
 from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
 from recfusion.experiments.candidate import Candidate
@@ -56,13 +57,6 @@ class _Document(BaseModel):
     models: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
-_TABLES = {
-    name: field.annotation
-    for name, field in _Document.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-} | {"": _Document}
-
-
 def read_experiment(path: str | Path) -> Experiment:
     """Read an experiment from a TOML file; data paths are relative to the file's folder."""
     path = Path(path)
@@ -77,7 +71,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     try:
         found = _Document.model_validate(document, strict=True)
     except ValidationError as error:
-        raise _refusal(where, error) from None
+        raise refusal(where, error, _Document) from None
     try:
         seeds = parse_seeds(found.run.seeds, "[run] seeds")
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
@@ -125,22 +119,26 @@ def parse_seeds(given: object, place: str, among: Seeds | None = None) -> Seeds:
 def _located(source: Source, folder: Path) -> Source:
     """Return the source with paths that are valid in any working folder; names of the catalog are unchanged."""
     data = source.data
-    is_file = data not in CATALOG and (bool(Path(data).suffix) or (folder / data).exists())
-    paths = {"items": source.items, "users_file": None if source.users_file == PUBLISHED else source.users_file}
-    beside = {name: str(folder / path) for name, path in paths.items() if path is not None}
+    is_file = data not in CATALOG and not is_database(data) and (bool(Path(data).suffix) or (folder / data).exists())
+    beside = {name: str(folder / path) for name, path in source.other_paths.items()}
     return source.model_copy(update={"data": str(folder / data) if is_file else data} | beside)
 
 
-def _refusal(where: str, error: ValidationError) -> InputError:
-    """Return the error about the first wrong key: the file, the key, and what is allowed."""
+def refusal(where: str, error: ValidationError, record: type[BaseModel]) -> InputError:
+    """Return the error about the first wrong key: the file, the key, and what the record allows there."""
+    records = {
+        name: field.annotation
+        for name, field in record.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    } | {"": record}
     # An unknown key first: it is often the misspelling of a missing one.
     first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
     *tables, key = (str(part) for part in first["loc"] if part not in ("int", "list[int]", "float", "literal['auto']"))
     place = f"[{tables[0]}] {'.'.join([*tables[1:], key])}" if tables else key
     if first["type"] == "extra_forbidden":
-        known = _TABLES[tables[0] if tables else ""].model_fields
+        known = records[tables[0] if tables else ""].model_fields
         return InputError(f"In '{where}': {choices(f'key in [{tables[0]}]' if tables else 'key', key, known)}", key)
     if first["type"] == "missing":
         return InputError(f"In '{where}': expected {place}, got nothing: add it.", key)
-    allowed = f" (keys: {', '.join(_TABLES[key].model_fields)})" if not tables and key in _TABLES else ""
+    allowed = f" (keys: {', '.join(records[key].model_fields)})" if not tables and key in records else ""
     return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.", key)

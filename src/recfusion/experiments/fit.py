@@ -20,7 +20,7 @@ from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
-from recfusion.models.abilities import check_rating_values, fit_in_epochs, signals_read
+from recfusion.models.abilities import check_rating_values, fit_in_epochs, settled, signals_read
 from recfusion.models.base import Recommender
 from recfusion.models.code_digest import source_commit
 from recfusion.models.registry import OURS
@@ -98,6 +98,7 @@ def fit_and_judge(
     """Fit a candidate on one split of `data` and evaluate it; without `data`, on the validation users only.
 
     If validation users times items are very many, a part of these users is evaluated, the same for all candidates.
+    If the split has a `whole` training matrix, the model that is tested is fitted on it, with the chosen settings.
     """
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid),
@@ -109,9 +110,13 @@ def fit_and_judge(
     )
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
     valid = evaluate(model, judged_users(parts.valid, most), parts.train, protocol.metrics, threads=threads)
-    entry, found = candidate.entry, None
+    entry, found, chosen, trials = candidate.entry, None, model.chosen(), model.trials_
     tested: dict[str, Any] = {}
     if data is not None:
+        if parts.whole is not None:
+            final = replace(candidate, model=settled(model))
+            model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
+            seconds += more
         rows = example_rows(parts.test)
         found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
         tested = {
@@ -133,9 +138,9 @@ def fit_and_judge(
         commit=source_commit(),
         seed=parts.seed,
         settings=candidate.values,
-        chosen=json.loads(json.dumps(model.chosen())),
+        chosen=json.loads(json.dumps(chosen)),
         parameters=model.n_parameters,
-        trials=model.trials_,
+        trials=trials,
         curve=curve,
         fit_seconds=seconds,
         threads=threads or available_cores(),

@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from recfusion.core.arrays import IntArray
 from recfusion.core.errors import validating
+from recfusion.core.extras import is_installed
 from recfusion.core.jsonl import JsonLines, json_line
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import PopularitySlices
@@ -187,7 +188,8 @@ def upgraded(document: dict[str, Any]) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
-    return {name: version(name) for name in ("recfusion", "numpy", "torch")} | {"python": platform.python_version()}
+    used = [name for name in ("recfusion", "numpy", "torch") if is_installed(name)]
+    return {name: version(name) for name in used} | {"python": platform.python_version()}
 
 
 def is_store(path: str | Path) -> bool:
@@ -205,6 +207,17 @@ def read_results(path: str | Path) -> list[Result]:
     if len(results) < len(lines):
         log.info("'%s' also holds %d earlier results of the same fits.", path, len(lines) - len(results))
     return list(results.values())
+
+
+def read_new_results(path: str | Path, offset: int) -> tuple[list[Result], int]:
+    """Return the results that were appended to a store after `offset` bytes, and the bytes up to the last of them."""
+    lines, end = _LINES.read_new(path, offset)
+    return [_parse(line, str(path)) for line in lines if line.startswith(_LINES.start)], end
+
+
+def complete_bytes(path: str | Path) -> int:
+    """Return the bytes of the complete lines of a store; the next writer removes an incomplete last line."""
+    return _LINES.read_new(path, 0)[1]
 
 
 def best_rows(results: Iterable[Result]) -> dict[ResultKey, Result]:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +20,16 @@ from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, PackedJob, unique
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
-from recfusion.experiments.result import Result, append_result, best_rows, newest_source, read_results, result_key
+from recfusion.experiments.fit_queue import FitQueue
+from recfusion.experiments.result import (
+    Result,
+    ResultKey,
+    best_rows,
+    complete_bytes,
+    newest_source,
+    read_results,
+    result_key,
+)
 from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
 from recfusion.models.code_digest import code_state
@@ -137,9 +145,10 @@ def run_candidates(
         check_writable_file(Path(store))
     unique([candidate.label for candidate, _ in candidates])
     by_label = {candidate.label: candidate for candidate, _ in candidates}
+    check_signals_are_read(signals, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     used = used_signals(signals, data)
-    check_signals_are_read(used, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     protocol = Protocol.of(data, plan, tuple(metrics), used)
+    offset = 0 if store is None else complete_bytes(store)
     stored = [] if store is None else read_results(store)
     found = match_results(candidates, protocol, stored)
     edited = match_results(candidates, protocol, newest_source(stored), any_source=True)
@@ -154,7 +163,7 @@ def run_candidates(
     seeds = dict.fromkeys(seed for _, its in candidates for seed in its)
     # Split by split, so that an unfinished run has complete splits to show.
     tasks = [Task(candidate.label, seed) for seed in seeds for candidate, its in candidates if seed in its]
-    missing = deque(task for task in tasks if task not in found)
+    missing = [task for task in tasks if task not in found]
     # Data that cannot be split is refused here once, and not by every fit.
     first = split(data, plan, seed=missing[0].seed, used=used) if missing else None
     for label in dict.fromkeys(task.label for task in missing):
@@ -165,22 +174,27 @@ def run_candidates(
     workers = cores if workers is None else workers
     threads = max(1, cores // workers) if workers else None
     job = FitJob(data, protocol, by_label, threads, user_ids, first)
-    n_before = len(found)
     progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
-    _run_missing(missing, job, progress, workers, store, on_event or (lambda _: None))
+    report = on_event or (lambda _: None)
+    queue = FitQueue(
+        {task: _key(by_label[task.label], protocol, task.seed) for task in missing},
+        {task: by_label[task.label].code for task in missing},
+        None if store is None else Path(store),
+        offset,
+        on_stored=lambda task, result: report(progress.add_stored(task, result)),
+    )
+    _run_missing(queue, job, progress, workers, report)
     ordered = (Task(candidate.label, seed) for candidate, its in candidates for seed in its)
     results = tuple(progress.results[task] for task in ordered if task in progress.results)
-    return RunSummary(protocol, results, progress.failures, len(results) - n_before)
+    return RunSummary(protocol, results, progress.failures, progress.computed)
 
 
-def _run_missing(
-    missing: deque[Task], job: FitJob, progress: "_Progress", workers: int, store: str | Path | None, report: OnEvent
-) -> None:
+def _run_missing(queue: FitQueue[Task], job: FitJob, progress: "_Progress", workers: int, report: OnEvent) -> None:
     """Run the tasks and save each result when it arrives."""
 
     def on_event(event: TaskEvent, task: Task, message: object) -> None:
-        if isinstance(message, Result) and store is not None:
-            append_result(store, message)
+        if event == "ended":
+            queue.end(task, message if isinstance(message, Result) else None)
         report(progress.update(event, task, message))
 
     importable = {label: one for label, one in job.candidates.items() if workers and is_importable(type(one.model))}
@@ -188,15 +202,16 @@ def _run_missing(
         log.warning("%s is fitted in this process: other processes cannot import its class.", label)
     shared = replace(job, candidates=importable)
     report(Event("planned", progress.status()))
-    Pool(
+    pool = Pool(
         job=PackedJob.of(shared, (type(one.model) for one in importable.values())) if importable else job,
         local_job=job,
-        next_task=lambda: missing.popleft() if missing else None,
+        next_task=queue.next,
         on_event=on_event,
         workers=workers if importable else 0,
         threads=job.threads or available_cores(),
         runs_here=lambda task: task.label not in importable,
-    ).run()
+    )
+    queue.run(pool.run)
 
 
 def run_experiment(
@@ -247,10 +262,14 @@ def match_results(
     found: dict[Task, Result] = {}
     for candidate, seeds in candidates:
         source = "" if any_source else candidate.entry.source
-        named = (candidate.label, candidate.entry.name, source, candidate.values)
-        keys = {Task(candidate.label, seed): result_key(protocol, *named, seed) for seed in seeds}
+        keys = {Task(candidate.label, seed): _key(candidate, protocol, seed, source) for seed in seeds}
         found |= {task: known[key] for task, key in keys.items() if key in known}
     return found
+
+
+def _key(candidate: Candidate, protocol: Protocol, seed: int, source: str | None = None) -> ResultKey:
+    known = candidate.entry.source if source is None else source
+    return result_key(protocol, candidate.label, candidate.entry.name, known, candidate.values, seed)
 
 
 @dataclass
@@ -265,6 +284,7 @@ class _Progress:
     began: float = field(default_factory=time.monotonic)
     started: dict[Task, float] = field(default_factory=dict)
     took: dict[str, list[float]] = field(default_factory=dict)  # label -> seconds of each fit
+    computed: int = 0  # results of this run's own fits
 
     def __post_init__(self) -> None:
         for task, result in self.results.items():
@@ -281,12 +301,18 @@ class _Progress:
         del self.running[task]
         if isinstance(message, Result):
             self.results[task] = message
+            self.computed += 1
             self.took.setdefault(task.label, []).append(time.monotonic() - self.started[task])
             return Event("finished", self.status(), task, message)
         assert isinstance(message, Failure)
         log.debug("%s: %s %s", task, message.reason, message.details)
         self.failures[task] = message
         return Event("failed", self.status(), task, failure=message)
+
+    def add_stored(self, task: Task, result: Result) -> Event:
+        """Record a result that another run stored, and return it as an event of this run."""
+        self.results[task] = result
+        return Event("finished", self.status(), task, result)
 
     def status(self) -> Status:
         counts = (len(self.results), len(self.failures), len(self.tasks))

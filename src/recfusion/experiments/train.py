@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,24 @@ import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.data.features import features_of, with_features
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.load import load
 from recfusion.data.options import Source, SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_signals_are_read, used_signals, whole_extra
+from recfusion.data.signals import AUTO, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
 from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.fit import Fitted, check_grades, fit, fit_and_judge
+from recfusion.experiments.fit import check_grades, fit, fit_and_judge
+from recfusion.experiments.reorders import reorder_rates
 from recfusion.inference.bundle import Bundle, name_among
+from recfusion.inference.new_items import with_new
 from recfusion.models import abilities
-from recfusion.models.abilities import needs_validation, settled, signals_read, without_histories
-from recfusion.models.base import Forecast, Recommender, Shape
+from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
+from recfusion.models.base import Recommender, Shape
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
 log = logging.getLogger(__name__)
@@ -44,9 +47,8 @@ def train(
     metrics: Sequence[str] = DEFAULT_METRICS,
     device: str = "cpu",
     histories: bool = True,
-    signals: str = BINARY,
+    signals: str = AUTO,
     judge: bool = False,
-    against: Bundle | None = None,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
@@ -57,27 +59,28 @@ def train(
     at their defaults if no split can be made. A model that trains in epochs saves its state in the file `checkpoint`
     and resumes from it. Without `histories` the model holds no user's history.
 
-    `signals` names what it learns from besides the interactions: some of "graded,timed,features".
+    `signals` names what it learns from besides the interactions: "binary" (nothing), some of "graded,timed,features",
+    or "auto", all that the data has and the model reads. Without a `plan`, users are held out in
+    time if timestamps are used (see `usual_plan`).
 
-    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users. With
-    `against`, an older model, its settings are fitted and evaluated on the same users too: if it has the higher mean of
-    the last metric, `OldIsBetter` is raised and nothing is refitted.
+    Items of the data's item file that no user has, or too few, are placed by their features if the model can do that.
+
+    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
     unfitted = candidate.model if histories else without_histories(candidate.model)
     candidate = replace(candidate, model=replace(unfitted))
     use_device(candidate.model, device)
-    plan = plan or SplitPlan()
-    data = with_features(data, signals)
-    used = used_signals(signals, data)
-    check_signals_are_read(used, [(candidate.entry.name, signals_read(candidate.model))])
+    data = with_features(data, signals, signals_read(candidate.model))
+    check_signals_are_read(signals, [(candidate.entry.name, signals_read(candidate.model))])
+    used = used_signals(signals, data, signals_read(candidate.model))
+    plan = usual_plan(SplitPlan(), used) if plan is None else plan
     check_grades(candidate, data, used)
     protocol = Protocol.of(data, plan, tuple(metrics), used)
     kept = None
     if checkpoint is not None:
         run = [protocol.split_id(seed), candidate.entry.name, candidate.entry.source, candidate.values, all_users]
         kept = Checkpoint(checkpoint, json.dumps(run))
-    judge = judge or against is not None
     parts: Split | None = None
     if not all_users or judge or needs_validation(candidate.model, Shape.of(data.matrix)):
         try:
@@ -89,58 +92,55 @@ def train(
             log.warning(told, data.name)
     found: dict[str, Any] = {}
     searched: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     final, seconds = candidate, 0.0
     if parts is not None:
         first = None if all_users else kept  # the checkpoint belongs to the fit that is saved
         judged = fit_and_judge(candidate, data if judge else None, protocol, parts, checkpoint=first, on_epoch=on_epoch)
         fitted, matrix, seconds = judged.model, parts.train, judged.result.fit_seconds
+        notes = fit_notes(fitted)
         if not all_users:
             found["validation"] = with_intervals(judged.validation)
         if judged.test is not None:
             found["test"] = with_intervals(judged.test)
-        if against is not None:
-            old = replace(candidate, label="old", entry=against.entry, model=settled(against.model))
-            use_device(old.model, device)
-            found["against"] = _compared(judged, fit_and_judge(old, data, protocol, parts, on_epoch=on_epoch))
         if all_users:
             final, searched = replace(candidate, model=settled(judged.model)), tuple(judged.model.chosen())
     if all_users:
         everything, matrix = whole_extra(data, used), data.matrix
         fitted, _, more, _ = fit(final, matrix, None, seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch)
         seconds += more
-    return Bundle.of(
+    rates = None
+    if data.earlier is not None:
+        with suppress(NobodyToJudge):  # a model that was fitted on all users knows what they buy next
+            held = split(data, plan, seed=seed, used=used) if parts is None else parts
+            own = replace(candidate, model=settled(fitted))
+            part = fit(own, held.train, None, seed=seed, extra=held.extra)[0] if parts is None else judged.model
+            rates = reorder_rates(part, data, used, np.setdiff1d(np.arange(data.n_users), held.train_users))
+    if rates is not None:
+        notes += (f"Items are usually bought again after {rates.intervals.mean():.0f} days (--again allowed).",)
+    bundle = Bundle.of(
         *(candidate.entry, fitted, data, matrix, protocol),
         seed=seed,
         all_users=all_users,
         fit_seconds=seconds,
         metrics=found,
         searched=searched,
+        notes=notes,
+        rates=rates,
     )
+    return bundle if data.all_items is None else with_new(bundle, data.all_items)
 
 
-def forecast(model: Recommender, data: Interactions, signals: str = BINARY) -> Forecast:
-    """Return the forecast seconds and memory of a fit on all users, from counts alone."""
-    data = with_features(data, signals)
-    extra = read_by(model, whole_extra(data, used_signals(signals, data)))
-    return model.forecast(Shape.of(data.matrix, extra))
+def usual_plan(plan: SplitPlan, used: Collection[Signal]) -> SplitPlan:
+    """Return the plan with the usual kind of split: with timestamps the last part of a history is predicted."""
+    return plan.model_copy(update={"kind": "temporal" if "times" in used else "strong"})
 
 
-class OldIsBetter(Exception):  # noqa: N818
-    """The older model has the better metric on the split."""
-
-
-def _compared(new: Fitted, old: Fitted) -> dict[str, Any]:
-    """Return the paired difference of two models on the same test users, by the last metric."""
-    assert new.test is not None
-    assert old.test is not None
-    name = next(reversed(new.test.per_user))
-    difference = new.test.per_user[name] - old.test.per_user[name]
-    (drawn,) = bootstrap_means(new.test.users, difference[:, None]).T
-    summary = summarise([difference], drawn)
-    if summary.mean < 0:
-        interval = summary.ci95 and f" ({100 * summary.ci95[0]:+.2f} to {100 * summary.ci95[1]:+.2f})"
-        raise OldIsBetter(f"{name} {100 * summary.mean:+.2f}{interval or ''} against the older model")
-    return {name: {"mean": summary.mean, "ci95": summary.ci95, "users": len(difference)}}
+def planned_shape(model: Recommender, data: Interactions, signals: str = AUTO) -> Shape:
+    """Return the size of a fit on all users, with the signals that the model reads."""
+    data = with_features(data, signals, signals_read(model))
+    extra = whole_extra(data, used_signals(signals, data, signals_read(model)))
+    return Shape.of(data.matrix, read_by(model, extra))
 
 
 def use_device(model: Recommender, device: str) -> None:
@@ -160,6 +160,12 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
 
     `source` may name the new place of the same data; other data is refused.
     """
+    parts = rebuild_split(bundle, source)
+    return with_intervals(evaluate(bundle.model, parts.test, parts.train, bundle.protocol.metrics))
+
+
+def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
+    """Return the split of a saved model, rebuilt from its protocol; see `evaluate_bundle`."""
     if bundle.all_users:
         raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
     protocol = bundle.protocol
@@ -190,8 +196,7 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
             f"the original with --data{users}.",
             "data",
         )
-    parts = split(data, protocol.plan, seed=bundle.seed, used=used)
-    return with_intervals(evaluate(bundle.model, parts.test, parts.train, protocol.metrics))
+    return split(data, protocol.plan, seed=bundle.seed, used=used)
 
 
 def with_intervals(evaluation: Evaluation) -> dict[str, Any]:

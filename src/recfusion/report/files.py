@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from recfusion.experiments.comparison import Comparison
-from recfusion.report.figures import draw_boxes, save_figure
 from recfusion.report.formats import Table, csv_text, latex, markdown
 from recfusion.report.page import render, write_text
 from recfusion.report.tables import results_csv, results_latex, results_markdown
@@ -17,6 +16,8 @@ def write_report(comparison: Comparison, path: Path) -> None:
     if text := _TEXTS.get(path.suffix.lower()):
         write_text(path, text(comparison))
     else:
+        from recfusion.report.figures import draw_boxes, save_figure
+
         save_figure(draw_boxes(comparison), path)
 
 

@@ -5,10 +5,12 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from recfusion.evaluation.significance import DRAWS
-from recfusion.experiments.paired_tests import PairedTest
+
+if TYPE_CHECKING:
+    from recfusion.experiments.paired_tests import PairedTest
 
 NONE = "–"
 _LEAST_P = 1.000001 / (DRAWS + 1)  # the smallest p that the bootstrap can give
@@ -53,14 +55,14 @@ class Column:
         return shown.replace("-", "−")
 
 
-def p_cell(test: PairedTest) -> float | AtMost | None:
+def p_cell(test: "PairedTest") -> float | AtMost | None:
     """Return a test's corrected p; an upper bound if the bootstrap cannot give a smaller one."""
     if test.p is None or test.p_holm is None:
         return None
     return AtMost(test.p_holm) if test.p <= _LEAST_P else test.p_holm
 
 
-def p_text(test: PairedTest) -> str:
+def p_text(test: "PairedTest") -> str:
     """Return a test's corrected p in words: p at most .001, p = .032."""
     p = p_cell(test)
     if p is None:

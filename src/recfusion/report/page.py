@@ -4,7 +4,7 @@ import json
 from base64 import b64encode
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from recfusion.core.files import replacing
@@ -34,16 +34,8 @@ def render(comparison: Comparison) -> str:
     main = comparison.main_metric
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)  # the main one first
     tested, (base, tests) = {test.metric for test in comparison.tests}, sections.base_tests(comparison)
-    environment = Environment(
-        loader=PackageLoader("recfusion.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "meaning": sections.meaning}
     data = json.dumps(comparison.document(), ensure_ascii=False, separators=(",", ":"))
-    return environment.get_template("report.html.jinja").render(
+    return template("report.html.jinja").render(
         comparison=comparison,
         protocol=comparison.protocol,
         headline=sections.headline(comparison),
@@ -76,6 +68,19 @@ def render(comparison: Comparison) -> str:
             "results.csv": _data_uri("text/csv", results_csv(comparison)),
         },
     )
+
+
+def template(name: str) -> Template:
+    """Return a template of our pages."""
+    environment = Environment(
+        loader=PackageLoader("recfusion.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"breakable": _breakable, "count": "{:,}".format, "meaning": sections.meaning}
+    return environment.get_template(name)
 
 
 def _data_uri(kind: str, text: str) -> str:

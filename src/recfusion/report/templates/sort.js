@@ -16,3 +16,7 @@ for (const [column, head] of document.querySelectorAll(".results thead th").entr
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
   });
 }
+// Paper has nothing to click on: print the folded tables, too.
+const folded = document.querySelectorAll("details:not([open])");
+addEventListener("beforeprint", () => folded.forEach(one => (one.open = true)));
+addEventListener("afterprint", () => folded.forEach(one => (one.open = false)));

@@ -1,0 +1,181 @@
+"""What shops ask about lists: what rules cost, which products are shown, and the gain over bestsellers."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from recfusion.core.arrays import FloatArray, IntArray
+from recfusion.core.errors import InputError
+from recfusion.data.options import Source
+from recfusion.data.split import Fold, Split
+from recfusion.evaluation.evaluate import map_batches
+from recfusion.evaluation.metrics import MAIN_METRIC, METRICS, Values, judge, parse_metric, per_user
+from recfusion.evaluation.significance import Difference, bootstrap_means, paired_difference
+from recfusion.experiments.train import rebuild_split
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.histories import Histories
+from recfusion.inference.lists import ListMaker
+from recfusion.inference.request import Filters, Reranking
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which products the lists of the test users show."""
+
+    items: int  # products of the model
+    listed: int  # products in some list
+    gini: float  # of the number of lists per product: 0 if all are in equally many, near 1 if few are in all
+    sold_out: float | None  # share of the places with stock <= 0; None without a column `stock`
+
+    def sentence(self, k: int) -> str:
+        never = self.items - self.listed
+        found = (
+            f"Lists of {k} show {self.listed:,} of {self.items:,} products ({self.listed / max(1, self.items):.0%}), "
+        )
+        found += f"{never:,} never; Gini coefficient {self.gini:.2f}"
+        return f"{found}." if self.sold_out is None else f"{found}; {self.sold_out:.1%} of the places are sold out."
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Held-out purchases in the first places of the lists of each user, against lists of bestsellers."""
+
+    hits: float
+    popular_hits: float
+    percent: float | None  # how many more; None if bestsellers have none
+    percent_ci95: tuple[float, float] | None
+    more: Difference  # hits minus those of bestsellers
+    money: Difference | None  # per user, if the item table has a column `price`
+
+    def sentence(self, k: int) -> str:
+        found = f"Lists of {k} hold {self.hits:.2f} of the withheld items per user, bestsellers {self.popular_hits:.2f}"
+        if self.percent is not None and self.percent_ci95 is not None:
+            low, high = self.percent_ci95
+            found += f": {self.percent:+.0f} % ({low:+.0f} to {high:+.0f} %)"
+        elif self.more.ci95 is not None:
+            found += f": {self.more.difference:+.2f} ({self.more.ci95[0]:+.2f} to {self.more.ci95[1]:+.2f})"
+        if self.money is not None and self.money.ci95 is not None:
+            low, high = self.money.ci95
+            found += f", or {self.money.difference:+.2f} in prices per user ({low:+.2f} to {high:+.2f})"
+        return f"{found}."
+
+
+@dataclass(frozen=True)
+class ListReport:
+    """A model's lists without and with rules, on the test users of its split."""
+
+    k: int
+    users: int
+    shown: Shown
+    gain: Gain
+    plain: dict[str, float]  # means of the metrics without rules
+    ruled: dict[str, float] | None = None  # with rules, if there are some
+    costs: dict[str, Difference] | None = None  # with minus without
+    ruled_shown: Shown | None = None
+
+    def cost_sentence(self, metric: str) -> str:
+        """Return what the rules cost in points of a metric."""
+        assert self.costs is not None
+        cost = self.costs[metric]
+        verb, sign = ("cost", -100) if cost.difference <= 0 else ("gain", 100)
+        ends = sorted(sign * end for end in cost.ci95 or ())
+        interval = f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
+        return f"These rules {verb} {sign * cost.difference:.2f} points of {metric}{interval}."
+
+
+def report_lists(
+    bundle: Bundle,
+    source: Source | None = None,
+    *,
+    filters: Filters | None = None,
+    reranking: Reranking | None = None,
+    k: int = 10,
+) -> ListReport:
+    """Return how the lists of a saved model do on the test users of its split, without and with rules."""
+    parts = rebuild_split(bundle, source)
+    if len(bundle.items) > parts.train.shape[1]:
+        raise InputError("Expected a model without added items: evaluate the folder that they were added to.", "folder")
+    metrics = [name for name in bundle.protocol.metrics if METRICS[parse_metric(name)[0]].per_user is not None]
+    metrics = metrics or [MAIN_METRIC]
+    longest = max([k, *(parse_metric(name)[1] for name in metrics)])
+    plain, popular = ListMaker.of(bundle), ListMaker.of(bundle, filters)
+    ruled = filters not in (None, Filters()) or reranking not in (None, Reranking())
+    maker = ListMaker.of(bundle, filters, reranking) if ruled else plain
+    items = {
+        "plain": _lists(plain, parts.test, longest),
+        "popular": _lists(popular, parts.test, k, popular=True),
+        "ruled": _lists(maker, parts.test, longest) if ruled else np.empty((0, 0), np.int64),
+    }
+    values = {name: _values(items[name], parts, metrics) for name in ("plain", "ruled") if len(items[name])}
+    lists = items["ruled" if ruled else "plain"]
+    found = ListReport(
+        k=k,
+        users=len(parts.test.users),
+        shown=_shown(bundle, items["plain"][:, :k]),
+        gain=_gain(bundle, parts.test, lists[:, :k], items["popular"]),
+        plain={name: float(one.mean()) for name, one in values["plain"].items()},
+    )
+    if not ruled:
+        return found
+    users = parts.test.users
+    drawn = {own: bootstrap_means(users, np.stack([*one.values()], axis=1)) for own, one in values.items()}
+    costs = {
+        name: paired_difference(
+            values["ruled"][name], values["plain"][name], drawn["ruled"][:, n], drawn["plain"][:, n]
+        )
+        for n, name in enumerate(metrics)
+    }
+    means = {name: float(one.mean()) for name, one in values["ruled"].items()}
+    return replace(found, ruled=means, costs=costs, ruled_shown=_shown(bundle, items["ruled"][:, :k]))
+
+
+def _lists(maker: ListMaker, fold: Fold, k: int, *, popular: bool = False) -> IntArray:
+    """Return the lists of the users of a fold, (users, k)."""
+
+    def run(rows: slice) -> IntArray:
+        part = fold.take(rows)
+        scores: FloatArray | None = np.tile(maker.bundle.popularity, (len(part.users), 1)) if popular else None
+        return maker.lists(Histories(part.history, part.extra), k, scores=scores).items
+
+    return np.concatenate(list(map_batches(run, fold.history)))
+
+
+def _values(items: IntArray, parts: Split, metrics: list[str]) -> dict[str, Values]:
+    popularity = np.asarray(parts.train.sum(axis=0)).ravel() / max(1, parts.train.shape[0])
+    return per_user(judge(items, parts.test.held_out, popularity), metrics)
+
+
+def _shown(bundle: Bundle, items: IntArray) -> Shown:
+    places = items[items >= 0]
+    counts = np.sort(np.bincount(places, minlength=len(bundle.items)))
+    n, total = len(counts), max(1, int(counts.sum()))
+    gini = float(((2 * np.arange(1, n + 1) - n - 1) * counts).sum() / (n * total))
+    stock = bundle.items["stock"] if "stock" in bundle.items.columns else None
+    sold_out = None
+    if stock is not None and stock.dtype.is_numeric():
+        sold_out = float(np.mean((stock.fill_null(1) <= 0).to_numpy()[places])) if len(places) else 0.0
+    return Shown(n, int(np.count_nonzero(counts)), gini, sold_out)
+
+
+def _gain(bundle: Bundle, fold: Fold, items: IntArray, popular: IntArray) -> Gain:
+    lists = [judge(own, fold.held_out, np.zeros(len(bundle.items))).hits for own in (items, popular)]
+    hits = np.stack([one.sum(axis=1).astype(np.float64) for one in lists], axis=1)
+    drawn = bootstrap_means(fold.users, hits)
+    model, best = (float(column.mean()) for column in hits.T)
+    percent, interval = None, None
+    if best > 0 and not np.isnan(drawn).any() and (drawn[:, 1] > 0).all():
+        percent = 100 * (model / best - 1)
+        low, high = np.quantile(100 * (drawn[:, 0] / drawn[:, 1] - 1), [0.025, 0.975])
+        interval = (float(low), float(high))
+    money = None
+    price = bundle.items["price"] if "price" in bundle.items.columns else None
+    if price is not None and price.dtype.is_numeric():
+        prices = price.cast(float).fill_null(0).fill_nan(0).to_numpy()
+        worth = np.stack(
+            [(hit * prices[np.maximum(own, 0)]).sum(axis=1) for hit, own in zip(lists, (items, popular), strict=True)],
+            axis=1,
+        )
+        sums = bootstrap_means(fold.users, worth)
+        money = paired_difference(worth[:, 0], worth[:, 1], sums[:, 0], sums[:, 1])
+    more = paired_difference(hits[:, 0], hits[:, 1], drawn[:, 0], drawn[:, 1])
+    return Gain(model, best, percent, interval, more, money)

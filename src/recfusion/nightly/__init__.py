@@ -1,0 +1,1 @@
+"""The nightly run of a shop: reads orders, events and products, and trains the better recipe."""

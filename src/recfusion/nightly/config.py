@@ -1,0 +1,126 @@
+"""The file of a shop's nightly run: which data it takes, what it trains, and where the results go."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from recfusion.core.errors import InputError
+from recfusion.core.files import check_regular, read_toml
+from recfusion.data.options import Preparation, Source, SplitPlan
+from recfusion.data.reading.database import is_database
+from recfusion.data.reading.ids import id_text
+from recfusion.data.signals import AUTO, parse_signals
+from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.experiment_file import refusal
+from recfusion.experiments.preset import Preset
+from recfusion.models.registry import DEFAULT_MODEL, find
+from recfusion.server.config import ShopOptions
+from recfusion.server.placements import parse_placements
+
+_OWN_KEYS = {"data": "orders", "items": "products", "users_file": "customers"}  # of [source], and our key for it
+PLACES = {"folder", *_OWN_KEYS.values(), "events", "forget", "reports"}
+SERVED = {"name", "serve", "placements"}  # keys that only the service reads
+
+
+class Shop(BaseModel, frozen=True, extra="forbid"):
+    """The keys of the file; paths are relative to its folder."""
+
+    folder: str = Field(description="model folder, which the service serves and the run replaces")
+    orders: str | tuple[str, ...] = Field(description="file of orders, or a list of files; `*` matches several")
+    products: str | None = Field(None, description="file about the products, with titles, stock and features")
+    customers: str | None = Field(None, description="file about the customers, for their features")
+    events: str | None = Field(None, description="SQLite file in which the service stores events")
+    forget: str | None = Field(None, description="file of customers to forget, one id in each line")
+    reports: str = Field("reports", description="folder for the reports")
+    model: str = Field(DEFAULT_MODEL, description="model of the new recipe, or file.py:Class")
+    settings: dict[str, Any] = Field({}, description="table of its settings")
+    signals: str = Field(
+        AUTO, description='signals of the new recipe; preset = "shop" uses all signals that the model reads'
+    )
+    preset: Preset = Field("shop", description="shop: minimum counts of 1 and 2; none: the defaults of `train`")
+    preparation: Preparation = Field(Preparation(), description="table of choices that replace those of the preset")
+    source: Source = Field(Source(), description="table of columns and other options for reading the orders")
+    split: SplitPlan | None = Field(
+        None, description="table of options for the split into training and test; by default in time if times are used"
+    )
+    histories: bool = Field(True, description="whether the model may hold histories of customers")
+    seed: int = Field(0, ge=0, description="seed of the split and of the model")
+    max_drop: float = Field(
+        0.2, ge=0, le=1, description="refuse data with fewer rows, customers or products than this share below the last"
+    )
+    service: str | None = Field(None, description="address of the service to reload, such as http://127.0.0.1:8000")
+    admin_key_env: str | None = Field(None, description="environment variable with the admin key of the service")
+    name: str = Field(
+        "",
+        pattern=r"^[a-z0-9_-]{0,40}$",
+        description="name of the shop in a service of several shops; that of the file",
+    )
+    serve: ShopOptions = Field(ShopOptions(), description="table of options of `recfusion serve` for this shop")
+    placements: dict[str, dict[str, Any]] = Field(
+        {}, description="tables of placements, with a kind and fields of requests"
+    )
+
+    def candidate(self) -> Candidate:
+        """Return the model of the new recipe."""
+        entry = find(self.model)
+        return Candidate(entry.name, entry, entry.make(self.settings, text=False))
+
+    def whole_source(self) -> Source:
+        """Return the source of all files of orders; raise if there is none."""
+        patterns = ",".join((self.orders,) if isinstance(self.orders, str) else self.orders)
+        if not patterns:
+            raise InputError("Expected a file of orders, got none: name it under orders.", "orders")
+        found = {"data": patterns, "items": self.products, "users_file": self.customers}
+        source = self.source.model_copy(update=found)
+        for file in source.files:
+            if not Path(file).exists():
+                raise InputError(f"Expected a file of orders at '{file}', got nothing: correct orders.", "orders")
+        return source
+
+    def forgotten(self) -> list[str]:
+        """Return the ids of the customers to forget."""
+        if self.forget is None:
+            return []
+        check_regular(Path(self.forget))
+        lines = Path(self.forget).read_text(encoding="utf-8-sig").splitlines()
+        return list(filter(None, map(id_text, lines)))
+
+
+def read_shop(path: Path) -> Shop:
+    """Read and check the file of a shop; its paths become absolute."""
+    document, folder = read_toml(path), path.absolute().parent
+    preparation = document.get("preparation")
+    if isinstance(preparation, dict) and preparation.get("min_rating") == "none":  # TOML has no null
+        document["preparation"] = preparation | {"min_rating": None}
+    try:
+        shop = Shop.model_validate(document)
+    except ValidationError as error:
+        raise refusal(str(path), error, Shop) from None
+    try:
+        for key in sorted(_OWN_KEYS.keys() & shop.source.model_fields_set):
+            raise InputError(f"[source] {key} is not used: name the file under {_OWN_KEYS[key]}.", key)
+        if is_database(",".join((shop.orders,) if isinstance(shop.orders, str) else shop.orders)):
+            raise InputError("Expected files of orders, got the address of a database: export them first.", "orders")
+        if "events" in shop.serve.model_fields_set:
+            raise InputError("[serve] events is not used: name the file under events.", "events")
+        parse_placements(shop.placements)
+        parse_signals(shop.signals)
+        shop.candidate()
+    except InputError as error:
+        raise InputError(f"In '{path}': {error}", error.field) from None
+    named = {name: getattr(shop, name) for name in PLACES}
+    placed = {
+        name: str(folder / value) if isinstance(value, str) else tuple(str(folder / one) for one in value)
+        for name, value in named.items()
+        if value is not None
+    }
+    return shop.model_copy(update=placed | {"serve": _placed_options(shop.serve, folder)})
+
+
+def _placed_options(options: ShopOptions, folder: Path) -> ShopOptions:
+    """Return the options with paths in the folder of the file."""
+    given = {name: value for name, value in options if name in options.model_fields_set}
+    paths = {name: folder / value for name, value in given.items() if isinstance(value, Path)}
+    models = {"models": tuple(folder / path for path in options.models)} if "models" in given else {}
+    return ShopOptions.model_validate(given | paths | models)
