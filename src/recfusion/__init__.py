@@ -30,7 +30,12 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'recfusion' has no attribute '{name}'")
-    return import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
+    try:
+        return import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        from recfusion.core.extras import missing_package
+
+        raise missing_package(error, f"recfusion.{name}") or error from None
 
 
 def __dir__() -> list[str]:

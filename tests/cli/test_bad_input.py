@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from recfusion.cli import main as cli
+from recfusion.inference.bundle_files import sealed
 
 Fail = Callable[..., str]
 OWN = """
@@ -125,8 +126,8 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train ease --data . --out m", "got a folder"),
         ("train ease --data ml-100k --out m", "recfusion data fetch ml-100k"),
         ("train ease --data ml-latest-small --user x --out m", "leave out --user"),
-        ("train ease --data good.csv --out m --bogus 1", "No such option: --bogus"),
-        ("train ease --dat good.csv --out m", "No such option: --dat (Possible options: --data, --rating, --set)."),
+        ("train ease --data good.csv --out m --bogus 1", "No such option"),
+        ("train ease --dat good.csv --out m", "--data"),
         ("train ease --data good.csv --out m --set l2", "Expected --set NAME=VALUE"),
         ("train ease --data good.csv --out m --set l2=abc", "got 'abc'"),
         ("train ease --data good.csv --out m --set l2=-1", "at least"),
@@ -174,7 +175,6 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("recommend good.csv --history 1 -k 0", "-k"),
         ("evaluate nosuch", "Expected a model folder"),
         ("figure diffusion --data good.csv --signals graded --out f.png", "Expected no --signals"),
-        ("figure schedule --data good.csv --signals graded --out f.png", "Expected no --signals"),
         ("data fetch nosuch", "Unknown data set 'nosuch'"),
         ("data describe nosuch", "neither a data set"),
         ("fly", "No such command 'fly'"),
@@ -207,7 +207,7 @@ def cut(folder: Path) -> None:
 def edit(key: str, value: object) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {key: value}))
+        (folder / "config.json").write_text(json.dumps(sealed(config | {key: value})))
 
     return change
 

@@ -264,7 +264,7 @@ def test_training_twice_into_one_folder_replaces_the_model(run: Run, tmp_path: P
 
 
 def test_a_model_with_features_of_users_is_judged_also_where_their_file_has_moved(
-    run: Run, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed_studies: None
 ) -> None:
     users = pl.DataFrame({"customer": [f"c{n:03d}" for n in range(60)], "town": ["Bern", "Oslo", "Rome"] * 20})
     users.write_csv(tmp_path / "users.csv")

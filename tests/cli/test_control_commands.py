@@ -1,6 +1,7 @@
 """Filters, re-ranking, explanations, similar items and completions on the command line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,7 +9,11 @@ import pytest
 
 from recfusion.cli import main as cli
 from recfusion.data.interactions import Interactions
-from recfusion.inference.request import Filters, Reranking
+from recfusion.experiments.train import train
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.new_items import add_items
+from recfusion.inference.request import Filters, ItemFilters, Reranking
+from recfusion.inference.similar import similar
 from shop import shop
 
 HISTORY = "i01,i02,i11"
@@ -48,10 +53,8 @@ def test_rules_come_from_options_and_files(
     assert all(int(str(row["stock"])) > 0 and row["item"] not in ("i03", "i04", "i01", "i02", "i11") for row in rows)
     kinds = [kind for row in rows for kind in str(row["kind"]).split("|") if row["kind"]]
     assert max(map(kinds.count, kinds)) <= 2
-    only = found(
-        monkeypatch, capsys, "recommend", model, "--history", HISTORY, "--allow", "i20,i21,i01", "--include-seen"
-    )
-    assert {row["item"] for row in only} == {"i20", "i21", "i01"}
+    only = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "--allow", "i20,i21,i01")
+    assert {row["item"] for row in only} == {"i20", "i21"}
 
 
 def test_knobs_and_reasons_come_from_options(
@@ -131,21 +134,102 @@ def test_bad_control_is_one_sentence(
     assert "Traceback" not in told
 
 
-def test_a_model_is_replaced_only_by_a_recipe_that_is_no_worse(
+def test_the_better_recipe_is_fitted_on_the_data_of_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = ["--all-users", "--out", tmp_path / "m"]
-    assert run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", "--judge", *out)[0] == 0
-    first = (tmp_path / "m" / "config.json").read_bytes()
-    code, _, told = run(monkeypatch, capsys, "train", "popularity", "--keep-if-better", tmp_path / "m", *out)
+    model, previous = tmp_path / "m", tmp_path / "m.previous"
+    out = ["--all-users", "--out", model, "--keep-if-better", model]
+    code, _, told = run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", *out)
     assert code == 0
-    assert "is unchanged" in told.replace("\n", " ")
-    assert (tmp_path / "m" / "config.json").read_bytes() == first
-    code, _, _ = run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", "--keep-if-better", tmp_path / "m", *out)
-    assert code == 0
-    assert (tmp_path / "m.previous" / "config.json").read_bytes() == first
-    (tmp_path / "m.previous" / "config.json").rename(tmp_path / "m.previous" / "mine.json")
-    code, _, told = run(monkeypatch, capsys, "train", "ease", "--keep-if-better", tmp_path / "m", *out)
+    assert "There was no older model" in told.replace("\n", " ")
+    first = (model / "config.json").read_bytes()
+    code, printed, told = run(monkeypatch, capsys, "train", "popularity", "--json", *out)
+    assert code == 3
+    assert "the old recipe is fitted on today's data" in told.replace("\n", " ")
+    found = json.loads(printed)
+    assert (found["model"], found["outcome"]["decision"]) == ("ease", "old")
+    assert found["outcome"]["gain"] < 0
+    assert (previous / "config.json").read_bytes() == first
+    assert json.loads((model / "config.json").read_text())["model"] == "ease"
+    assert run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", *out)[0] == 0
+    (previous / "config.json").rename(previous / "mine.json")
+    code, _, told = run(monkeypatch, capsys, "train", "ease", *out)
     assert code == 2
     assert "holds other files" in told.replace("\n", " ")
     assert "Training" not in told
+
+
+def test_why_not_says_rank_filters_and_remedies(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "40")
+    last = rows[-1]["item"]
+    command = ["why-not", model, last, "--history", HISTORY, "-k", "5"]
+    code, printed, _ = run(monkeypatch, capsys, *command)
+    assert code == 0
+    assert f"is not in the list of 5: it is at rank {len(rows)}." in printed
+    assert f"At rank {len(rows)} with a list of {len(rows)} items" in printed
+    code, printed, _ = run(monkeypatch, capsys, *command, "--deny", last, "--json")
+    assert json.loads(printed)["excluded_by"] == ["deny"]
+    code, _, told = run(monkeypatch, capsys, "why-not", model, "?", "--history", "i01")
+    assert (code, "no item '?'" in told, "Traceback" in told) == (2, True, False)
+
+
+def test_similar_items_of_all_items_are_those_of_each_also_of_new_ones(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    titled = replace(
+        groups, item_table=groups.item_table.with_columns(kind=pl.lit("A") + pl.col("item").str.slice(1, 1))
+    )
+    settings = {"tune_trials": 0, "l2": 20}
+    folder = train("thinning-features", titled, settings, signals="features").save(tmp_path / "model")
+    add_items(folder, pl.DataFrame({"item": ["new", "odd"], "kind": ["A1", "B"]}), folder)
+    out = tmp_path / "similar.csv"
+    code, _, told = run(monkeypatch, capsys, "similar", folder, "--all", "--out", out, "-k", "3", "--deny", "i15")
+    assert (code, "41 lists" in told, "Without a list: 1 item with no known feature" in told) == (0, True, True)
+    rows = pl.read_csv(out)
+    for item in ("i00", "i15", "new"):
+        one = similar(Bundle.load(folder), item, 3, ItemFilters(deny=("i15",))).filter(pl.col("similarity") > 0)
+        own = rows.filter(item=item)
+        assert own["similar"].to_list() == one["item"].to_list()
+        assert own["rank"].to_list() == [1, 2, 3]
+
+
+def test_items_that_a_model_without_features_does_not_know_are_reported(
+    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shop(groups, "popularity").save(tmp_path / "model")
+    out = tmp_path / "similar.csv"
+    code, _, told = run(monkeypatch, capsys, "similar", folder, "--all", "--out", out)
+    assert (code, "40 items with no purchases with others (the model reads no features)" in " ".join(told.split())) == (
+        0,
+        True,
+    )
+
+
+def test_all_baskets_of_a_file_are_completed(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "baskets.csv", tmp_path / "completed.csv"
+    file.write_text("order;item\n1;i01\n1;i02\n2;i33\n3;nothing\n")
+    options = ["-n", "2", "--alternatives", "2", "--where", "stock > 0"]
+    code, _, told = run(
+        monkeypatch, capsys, "complete", model, "--baskets", file, "--basket", "order", "--out", out, *options
+    )
+    assert code == 0, told
+    assert "Without a completion: 1 basket" in told
+    rows = pl.read_csv(out)
+    assert rows["basket"].unique(maintain_order=True).to_list() == [1, 2]
+    one = found(monkeypatch, capsys, "complete", model, "--history", "i01,i02", *options)
+    assert rows.filter(basket=1)["item"].to_list() == [row["item"] for row in one]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["similar"], ["similar", "i01", "--all", "--out", "x.csv"], ["complete"], ["complete", "--baskets", "b"]],
+)
+def test_half_of_a_batch_command_is_refused(
+    model: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, told = run(monkeypatch, capsys, arguments[0], model, *arguments[1:])
+    assert (code, "Expected either" in told) == (2, True)

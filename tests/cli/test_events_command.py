@@ -34,13 +34,16 @@ def test_export_report_and_forget(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "export", str(file), "--out", str(tmp_path / "new.csv")) == 0
-    assert pl.read_csv(tmp_path / "new.csv").rows() == [("ann@example.org", "tea", 1), ("bob", "cup", 2)]
+    rows = pl.read_csv(tmp_path / "new.csv").rows()
+    assert rows[:2] == [("ann@example.org", "tea", 1.0, 1), ("bob", "cup", 1.0, 2)]
+    assert rows[2][:3] == ("bob", "tea", -1.0)
     capsys.readouterr()
     assert run(monkeypatch, "report", str(file), "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    assert {one["model"]: (one["lists"], one["clicked"]) for one in report["models"]} == {"shop": (4, 1), "new": (2, 0)}
+    clicked = {one["model"]: (one["lists"], one["total"]) for one in report["outcomes"][:2]}
+    assert clicked == {"shop": (4, 1), "new": (2, 0)}
     assert run(monkeypatch, "report", str(file)) == 0
-    assert "shop against new: +25.00 points" in capsys.readouterr().out
+    assert "click-through, shop against new: +25.00 %" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", io.StringIO("bob\n"))
     assert run(monkeypatch, "forget", str(file)) == 0
     assert "3 events of 1 user deleted" in capsys.readouterr().err
@@ -54,3 +57,41 @@ def test_a_file_that_is_not_there_is_one_sentence_and_nothing_is_made(
     assert run(monkeypatch, "report", str(tmp_path / "none.sqlite")) == 2
     assert "Expected a file of events" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ids_to_forget_may_be_written_as_in_any_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(file)
+    with store.writing():
+        store.add([Event("1000", "tea"), Event("318", "tea")])
+    store.close()
+    monkeypatch.setattr("sys.stdin", io.StringIO(" 1000 \n318.0\r\n"))
+    assert run(monkeypatch, "forget", str(file)) == 0
+    assert "2 events of 2 users deleted" in capsys.readouterr().err
+
+
+def test_training_adds_events_to_orders_with_quantities_and_iso_dates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eight customers bought the first six products; in the events one returned tea, one was forgotten, one is new."""
+    lines = [f"c{user};{item};1;2026-01-0{user + 1}" for user in range(8) for item in ("tea", *"abcde")]
+    (tmp_path / "orders.csv").write_text("\n".join(["customer;product;quantity;date", *lines, ""]), encoding="utf-8")
+    store = Store(tmp_path / "events.sqlite")
+    with store.writing():
+        store.add([Event("c0", "tea", "return"), *(Event("new", item) for item in "abcde")])
+        store.forget("c1")
+    store.close()
+    orders, events = str(tmp_path / "orders.csv"), str(tmp_path / "events.sqlite")
+    options = ["--data", orders, "--events", events, "--all-users", "--out", str(tmp_path / "m"), "--json"]
+    monkeypatch.setattr("sys.argv", ["recfusion", "train", "popularity", *options])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 0
+    found = json.loads(capsys.readouterr().out)
+    counts = dict(pl.read_parquet(tmp_path / "m" / "items.parquet").select("item", "train_count").rows())
+    assert counts == {"tea": 6, **dict.fromkeys("abcde", 8)}
+    assert found["train_users"] == 8
+    notes = " ".join(found["protocol"]["read"]["notes"])
+    assert "events added to the orders: 6 of 2 users, returns among them: 1" in notes
+    assert "6 rows of forgotten users left out" in notes

@@ -8,13 +8,12 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from recfusion.cli.figure import figure_architecture, figure_diffusion, figure_schedule
+from recfusion.cli.figure import figure_architecture, figure_diffusion
 from recfusion.core.errors import InputError
 
 app = Typer()
 app.command("diffusion")(figure_diffusion)
 app.command("architecture")(figure_architecture)
-app.command("schedule")(figure_schedule)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -23,7 +22,7 @@ def test_every_command_draws_a_file(tmp_path: Path) -> None:
     lines = [f"u{user},i{(user % 3) * 8 + (user + step) % 8}" for user in range(40) for step in range(6)]
     ratings.write_text("\n".join(["user,item", *lines]) + "\n")
     data = ["--data", str(ratings), "--epochs", "1"]
-    for arguments in (["diffusion", *data], ["schedule", *data], ["architecture"]):
+    for arguments in (["diffusion", *data], ["architecture"]):
         out = tmp_path / f"{arguments[0]}.png"
         result = CliRunner().invoke(app, [*arguments, "--out", str(out)], catch_exceptions=False)
         assert result.exit_code == 0

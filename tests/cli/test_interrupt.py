@@ -1,6 +1,7 @@
 """Ctrl-C in the middle of a long command."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -83,3 +84,40 @@ def test_an_interrupted_training_goes_on_to_the_same_model(
     assert names == {"whole", "broken"}
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken"))
     assert one == two
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "moment", "hint"),
+    [
+        ("train recfusion --set max_epochs=500 --out model", "epoch 3/", "continue with --resume"),
+        ("compare --models slim,ease --splits 500 --out results.jsonl", "[1/", "run the same command to resume"),
+    ],
+)
+def test_the_hint_how_to_resume_stays_on_a_terminal(tmp_path: Path, arguments: str, moment: str, hint: str) -> None:
+    """A status line that ends erases itself: nothing may be erased after the hint."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recfusion", *arguments.split()],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "TERM": "xterm", "COLUMNS": "200"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    os.close(theirs)
+    seen = b""
+    while moment.encode() not in seen:
+        seen += os.read(ours, 4096)
+    process.send_signal(signal.SIGINT)
+    try:
+        while part := os.read(ours, 4096):
+            seen += part
+    except OSError:  # the end of a terminal
+        pass
+    os.close(ours)
+    assert process.wait(60) == 130
+    text = seen.decode()
+    assert hint in text
+    assert text.rfind("\x1b[2K") < text.index(hint)

@@ -23,7 +23,7 @@ def test_new_items_are_added_from_a_file_and_oddities_are_reported(
     Path("data.csv").write_text("\n".join(["user,item", *rows]) + "\n")
     kinds = [f"i{n},{'Tea' if n < 10 else 'Book'}" for n in range(20)]
     Path("items.csv").write_text("\n".join(["item,kind", *kinds]) + "\n")
-    Path("new.csv").write_text("item,kind\ni1,Tea\nnew,Tea\nodd,Zebra\n")
+    Path("new.csv").write_text("item,kind,colour\ni1,Tea,red\nnew,Tea,blue\nodd,Zebra,red\n")
     options = ("--data", "data.csv", "--items", "items.csv", "--signals", "features", "--tune-trials", "0")
     assert run("train", "thinning-features", *options, "--out", "model") == 0
     assert run("items", "add", "model", "--items", "new.csv", "--out", "more") == 0
@@ -31,6 +31,7 @@ def test_new_items_are_added_from_a_file_and_oddities_are_reported(
     assert "Added 2 items; the model knows 1 of their 2 features" in said
     assert "1 item that the model already has" in said
     assert "1 new item without a known feature" in said
+    assert "columns that the model's items do not have: colour" in " ".join(said.split())
     assert run("recommend", "more", "--history", "i0,i2,i3", "--why", "2", "--where", "item = 'new'") == 0
     assert "its kind: Tea" in " ".join(capsys.readouterr().out.split())
     assert run("items", "add", "more", "--items", "new.csv", "--out", "again") == 2

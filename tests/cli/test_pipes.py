@@ -12,7 +12,7 @@ import pytest
 from recfusion.cli import main as cli
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
-from recfusion.inference.bundle_files import FILES
+from recfusion.inference.bundle_files import FILES, sealed
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 
@@ -82,7 +82,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(
     if name.startswith("old/"):
         Path("model").rename("old")
         config = json.loads(Path("old/config.json").read_text())
-        Path("old/config.json").write_text(json.dumps({**config, "format": 1, "chosen": []}))
+        Path("old/config.json").write_text(json.dumps(sealed({**config, "format": 1, "chosen": []})))
     if name == "chosen.toml":
         Path("kept.jsonl").touch()
     pipe = tmp_path / name

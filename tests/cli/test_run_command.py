@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from recfusion.cli import main as cli
-from recfusion.cli.output import print_results
+from recfusion.cli.result_output import print_results
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.comparison import Comparison, compare
 from recfusion.models.baselines.popularity import Popularity

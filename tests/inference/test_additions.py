@@ -99,7 +99,7 @@ def test_what_cannot_be_added_is_one_sentence_and_leaves_nothing(folder: Path, t
 def test_a_model_without_features_says_which_has_them(tmp_path: Path) -> None:
     data, _ = interactions(tmp_path)
     folder = train("ease", load(data), {"tune_trials": 0}).save(tmp_path / "plain")
-    with pytest.raises(InputError, match="train thinning-features"):
+    with pytest.raises(InputError, match="train thinning with a table of items"):
         add_items(folder, NEW, tmp_path / "more")
 
 

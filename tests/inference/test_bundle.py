@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from conftest import csr
 from recfusion.core.arrays import Csr, FloatArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest
+from recfusion.core.parquet import read_parquet
 from recfusion.core.rng import RngLike
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
@@ -24,7 +26,8 @@ from recfusion.data.options import Source
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import FILES
+from recfusion.inference.bundle_files import FILES, sealed
+from recfusion.inference.recommending import recommend
 from recfusion.models.base import Recommender
 from recfusion.models.linear.ease import EASE
 from recfusion.models.settings import learned, setting
@@ -50,6 +53,19 @@ class Counting(Recommender):
 @pytest.fixture
 def folder(groups: Interactions, tmp_path: Path) -> Path:
     return train("ease", groups).save(tmp_path / "model")
+
+
+def test_numbers_of_the_item_table_keep_their_decimals(groups: Interactions, tmp_path: Path) -> None:
+    """A price of 1.65 in single precision is 1.649999976158142 as a Python number."""
+    prices = pl.Series("price", [1.65, 0.1, None, 2999.99] * 10, dtype=pl.Float32)
+    bundle = train("ease", replace(groups, item_table=groups.item_table.with_columns(prices)))
+    expected = [1.65, 0.1, None, 2999.99] * 10
+    assert bundle.items["price"].to_list() == expected
+    old = replace(bundle, items=bundle.items.with_columns(prices)).save(tmp_path / "old")  # as older versions did
+    loaded = Bundle.load(old)
+    assert loaded.items["price"].to_list() == expected
+    assert set(recommend(loaded, ["i01"], 40).to_frame()["price"].to_list()) <= set(expected)
+    assert loaded.matching("price == 1.65").sum() == 10
 
 
 def test_a_folder_holds_json_weights_items_and_a_card_and_no_pickle(folder: Path) -> None:
@@ -86,7 +102,8 @@ def test_a_folder_with_a_name_that_looks_like_a_pattern_is_read(groups: Interact
 
 
 def _edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    document = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(sealed(document) if "digest" in document else document))
 
 
 def _truncate(path: Path) -> None:
@@ -157,11 +174,53 @@ def test_a_folder_that_was_damaged_before_it_was_sealed_says_what_is_wrong(
         (lambda c: _edit(c, chosen={"l2": "much"}), "Setting l2 of EASE"),
         (lambda c: _edit(c, seed=-3), "config.json': seed: input should be greater"),
         (lambda c: _edit(c, digests={}), "Expected digests of model.safetensors"),
+        (
+            lambda c: c.write_text(re.sub(r'"fit_seconds": [^,]*', '"fit_seconds": NaN', c.read_text())),
+            "NaN is not a number",
+        ),
+        (lambda c: c.write_text(c.read_text().replace('"trials"', '"trial"')), "config.json in .* is not the one"),
+        (lambda c: c.write_text(c.read_text().replace('"digest"', '"digesu"')), "config.json': digesu: extra inputs"),
+        (lambda c: _edit(c, recfusion="99.0"), "was written by recfusion 99.0, and this is .*: install the newer"),
+        (lambda c: _edit(c, recfusion="new"), "config.json': recfusion: string should match"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_says_so(folder: Path, damage: Damage, message: str) -> None:
     damage(folder / "config.json")
     with pytest.raises(InputError, match=message):
+        Bundle.load(folder)
+
+
+def test_a_changed_bit_of_the_configuration_is_noticed_unless_it_changes_nothing(folder: Path) -> None:
+    path = folder / "config.json"
+    content = path.read_bytes()
+    sound = json.loads(content)
+    for bit in range(0, 8 * len(content), 7):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        try:
+            Bundle.load(folder)
+        except InputError:
+            continue
+        assert json.loads(changed) == sound  # a blank became another blank
+
+
+def test_a_folder_of_the_second_format_without_a_digest_of_its_configuration_is_read(folder: Path) -> None:
+    now = Bundle.load(folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["digest"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert Bundle.load(folder).model == now.model
+
+
+def test_a_file_that_changes_while_a_folder_is_read_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(path: Path) -> pl.DataFrame:
+        items = read_parquet(path)
+        _items(folder, lambda table: table.with_columns(train_count=7))
+        return items
+
+    monkeypatch.setattr("recfusion.inference.bundle.read_parquet", slow)
+    with pytest.raises(InputError, match="changed while it was read: load it again"):
         Bundle.load(folder)
 
 

@@ -1,9 +1,10 @@
 """Filters, re-ranking, explanations, similar items and completions, against brute force on a small shop."""
 
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from conftest import csr
 from recfusion.core.arrays import FloatArray
 from recfusion.core.errors import InputError
+from recfusion.data.conditions import matching
 from recfusion.data.interactions import Interactions
+from recfusion.data.load import load
+from recfusion.experiments.train import train
 from recfusion.inference.baskets import _TEMPERATURE, _best_set, _drawn_set, complete
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
@@ -24,14 +28,14 @@ from recfusion.inference.recommending import recommend
 from recfusion.inference.request import Filters, Reranking
 from recfusion.inference.reranking import log_relevance
 from recfusion.inference.similar import similar
-from shop import shop
+from shop import shop, with_rates
 
 HISTORY = ["i01", "i02", "i11", "i30"]
 
 
 @pytest.fixture(scope="module")
 def bundle(groups: Interactions) -> Bundle:
-    return shop(groups)
+    return with_rates(shop(groups))
 
 
 def items(bundle: Bundle, k: int = 10, **control: Any) -> list[str]:
@@ -52,7 +56,7 @@ def alike(bundle: Bundle, item: int) -> FloatArray:
 
 def ranking(bundle: Bundle) -> list[str]:
     """All items in the order of their scores."""
-    return items(bundle, 40, filters=Filters(include_seen=True))
+    return items(bundle, 40, filters=Filters(again="allowed"))
 
 
 # Filters
@@ -62,7 +66,7 @@ def ranking(bundle: Bundle) -> list[str]:
     where=st.sampled_from([None, "stock > 0", "kind contains 'gift'", "price < 9 and stock != 1", "new == true"]),
     deny=st.lists(st.integers(0, 45).map(lambda n: f"i{n:02d}"), max_size=30),
     allow=st.none() | st.lists(st.integers(0, 39).map(lambda n: f"i{n:02d}"), min_size=1, max_size=30),
-    include_seen=st.booleans(),
+    again=st.sampled_from(["never", "allowed", "only"]),
     most=st.none() | st.integers(1, 4),
     k=st.integers(1, 45),
 )
@@ -71,12 +75,12 @@ def test_lists_are_what_filling_them_by_hand_gives(
     where: str | None,
     deny: list[str],
     allow: list[str] | None,
-    include_seen: bool,
+    again: Literal["never", "allowed", "only"],
     most: int | None,
     k: int,
 ) -> None:
     at_most = {} if most is None else {"kind": most}
-    filters = Filters(where=where, allow=allow, deny=deny, include_seen=include_seen, at_most=at_most)
+    filters = Filters(where=where, allow=allow, deny=deny, again=again, at_most=at_most)
     table = {row["item"]: row for row in bundle.items.iter_rows(named=True)}
     meets: dict[str | None, Callable[[dict[str, Any]], bool]] = {
         None: lambda row: True,
@@ -93,7 +97,8 @@ def test_lists_are_what_filling_them_by_hand_gives(
         own = set((table[item]["kind"] or "").split("|")) - {""}
         if (
             len(expected) == k
-            or (not include_seen and item in HISTORY)
+            or (again == "never" and item in HISTORY)
+            or (again == "only" and item not in HISTORY)
             or any(used.get(o, 0) >= (most or 99) for o in own)
         ):
             continue
@@ -128,7 +133,7 @@ def test_a_limit_is_a_whole_number_of_at_least_one(most: Any) -> None:
 
 def test_unknown_ids_in_rules_are_reported(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
     items(bundle, filters=Filters(deny=["i03", "nonsense", "other"]))
-    assert "2 ids in the filters are unknown" in caplog.text
+    assert "2 ids in the filters and pins are unknown" in caplog.text
 
 
 # Re-ranking
@@ -161,9 +166,31 @@ def test_adventurousness_skips_the_most_likely_items(bundle: Bundle) -> None:
     weights = bundle.model.weights_  # type: ignore[attr-defined]
     column = {item: place for place, item in enumerate(bundle.items["item"])}
     extended = [column[item] for item in HISTORY + plain[:3]]
+    counts = bundle.counts + bundle.counts.mean()
     scores = weights[extended].sum(0)
+    scores = (scores - np.median(scores)) * counts**-0.5  # the relevance above the median, times n^-v
     left = [item for item in plain if item not in plain[:3]]
     assert bold[:5] == sorted(left, key=lambda item: -scores[column[item]])[:5]
+
+
+def test_the_unexpected_is_far_from_the_history_and_not_what_everybody_has() -> None:
+    """On films, at full strength: fewer than 5 % of the places have one of the hundred best-known items."""
+    data = load("ml-latest-small")
+    films = train("ease", data)
+    known = np.argsort(-films.counts)[:100]
+    history = data.matrix[:40]
+    cooccurrence = (data.matrix.T @ data.matrix).toarray()
+    likes = np.sqrt(np.diag(cooccurrence))
+    cosine = cooccurrence / np.outer(likes, likes)
+    shares, distances = [], []
+    for value in (0.0, 0.5, 1.0):
+        found = ListMaker.of(films, None, Reranking(adventurousness=value)).lists(Histories(history), 10).items
+        shares.append(float(np.isin(found, known).mean()))
+        nearest = [cosine[own][:, history[[row]].indices].max(1).mean() for row, own in enumerate(found)]
+        distances.append(1 - float(np.mean(nearest)))
+    assert shares[0] > 0.4 > shares[1] > shares[2], shares
+    assert shares[2] < 0.05
+    assert distances == sorted(distances)
 
 
 def test_popularity_moves_lists_to_what_more_or_fewer_people_have(bundle: Bundle) -> None:
@@ -388,6 +415,16 @@ def test_a_completion_without_pull_is_the_top_of_the_list(bundle: Bundle) -> Non
     assert complete(bundle, HISTORY, 5, together=0)["item"].to_list() == items(bundle, 5)
 
 
+def test_a_completion_follows_the_times_of_the_basket(groups: Interactions) -> None:
+    times = np.arange(groups.matrix.nnz)
+    timed = train("thinning-signals", replace(groups, times=times), {"tune_trials": 0, "recency": 1.0}, signals="timed")
+    basket = [{"item": item, "time": 1e9 + number} for number, item in enumerate(HISTORY)]
+    turned = [{"item": item, "time": 1e9 - number} for number, item in enumerate(HISTORY)]
+    first, second = (complete(timed, each, 8, together=0)["item"].to_list() for each in (basket, turned))
+    assert first == recommend(timed, basket, 8).to_frame()["item"].to_list()
+    assert first != second
+
+
 def test_alternatives_share_no_item(bundle: Bundle) -> None:
     found = complete(bundle, HISTORY, 4, alternatives=3, filters=Filters(where="stock > 0"))
     assert found["alternative"].to_list() == [1] * 4 + [2] * 4 + [3] * 4
@@ -409,3 +446,37 @@ def test_an_impossible_completion_is_refused(bundle: Bundle, settings: Any, mess
         complete(bundle, HISTORY, **settings)
     with pytest.raises(InputError, match="at least one item that the model knows"):
         complete(bundle, ["nonsense"])
+
+
+@pytest.mark.parametrize("column", ["price", "since"])
+def test_a_wish_for_a_number_or_a_date_is_refused_with_a_condition_instead(bundle: Bundle, column: str) -> None:
+    dates = pl.date_range(dt.date(2020, 1, 1), dt.date(2020, 1, 1) + dt.timedelta(len(bundle.items) - 1), eager=True)
+    dated = replace(bundle, items=bundle.items.with_columns(since=dates))
+    with pytest.raises(InputError, match=f"'{column}' holds .*use a condition") as error:
+        items(dated, reranking=Reranking(wish={column: {"1.5": 1}}))
+    assert error.value.field == f"reranking.wish.{column}"
+
+
+def test_a_date_is_compared_as_a_date(bundle: Bundle) -> None:
+    days = [dt.date(2020, 1, 2)] + [dt.date(2019, 12, 31)] * (len(bundle.items) - 1)
+    dated = bundle.items.with_columns(pl.Series("since", days))
+    assert matching(dated, "since > '2020-01-01'").sum() == 1
+    assert matching(dated, "since == '2020-01-02'").sum() == 1
+    assert matching(dated, "since in ('2020-01-02', '2019-12-31')").all()
+    assert matching(dated, "since is missing").sum() == 0
+    for wrong in ("since > 5", "since contains '20'", "since > '1.1.2020'"):
+        with pytest.raises(InputError):
+            matching(dated, wrong)
+
+
+@pytest.mark.parametrize("model", ["ease", "ials", "thinning-fast"])
+def test_reasons_and_the_rest_add_up_to_the_score(groups: Interactions, model: str) -> None:
+    """For exact reasons, for differences without an item, and for mixtures of both."""
+    bundle = train(model, groups)
+    history = groups.matrix[:3]
+    found = ListMaker.of(bundle).lists(Histories(history), 10, why=2)
+    assert found.explanations is not None
+    for scores, explanation in zip(found.scores, found.explanations, strict=True):
+        shown = [sum(reason.weight for reason in because) for because in explanation.because]
+        assert np.allclose(np.add(shown, explanation.other), scores, rtol=1e-4, atol=1e-5)
+    assert any(abs(rest) > 1e-6 for rest in found.explanations[0].other)

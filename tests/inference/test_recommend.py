@@ -1,6 +1,7 @@
 """Recommendations by id, for users never seen."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,16 +9,19 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.sparse import block_diag, csr_array
 
+from conftest import csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
 from recfusion.evaluation import topk
+from recfusion.evaluation.topk import top_k
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import read_histories
-from recfusion.inference.lists import ListMaker
+from recfusion.inference.lists import ListMaker, popular_first
 from recfusion.inference.recommending import recommend, recommend_batches
 
 
@@ -136,3 +140,27 @@ def test_what_is_unknown_is_in_the_result_and_in_the_log(numbered: Bundle, caplo
     assert "3 ids are unknown to the model and left out (7, 8.5, nothing)." in caplog.text
     assert repr(found) == "Recommendations(2 users, 4 places, 3 unknown ids)"
     assert "<table" in found._repr_html_()
+
+
+def test_items_that_say_nothing_about_others_give_the_most_popular_ones(groups: Interactions) -> None:
+    """The only item of a user who is alone with it has no neighbours: all scores are 0."""
+    matrix = block_diag([groups.matrix, csr([[0]], 1)], format="csr").astype(np.float32)
+    n_items = matrix.shape[1]
+    table = pl.DataFrame({"item": np.arange(n_items)})
+    users = pl.Series(np.arange(matrix.shape[0]))
+    data = replace(groups, matrix=csr_array(matrix), users=users, items=table["item"], item_table=table, times=None)
+    bundle = train("ease", data, {"l2": 10.0}, all_users=True)
+    found = recommend(bundle, [n_items - 1], k=5, why=1).frame
+    popular = np.argsort(-bundle.counts, kind="stable")[:5]
+    assert found["item"].to_list() == popular.tolist()
+    assert set(found["basis"]) == {"popularity"}
+
+
+def test_equal_scores_go_by_popularity() -> None:
+    scores = np.array([[0, 1, 0, 0, 2], [3, 2, 1, 0, -np.inf]], np.float32)
+    popularity = np.array([0.1, 0.2, 0.3, 0.9, 0.5], np.float32)
+    items, values = top_k(scores, csr([[], []], 5), 4)
+    assert items.tolist() == [[4, 1, 0, 2], [0, 1, 2, 3]]
+    items, values = popular_first(items, values, scores, popularity)
+    assert items.tolist() == [[4, 1, 3, 2], [0, 1, 2, 3]]
+    assert values.tolist() == [[2, 1, 0, 0], [3, 2, 1, 0]]

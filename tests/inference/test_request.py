@@ -107,7 +107,9 @@ def test_controls_are_described_by_their_fields() -> None:
 
 
 def test_every_control_has_a_scoring_term_or_a_stage_of_its_own() -> None:
-    assert set(TERMS) | {"adventurousness", "diversity", "calibration", "shares"} == set(Reranking.model_fields)
+    staged = {"adventurousness", "diversity", "calibration", "shares", "pins"}
+    new_items = {"new_column", "new_days", "new_boost", "new_share"}
+    assert set(TERMS) | staged | new_items == set(Reranking.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +140,11 @@ def test_errors_carry_their_field(bundle: Bundle, call: Any, field: str) -> None
     with pytest.raises(InputError) as error:
         call(bundle)
     assert error.value.field == field
+
+
+def test_a_history_has_the_ids_of_files() -> None:
+    assert parse_history([318, 318.0, " 318 ", "318.0", 1.5, "a.b"]) == ("318", "318", "318", "318", "1.5", "a.b")
+    with pytest.raises(InputError, match=r"below 2\^53"):
+        parse_history([12345678901234567.0])
+    with pytest.raises(InputError, match=r"below 2\^53"):
+        parse_history(["12345678901234567.0"])

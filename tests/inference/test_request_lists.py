@@ -14,12 +14,12 @@ from recfusion.inference.recommending import recommend
 from recfusion.inference.request import ListRequest, Reranking
 from recfusion.inference.reverse_steps import reverse_steps
 from recfusion.server.loaded_models import ItemFacts
-from shop import shop
+from shop import shop, with_rates
 
 
 @pytest.fixture(scope="module")
 def bundle(groups: Interactions) -> Bundle:
-    return shop(groups)
+    return with_rates(shop(groups))
 
 
 def test_users_with_filters_of_their_own_are_scored_together_and_get_what_each_would_get_alone(bundle: Bundle) -> None:
@@ -30,7 +30,7 @@ def test_users_with_filters_of_their_own_are_scored_together_and_get_what_each_w
         ListRequest(
             history=["i11", "i12", "i11", "unknown"], k=6, reranking=Reranking(adventurousness=0.8, popularity=-1)
         ),
-        ListRequest(history=["i21"], k=5, include_seen=True, reranking=Reranking(diversity=0.5)),
+        ListRequest(history=["i21"], k=5, again="allowed", reranking=Reranking(diversity=0.5)),
         ListRequest(history=["i21"], k=5, why=3, reranking=Reranking(adventurousness=1)),
     ]
     for request, found in zip(requests, lists_for_requests(bundle, requests), strict=True):

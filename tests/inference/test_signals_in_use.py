@@ -10,15 +10,17 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.data.options import Preparation, SplitPlan
+from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.explanations import model_reasons
 from recfusion.inference.histories import Histories, parse_histories
-from recfusion.inference.lists import UserList, lists_for_requests
+from recfusion.inference.lists import ListMaker, UserList, lists_for_requests
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import Filters, ListRequest, Reranking
 from recfusion.models.abilities import lowest_rating
-from recfusion.models.sequence.tale import TALE
+from recfusion.models.base import model_reasons
+from shop import with_rates
+from tale import TALE
 
 
 def rated(n_users: int = 60) -> pl.DataFrame:
@@ -118,11 +120,12 @@ def test_of_two_ratings_of_an_item_the_last_counts(bundle: Bundle) -> None:
     assert known.disliked == 0
 
 
-def test_what_was_disliked_is_not_recommended_unless_seen_items_are(bundle: Bundle) -> None:
+def test_what_was_disliked_is_never_recommended(bundle: Bundle) -> None:
     given = [{"item": 3, "rating": 5}, {"item": 4, "rating": 1}]
     lists = recommend(bundle, given, k=15).frame
     assert set(lists["item"]) == set(range(15)) - {3, 4}
-    assert set(recommend(bundle, given, k=15, filters=Filters(include_seen=True)).frame["item"]) == set(range(15))
+    allowed = recommend(with_rates(bundle), given, k=15, filters=Filters(again="allowed")).frame
+    assert set(allowed["item"]) == set(range(15)) - {4}
 
 
 def test_a_dislike_can_be_a_reason(bundle: Bundle) -> None:
@@ -143,8 +146,32 @@ def test_wrong_entries_are_one_sentence(bundle: Bundle) -> None:
         parse_histories(bundle, [{"item": 3, "stars": 5}])
     with pytest.raises(InputError, match=r"0\.rating: input should be a valid number, got 'good'"):
         parse_histories(bundle, [{"item": 3, "rating": "good"}])
-    with pytest.raises(InputError, match="Adventurousness adds items to the history"):
-        recommend(bundle, [3, 4], reranking=Reranking(adventurousness=0.5))
+
+
+def test_assumed_items_are_as_new_as_the_newest_with_the_median_rating(bundle: Bundle) -> None:
+    given = [
+        {"item": 3, "rating": 5, "time": 10},
+        {"item": 7, "rating": 4, "time": 90},
+        {"item": 4, "rating": 1, "time": 50},
+    ]
+    histories = parse_histories(bundle, {"one": given, "nobody": []})
+    maker = ListMaker.of(bundle, None, Reranking(adventurousness=0.5))
+    scores = model_scores(bundle.model, histories.matrix, histories.extra)
+    extended = maker._extend(histories, scores)
+    added = sorted(set(extended.matrix[[0]].indices.tolist()) - {3, 7})
+    assert added
+    assert extended.extra is not None
+    assert extended.extra.times is not None
+    assert extended.extra.grades is not None
+    times, grades = (
+        dict(zip(m[[0]].indices.tolist(), m[[0]].data.tolist(), strict=True))
+        for m in (extended.extra.times, extended.extra.grades)
+    )
+    assert times == {3: 10, 7: 90} | dict.fromkeys(added, 90)
+    assert grades == {3: 5, 7: 4} | dict.fromkeys(added, 4.5)
+    found = recommend(bundle, given, k=5, why=2, reranking=Reranking(adventurousness=0.5)).frame
+    assert len(found) == 5
+    assert not {3, 4, 7} & set(found["item"])
 
 
 def test_a_saved_model_of_signals_is_judged_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +216,7 @@ def test_returns_are_taken_off_a_history() -> None:
 
 def test_a_reader_without_reasons_of_its_own_is_explained_by_leaving_items_out_with_their_times() -> None:
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
-    made = train("tale", data, {"l2": 5.0, "tau": 30.0, "span": 2.0}, signals="timed", all_users=True)
+    made = train(TALE(l2=5.0, tau=30.0, span=2.0), data, signals="timed", all_users=True)
     model = made.model
     assert isinstance(model, TALE)
     known = parse_histories(made, [{"item": 3, "time": 10}, {"item": 7, "time": 20}, {"item": 5, "time": 5}])
@@ -202,7 +229,9 @@ def test_a_reader_without_reasons_of_its_own_is_explained_by_leaving_items_out_w
 
 
 @pytest.mark.parametrize("name", ["recfusion-seq", "recfusion-grades"])
-def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name: str, tmp_path: Path) -> None:
+def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(
+    name: str, tmp_path: Path, installed_studies: None
+) -> None:
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     small = {"max_epochs": 2, "width": 8, "layers": 1}
     shown: list[int] = []
@@ -219,7 +248,7 @@ def test_networks_that_read_signals_are_trained_saved_and_used_as_any_other(name
     assert not {3, 4, 5} & set(lists[0]["item"])
 
 
-def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone() -> None:
+def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone(installed_studies: None) -> None:
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     stars = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded")
     words = r"Expected ratings 1, 2, 3, 4, 5 in the history, got 7: correct it\.$"

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recfusion.core.errors import InputError
-from recfusion.inference.conditions import matching
-from recfusion.inference.request import LONGEST_CONDITION
+from recfusion.data.conditions import LONGEST_CONDITION, matching
 
 TABLE = pl.DataFrame(
     {

@@ -13,7 +13,7 @@ from recfusion.data.options import Preparation, Source
 from recfusion.data.reading.reader import read_table
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import liked_rows, read_histories, sum_counts
+from recfusion.inference.histories import read_histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 
@@ -34,8 +34,7 @@ def users(groups: Interactions, tmp_path: Path) -> Path:
 
 def local(model: Path, users: Path, k: int) -> pl.DataFrame:
     bundle = Bundle.load(model)
-    rows, _ = liked_rows(read_table(users, Source(time="none"), lone_users=True).rows, bundle.protocol)
-    known = read_histories(bundle, rows)
+    known = read_histories(bundle, read_table(users, Source(time="none"), lone_users=True).rows)
     return pl.concat(list(recommend_batches(ListMaker.of(bundle), known, k))).sort("user", "rank")
 
 
@@ -115,12 +114,10 @@ def test_grades_times_and_returns_count_as_in_the_local_path(session: "SparkSess
         folder = bundle.save(tmp_path / f"{name} {signals}")
         *_, (_, counts) = spark_recommend(session, folder, source, tmp_path / f"lists {name} {signals}", k=4, chunks=1)
         found = pl.read_parquet(sorted((tmp_path / f"lists {name} {signals}").glob("part-*.parquet")))
-        read = read_table(Path(source.data), source, lone_users=True).rows
-        kept, blanked = liked_rows(sum_counts(read, bundle.protocol), bundle.protocol)
-        known = read_histories(bundle, kept)
+        known = read_histories(bundle, read_table(Path(source.data), source, lone_users=True).rows)
         wanted = pl.concat(list(recommend_batches(ListMaker.of(bundle), known, 4)))
         assert found.sort("user", "rank").equals(wanted.sort("user", "rank"))
-        assert counts.disliked == known.disliked + blanked > 0
+        assert counts.disliked == known.disliked > 0
 
 
 def test_a_model_of_times_needs_a_column_of_them(session: "SparkSession", tmp_path: Path) -> None:

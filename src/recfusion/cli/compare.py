@@ -16,7 +16,8 @@ from recfusion.cli.options import (
     data_options,
     parse_settings,
 )
-from recfusion.cli.output import note, print_json, print_protocol, print_results
+from recfusion.cli.output import note, print_json
+from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
@@ -79,7 +80,9 @@ def compare(
         if as_json:
             print_json(comparison.document())
         else:
-            print_results(print_protocol(summary.protocol), comparison)
+            console = print_protocol(summary.protocol)
+            print_results(console, comparison)
+            console.print(comparison.advice(), markup=False, soft_wrap=True)
         if page is not None:
             note(f"Report written to {write_page(comparison, page)}")
     leave_on_failures(summary)

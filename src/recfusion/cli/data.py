@@ -10,7 +10,8 @@ from rich.table import Column, Table
 from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, data_options
-from recfusion.cli.output import download, if_stopped, note, out, print_json, print_prepared, print_protocol, working
+from recfusion.cli.output import download, if_stopped, note, out, print_json, working
+from recfusion.cli.result_output import print_prepared, print_protocol
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import CATALOG, locate
@@ -94,7 +95,7 @@ def data_prepare(
     """
     if choice.plan != SplitPlan() or choice.used != SignalChoice():
         raise InputError("Data is split when it is used: leave out the split and signal options here.")
-    with if_stopped("What is read is kept"), working(f"Reading {choice.source.data}") as show:
+    with if_stopped("What is read is kept"), working(f"Reading {choice.source.label}") as show:
         fresh = prepare_folder(
             *(choice.source, choice.preparation, folder), on_rows=lambda done: show(f"{done:,} rows read")
         )

@@ -5,11 +5,14 @@ from typing import Annotated
 
 from typer import Option
 
-from recfusion.cli.output import literal, note, print_protocol, print_results
+from recfusion.cli.output import literal, note
+from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.cli.run import leave_on_failures, shown
+from recfusion.core.extras import is_installed
 from recfusion.core.files import check_writable_file
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
+from recfusion.data.signals import BINARY
 from recfusion.evaluation.metrics import DEFAULT_METRICS, MAIN_METRIC
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
@@ -18,7 +21,8 @@ from recfusion.experiments.train import train
 from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.report.page import write_page
 
-_MODELS = ("random", "popularity", "ease", "recfusion", DEFAULT_MODEL)
+_NETWORK = "recfusion"  # left out without torch
+_MODELS = ("random", "popularity", "ease", _NETWORK, DEFAULT_MODEL)
 
 
 def demo(
@@ -31,7 +35,8 @@ def demo(
     store = folder / "results.jsonl"
     check_writable_file(store)
     data = load()
-    planned = [(candidate, tuple(range(splits))) for candidate in candidates(_MODELS)]
+    compared = [name for name in _MODELS if name != _NETWORK or is_installed("torch")]
+    planned = [(candidate, tuple(range(splits))) for candidate in candidates(compared)]
     with shown("Comparing", store, MAIN_METRIC) as on_event:
         summary = run_candidates(
             data, planned, plan=SplitPlan(), metrics=DEFAULT_METRICS, store=store, on_event=on_event
@@ -42,7 +47,7 @@ def demo(
     console = print_protocol(summary.protocol)
     print_results(console, comparison)
     best = max(
-        _MODELS, key=lambda name: sum(one.validation[MAIN_METRIC] for one in summary.results if one.label == name)
+        compared, key=lambda name: sum(one.validation[MAIN_METRIC] for one in summary.results if one.label == name)
     )
     console.print(f"\nRecommendations of {best}, the best on the validation users, for unseen test users:")
     for example in comparison.examples:
@@ -52,7 +57,7 @@ def demo(
             console.print(f"   {'[green]✓[/green]' if place.hit else ' '} {literal(place.title)}")
     console.print("  (✓: a held-out item that the user liked)\n")
 
-    bundle = train(best, data)
+    bundle = train(best, data, signals=BINARY)
     model_folder = bundle.save(folder / "model")
     page = write_page(comparison, folder / "report.html")
     liked = ",".join(str(item) for item in bundle.items.sort("train_count", descending=True)["item"][:3].to_list())

@@ -10,46 +10,51 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import counted, literal, note, out, print_json
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, WriteError
 from recfusion.data.reading.formats import table_writer
-from recfusion.server.event_reports import all_rows, click_through, rows_for_training
+from recfusion.data.reading.ids import id_text
+from recfusion.server.event_reports import all_rows, purchases_and_returns
 from recfusion.server.event_store import Store
+from recfusion.server.outcomes import Measure, compare_outcomes
 
+_ERASE_SECONDS = 10.0  # that a deletion waits for other readers
 FileArgument = Annotated[Path, Argument(metavar="FILE", help="The file of events that serve wrote.")]
 
 
 def events_export(
     file: FileArgument,
     target: Annotated[Path, Option("--out", help="csv, tsv, parquet or jsonl file to write.")],
-    everything: Annotated[bool, Option("--all", help="Export all events, with clicks and returns.")] = False,
+    everything: Annotated[bool, Option("--all", help="Export all events, with clicks.")] = False,
 ) -> None:
-    """Export user, item and time of the items that users have, for training."""
+    """Export user, item, quantity (below 0 for a return) and time of purchases and returns."""
     with closing(Store(file, create=False)) as store, table_writer(target) as write:
-        rows = all_rows(store) if everything else rows_for_training(store)
+        rows = all_rows(store) if everything else purchases_and_returns(store)
         write(rows)
     note(f"{counted(len(rows), 'row')} of {counted(rows['user'].n_unique(), 'user')} written to {target}")
 
 
 def events_report(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Compare the click-through rates of the served models."""
-    with closing(Store(file, create=False)) as store:
-        rates, differences = click_through(store)
+    """Compare click-through, conversion and revenue of the served models; the intervals may be checked daily."""
+    with closing(Store(file, create=False)) as store, store.undamaged():
+        outcomes, differences = compare_outcomes(store)
     if as_json:
-        print_json({"models": [vars(one) for one in rates], "differences": [vars(one) for one in differences]})
+        print_json({"outcomes": [vars(one) for one in outcomes], "differences": [vars(one) for one in differences]})
         return
-    if not rates:
+    if not outcomes:
         note("No lists have been shown yet.")
         return
-    table = Table("model", "lists", "clicked", "click-through", "95 % interval")
-    for one in rates:
-        low, high = one.ci95
-        interval = f"{100 * low:.2f} to {100 * high:.2f} %"
-        table.add_row(literal(one.model), f"{one.lists:,}", f"{one.clicked:,}", f"{100 * one.rate:.2f} %", interval)
+    table = Table("measure", "model", "lists", "total", "per list", "95 % interval, at any time")
+    for one in outcomes:
+        rate, low, high = (_amount(one.measure, value) for value in (one.rate, *one.ci95))
+        table.add_row(one.measure, literal(one.model), f"{one.lists:,}", f"{one.total:,.10g}", rate, f"{low} to {high}")
     out().print(table)
     for two in differences:
-        low, high = (100 * end for end in two.ci95)
-        line = f"{two.model} against {two.than}: {100 * two.difference:+.2f} points ({low:+.2f} to {high:+.2f})"
-        out().print(line, markup=False)
+        value, low, high = (_amount(two.measure, value, sign="+") for value in (two.difference, *two.ci95))
+        out().print(f"{two.measure}, {two.model} against {two.than}: {value} ({low} to {high})", markup=False)
+
+
+def _amount(measure: Measure, value: float, sign: str = "") -> str:
+    return f"{value:{sign},.4f}" if measure == "revenue" else f"{100 * value:{sign}.2f} %"
 
 
 def events_forget(
@@ -59,11 +64,28 @@ def events_forget(
     ] = None,
 ) -> None:
     """Delete all events of users; the service then knows nothing about them."""
-    users = [user] if user is not None else [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    users = list(filter(None, map(id_text, [user] if user is not None else sys.stdin)))
     if not users:
         raise InputError("Expected the id of a user with --user, or ids on standard input, one per line.", "user")
     with closing(Store(file, create=False)) as store:
         with store.writing():
             deleted = sum(store.forget(one) for one in users)
-        store.shrink()
+        erased = store.erase(_ERASE_SECONDS)
     note(f"{counted(deleted, 'event')} of {counted(len(users), 'user')} deleted from {file}")
+    if not erased:
+        raise WriteError(
+            f"The write-ahead log of '{file}' still holds the deleted events, because another program reads the file: "
+            "end it and run this command again. A running service tries again by itself.",
+            "file",
+        )
+
+
+def events_clear(
+    file: FileArgument,
+    item: Annotated[list[str] | None, Option(help="Id of an item; may be repeated.")] = None,
+    column: Annotated[list[str] | None, Option(help="Column of the item table; may be repeated.")] = None,
+) -> None:
+    """Clear item columns that were changed with PUT /items: those of some items or columns, or all."""
+    with closing(Store(file, create=False)) as store, store.writing():
+        cleared = store.clear_changes(item or (), column or ())
+    note(f"{counted(cleared, 'changed value')} cleared from {file}")

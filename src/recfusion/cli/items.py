@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from recfusion.cli.output import counted, note
 from recfusion.core.files import check_replaceable
+from recfusion.data.options import Source
 from recfusion.data.reading.item_file import read_items
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.new_items import add_items
@@ -18,10 +19,13 @@ def items_add(
     out: Annotated[Path, Option("--out", help="Folder for the model with the new items.")],
     item: Annotated[str | None, Option(help="Column of the ids; guessed by default.")] = None,
     separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
+    encoding: Annotated[str | None, Option(help="Encoding of a text file; detected by default.")] = None,
+    date_format: Annotated[str | None, Option(help="Form of dates, such as %d/%m/%Y.")] = None,
 ) -> None:
     """Add new items to a model from their features, without training it again."""
     check_replaceable(out, CONFIG)
-    result = add_items(folder, read_items(items, item, separator), out)
+    source = Source(encoding=encoding, date_format=date_format)
+    result = add_items(folder, read_items(items, item, separator, source=source), out)
     known = f"the model knows {result.known:,} of their {result.given:,} features"
     note(f"Added {counted(result.added, 'item')}; {known}; saved to {out}")
     if result.existing:
@@ -30,3 +34,7 @@ def items_add(
         note(f"Not recommended: {counted(result.without, 'new item')} without a known feature")
     if result.absent:
         note(f"Feature columns missing from the file: {', '.join(result.absent)}")
+    if result.left_out:
+        note(f"Left out: columns that the model's items do not have: {', '.join(result.left_out)}")
+    for column, count in result.unfit.items():
+        note(f"Missing now: {counted(count, 'value')} of {column} that do not fit the type of the model's column")

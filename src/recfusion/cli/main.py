@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import sqlite3
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,24 +12,29 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from recfusion.cli.loading import loading
+from recfusion.cli.low_memory import NO_MEMORY, guard_low_memory, is_out_of_memory, report
 from recfusion.core.errors import InputError
+from recfusion.core.extras import missing_package
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[-4]  # TyperException, or click's class before typer 0.26
 
 # "data list" is the function `data_list` of the module `cli/data.py`; its docstring is the help.
 COMMANDS = (
     *("demo", "models", "train", "tune", "evaluate", "compare", "run", "report", "reproduce"),
-    *("recommend", "similar", "complete", "serve", "events export", "events report", "events forget", "items add"),
+    *("recommend", "why-not", "similar", "complete", "serve", "nightly"),
+    *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),
-    *("figure diffusion", "figure architecture", "figure schedule"),
+    *("figure diffusion", "figure architecture"),
     *("spark prepare", "spark train", "spark recommend"),
 )
 GROUPS = {
     "events": "Export, compare and delete the events that a service recorded.",
     "items": "Add new items to a model.",
     "data": "List, fetch, describe, prepare and generate data sets.",
-    "figure": "Draw the paper's figures and learned noise schedules.",
+    "figure": "Draw the paper's figures.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
 }
 
@@ -50,15 +56,16 @@ class Command(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the arguments by the function of the command."""
         own = typer.Typer(add_completion=False)
-        module = import_module(f"recfusion.cli.{self.path.split()[0]}")
-        own.command(self.name)(getattr(module, self.path.replace(" ", "_")))
+        with loading("recfusion"):
+            module = import_module(f"recfusion.cli.{self.path.split()[0].replace('-', '_')}")
+        own.command(self.name)(getattr(module, re.sub("[ -]", "_", self.path)))
         return typer.main.get_command(own).make_context(info_name, args, parent, **extra)
 
 
 def summary(path: str) -> str:
     """Return the first paragraph of a command's help, from the source of its function."""
-    source = Path(__file__).with_name(f"{path.split()[0]}.py").read_text(encoding="utf-8")
-    function = re.escape(path.replace(" ", "_"))
+    source = Path(__file__).with_name(f"{path.split()[0].replace('-', '_')}.py").read_text(encoding="utf-8")
+    function = re.sub("[ -]", "_", path)
     found = re.search(rf'^def {function}\(.*?^    """(.+?)(?:\n\n|""")', source, re.MULTILINE | re.DOTALL)
     assert found is not None
     return " ".join(found[1].split())
@@ -102,16 +109,25 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     # Threads that busy-wait are many times slower if other processes use the cores; must be set before torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    guard_low_memory(BAD_INPUT)
     try:
         code = command_line()(standalone_mode=False)
     except InputError as error:
         code = _fail(str(error))
-    except typer.TyperException as error:
+    except _USAGE_ERROR as error:
         message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
         ended = message if message.endswith(("?", ".")) else f"{message}."
         code = _fail(ended) if message else BAD_INPUT  # without a message, the help was printed
-    except MemoryError:
-        code = _fail("There is not enough memory for this: use fewer items or users, or a larger machine.")
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if missing := missing_package(error, "This command"):
+            code = _fail(str(missing))
+        elif is_out_of_memory(error):
+            report(NO_MEMORY)
+            code = BAD_INPUT
+        else:
+            raise
+    except sqlite3.Error as error:
+        code = _fail(f"Cannot use the file of events ({error}): restore a copy of it, or name another.")
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             # The reader of our output has ended (such as `head`): exit quietly, and keep Python from flushing again.

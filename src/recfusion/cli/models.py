@@ -7,8 +7,8 @@ from typer import Argument
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import out, print_json
+from recfusion.core.errors import InputError
 from recfusion.data.signals import BINARY, asked_signals
-from recfusion.models.abilities import signals_read
 from recfusion.models.registry import Entry, find, known_models
 from recfusion.models.settings import setting_values, settings_of
 
@@ -20,7 +20,7 @@ def models(
     """List all models and their origin, or the settings of one with defaults and meaning."""
     shown = known_models() if name is None else {name: find(name)}
     if as_json:
-        print_json({label: _document(entry) for label, entry in shown.items()})
+        print_json({label: _document(entry, listed=name is None) for label, entry in shown.items()})
         return
     console = out()
     if name is None:
@@ -44,19 +44,28 @@ def _presets(entry: Entry) -> str:
 
 def _reads(entry: Entry) -> str:
     """Return which signals a model reads, as one asks for them."""
-    asked = asked_signals(signals_read(entry.load()))
+    asked = asked_signals(entry.reads)
     return "" if asked == BINARY else f"; reads {asked}"
 
 
-def _document(entry: Entry) -> dict[str, Any]:
-    declared = settings_of(entry.load())
+def _document(entry: Entry, *, listed: bool = False) -> dict[str, Any]:
+    """Return the facts about a model; in a list, settings that a missing package hides are an error's sentence."""
+    try:
+        settings: dict[str, Any] | str = _settings(entry)
+    except InputError as error:
+        if not listed:
+            raise
+        settings = str(error)
     return {
         "title": entry.title,
         "place": entry.place,
         "origin": entry.origin,
-        "reads": sorted(signals_read(entry.load())),
+        "reads": sorted(entry.reads),
         "presets": {preset: dict(values) for preset, values in entry.presets.items()},
-        "settings": {
-            key: {"default": value, **asdict(declared[key])} for key, value in setting_values(entry.make()).items()
-        },
+        "settings": settings,
     }
+
+
+def _settings(entry: Entry) -> dict[str, Any]:
+    declared = settings_of(entry.load())
+    return {key: {"default": value, **asdict(declared[key])} for key, value in setting_values(entry.make()).items()}

@@ -2,22 +2,24 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from typer import Option
 
+from recfusion.cli.loading import loading
 from recfusion.cli.output import working
 from recfusion.core.errors import InputError, first_problem
 from recfusion.data.features import with_features
-from recfusion.data.interactions import Interactions
+from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.load import load
 from recfusion.data.options import Preparation, SignalChoice, Source, SplitPlan
-from recfusion.data.signals import parse_signals
-from recfusion.models.base import Recommender
+from recfusion.data.signals import EVERY, parse_signals
+from recfusion.inference.bundle import Bundle
 from recfusion.models.registry import find
 
 # Option names that differ from the name of the field.
@@ -66,10 +68,10 @@ class DataChoice:
         """The signals that are used."""
         return self.used.signals
 
-    def load(self) -> Interactions:
-        """Read and prepare the data, with features if they are requested."""
-        with working(f"Reading {self.source.data}"):
-            return with_features(load(self.source, self.preparation), self.signals)
+    def load(self, reads: Collection[Signal] = EVERY) -> Interactions:
+        """Read and prepare the data, with features if they are requested and a model `reads` them."""
+        with working(f"Reading {self.source.label}"):
+            return with_features(load(self.source, self.preparation), self.signals, reads)
 
 
 def data_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,7 +87,8 @@ def data_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**values: Any) -> None:
         parse_signals(values["signals"])  # fail before reading data
-        records = [_build(record, {name: values[name] for name in record.model_fields}) for record in _PANELS]
+        given = {name: value for name, value in values.items() if value is not None}
+        records = [_build(record, {k: v for k, v in given.items() if k in record.model_fields}) for record in _PANELS]
         command(choice=DataChoice(*records), **{name: values[name] for name in own})
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -128,6 +131,7 @@ def _flag(name: str) -> str:
     return f"--{_NAMES.get(name, name.replace('_', '-'))}"
 
 
-def trusted_classes(places: list[str] | None) -> list[type[Recommender]]:
-    """Return the classes of `--trust` options."""
-    return [find(place).load() for place in places or []]
+def load_bundle(folder: Path, trust: list[str] | None) -> Bundle:
+    """Load a model folder, whose class may be one that the options --trust name."""
+    with loading("the model"):
+        return Bundle.load(folder, trust=[find(place).load() for place in trust or ()])

@@ -6,22 +6,18 @@ from typing import Annotated
 import polars as pl
 from typer import Argument, Option
 
-from recfusion.cli.options import JsonOption, TrustOption, trusted_classes
+from recfusion.cli.options import JsonOption, TrustOption, load_bundle
 from recfusion.cli.output import counted, note, print_json, progress, working
 from recfusion.cli.request_options import because_texts, print_items, request_options
 from recfusion.core.errors import InputError
 from recfusion.data.load import read_users
 from recfusion.data.options import Source
-from recfusion.data.protocol import Protocol
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.reader import read_table
-from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import (
     Histories,
-    liked_rows,
     parse_histories,
     read_histories,
-    sum_counts,
     with_user_features,
 )
 from recfusion.inference.lists import ListMaker
@@ -43,6 +39,10 @@ def recommend(
         str | None, Option(help="With --histories: column of the times, for a model that reads them.")
     ] = None,
     separator: Annotated[str | None, Option(help="With --histories: separator of a text file.")] = None,
+    encoding: Annotated[
+        str | None, Option(help="With --histories: encoding of a text file; detected by default.")
+    ] = None,
+    date_format: Annotated[str | None, Option(help="With --histories: form of dates, such as %d/%m/%Y.")] = None,
     max_bad_share: Annotated[
         float, Option(help="With --histories: largest accepted share of unusable rows.", min=0, max=1)
     ] = 0.05,
@@ -62,23 +62,24 @@ def recommend(
         raise InputError("Expected either --history ID,ID,... or --histories FILE with --out FILE.", "history")
     if (histories is None) != (file is None):
         raise InputError("Expected --histories FILE and --out FILE (csv, parquet or jsonl) together.", "histories")
-    maker = ListMaker.of(Bundle.load(folder, trust=trusted_classes(trust)), request, request.reranking)
-    if maker.allowed.unknown:
-        note(f"Not known to the model: {maker.allowed.unknown} of the ids in --allow and --deny")
+    maker = ListMaker.of(load_bundle(folder, trust), request, request.reranking)
+    if maker.n_unknown:
+        note(f"Not known to the model: {maker.n_unknown} of the ids in --allow, --deny and --pins")
     if histories is None or file is None:
         _print_list(maker, request, as_json=as_json)
         return
-    times = time_column(maker.bundle.protocol, time)
-    source = Source(user=user, item=item, rating=rating, time=times, separator=separator, max_bad_share=max_bad_share)
+    times = time_column(time, reads_times=maker.bundle.reads_times)
+    columns = {"user": user, "item": item, "rating": rating, "time": times, "separator": separator}
+    columns |= {"encoding": encoding, "date_format": date_format or maker.bundle.protocol.source.date_format}
+    source = Source.model_validate({**columns, "max_bad_share": max_bad_share})
     _write_lists(maker, histories, source, file, request, users_file)
 
 
-def time_column(protocol: Protocol, asked: str | None) -> str | None:
+def time_column(asked: str | None, *, reads_times: bool) -> str | None:
     """Return the column of times to read: `asked`, None to guess it, "none" for a model that reads no times."""
-    timed = "times" in protocol.signals.used
-    if asked is not None and not timed:
+    if asked is not None and not reads_times:
         raise InputError("This model reads no times: leave out --time, or train one with --signals timed.", "time")
-    return asked if timed else "none"
+    return asked if reads_times else "none"
 
 
 def _print_list(maker: ListMaker, request: ListRequest, *, as_json: bool) -> None:
@@ -100,13 +101,12 @@ def _write_lists(
     with table_writer(file) as write:
         with working("Reading the histories"):
             raw = read_table(histories, source, lone_users=True)
-            rows, disliked = liked_rows(sum_counts(raw.rows, protocol), protocol)
-            known = read_histories(maker.bundle, rows)
+            known = read_histories(maker.bundle, raw.rows)
             if users_file is not None:
-                table = read_users(users_file, raw.report.columns["user"], raw.name)
+                table = read_users(users_file, raw.report.columns["user"], raw.name, source)
                 known = with_user_features(maker.bundle, known, table)
         bad = raw.report.missing + raw.report.unparsable
-        _report(known, bad, disliked, threshold)
+        _report(known, bad, threshold)
         n_users = known.matrix.shape[0]
         with progress("Recommending", n_users) as advance:
             for found in recommend_batches(maker, known, request.k, why=request.why):
@@ -115,13 +115,10 @@ def _write_lists(
     note(f"{counted(n_users, 'list')} of up to {request.k} items written to {file}")
 
 
-def _report(histories: Histories, bad: int = 0, disliked: int = 0, threshold: object = None) -> None:
+def _report(histories: Histories, bad: int = 0, threshold: object = None) -> None:
     more = ", ..." if histories.unknown_rows > len(histories.unknown_ids) else ""
     some = f" ({', '.join(histories.unknown_ids)}{more})"
-    if histories.extra is not None and histories.disliked:
-        why = "returned" if threshold is None else f"rated below {threshold:g}"
-        note(f"Seen and not liked: {counted(histories.disliked, 'row')} {why}")
-    note_left_out(histories.unknown_rows, histories.n_empty, bad, disliked, threshold, some)
+    note_left_out(histories.unknown_rows, histories.n_empty, bad, histories.disliked, threshold, some)
 
 
 def note_left_out(unknown: int, empty: int, bad: int, disliked: int, threshold: object, some: str = "") -> None:
@@ -129,7 +126,8 @@ def note_left_out(unknown: int, empty: int, bad: int, disliked: int, threshold: 
     if bad:
         note(f"Left out: {counted(bad, 'row')} without a value or with one that cannot be parsed")
     if disliked:
-        note(f"Not part of a history: {counted(disliked, 'row')} rated below {threshold:g}")
+        why = "returned" if threshold is None else f"rated below {threshold:g}"
+        note(f"Seen and not liked: {counted(disliked, 'row')} {why}")
     if unknown:
         note(f"Left out: {counted(unknown, 'id')} unknown to the model{some}")
     if empty:

@@ -8,8 +8,9 @@ from rich.table import Table as Shown
 from typer import Argument, Exit, Option
 
 from recfusion.cli.options import WorkersOption
-from recfusion.cli.output import note, print_protocol, progress, working
+from recfusion.cli.output import note, progress, working
 from recfusion.cli.output import out as console
+from recfusion.cli.result_output import print_protocol
 from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable

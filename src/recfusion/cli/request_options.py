@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import polars as pl
 from pydantic import BaseModel
@@ -141,9 +141,23 @@ def _parse_counts(pairs: list[str], option: str) -> dict[str, int]:
     return {column: int(count) for column, count in found.items()}
 
 
-def _parse_weights(pairs: list[str], option: str) -> dict[str, dict[str, float]]:
-    """Return {column: {value: number}} of options such as genres:Drama=1,Horror=-.5."""
-    found: dict[str, dict[str, float]] = {}
+def _parse_numbers(pairs: list[str], option: str) -> dict[str, float]:
+    """Return {column: number} of options such as margin=.3."""
+    found = parse_settings(pairs, f"{option} COLUMN=NUMBER")
+    try:
+        return {column: float(number) for column, number in found.items()}
+    except ValueError:
+        raise InputError(f"Expected {option} COLUMN=NUMBER, got '{', '.join(pairs)}'.", option) from None
+
+
+def _parse_places(pairs: list[str], option: str) -> dict[str, str]:
+    """Return {place: id} of options such as 1=i07."""
+    return parse_settings(pairs, f"{option} PLACE=ID")
+
+
+def _parse_values(pairs: list[str], option: str, parse: Any = float, kind: str = "NUMBER") -> dict[str, dict[str, Any]]:
+    """Return {column: {value: number}} of options such as genres:Drama=1,Horror=-.5, or {column: {value: word}}."""
+    found: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         column, separator, rest = pair.partition(":")
         for part in rest.split(","):
@@ -151,9 +165,10 @@ def _parse_weights(pairs: list[str], option: str) -> dict[str, dict[str, float]]
             try:
                 if not separator or not equals or not column.strip() or not value.strip():
                     raise ValueError
-                found.setdefault(column.strip(), {})[value.strip()] = float(weight)
+                found.setdefault(column.strip(), {})[value.strip()] = parse(weight)
             except ValueError:
-                raise InputError(f"Expected {option} COLUMN:VALUE=NUMBER,VALUE=NUMBER, got '{pair}'.", option) from None
+                form = f"{option} COLUMN:VALUE={kind},VALUE={kind}"
+                raise InputError(f"Expected {form}, got '{pair}'.", option) from None
     return found
 
 
@@ -170,16 +185,22 @@ class _Form:
 _IDS = _Form(str, _parse_ids, "ID,ID|FILE", " A file has one id per line.")
 _HISTORY = _Form(str, _parse_history, "ID,ID|JSON", ' JSON: [{"item": 318, "rating": 5, "time": 1600000000}].')
 _COUNTS = _Form(list[str], _parse_counts, "COLUMN=N")
-_WEIGHTS = _Form(list[str], _parse_weights, "COLUMN:VALUE=NUMBER")
+_NUMBERS = _Form(list[str], _parse_numbers, "COLUMN=NUMBER")
+_PLACES = _Form(list[str], _parse_places, "PLACE=ID")
+_WEIGHTS = _Form(list[str], _parse_values, "COLUMN:VALUE=NUMBER")
+_WORDS = _Form(list[str], functools.partial(_parse_values, parse=str.strip, kind="WORD"), "COLUMN:VALUE=WORD")
 
 
 def _form(field: FieldInfo) -> _Form | None:
     """Return the form of a field's option; None for a single text, number or flag, and for repeated texts."""
     kind = _base_type(field.annotation)
-    if get_origin(kind) is tuple and get_args(kind)[0] is not str:
+    if get_origin(kind) is tuple and get_args(kind)[0] not in (str, Path):
         return _IDS if _base_type(get_args(kind)[0]) is str else _HISTORY
     if get_origin(kind) is dict:
-        return _COUNTS if _base_type(get_args(kind)[1]) is int else _WEIGHTS
+        inner = _base_type(get_args(kind)[1])
+        if get_origin(inner) is dict:
+            return _WORDS if get_origin(get_args(inner)[1]) is Literal else _WEIGHTS
+        return {int: _COUNTS, float: _NUMBERS, str: _PLACES}[inner]
     return None
 
 

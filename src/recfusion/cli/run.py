@@ -8,7 +8,8 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
-from recfusion.cli.output import clock, counted, live, note, print_json, print_protocol, print_results
+from recfusion.cli.output import clock, counted, live, note, print_json
+from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import read_experiment
 from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, run_experiment
@@ -50,25 +51,25 @@ def run(
 def shown(title: str, store: Path | None, metric: str) -> Iterator[OnEvent]:
     """Show a line for each ended fit, and the running ones; after an interruption, say what is saved."""
     status: Status | None = None
-    with live(title) as view:
+    try:  # the note is printed after the bar has ended, which would erase it
+        with live(title) as view:
 
-        def show(event: Event) -> None:
-            nonlocal status
-            status = event.status
-            if text := _line(event, store, metric):
-                view.line(text)
-            fits = ", ".join(
-                f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
-                for task, epoch in status.running.items()
-            )
-            view.now(status.done, status.total, f"{_left(status)}{fits}".removesuffix(", "))
+            def show(event: Event) -> None:
+                nonlocal status
+                status = event.status
+                if text := _line(event, store, metric):
+                    view.line(text)
+                fits = ", ".join(
+                    f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
+                    for task, epoch in status.running.items()
+                )
+                view.now(status.done, status.total, f"{_left(status)}{fits}".removesuffix(", "))
 
-        try:
             yield show
-        except KeyboardInterrupt:
-            if status is not None and store is not None:
-                note(f"{status.done} of {status.total} fits are saved in {store}: run the same command to resume.")
-            raise
+    except KeyboardInterrupt:
+        if status is not None and store is not None:
+            note(f"{status.done} of {status.total} fits are saved in {store}: run the same command to resume.")
+        raise
 
 
 def leave_on_failures(summary: RunSummary) -> None:

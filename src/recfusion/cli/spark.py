@@ -13,11 +13,12 @@ from recfusion.cli.options import (
     TrustOption,
     TuneOption,
     data_options,
+    load_bundle,
     parse_settings,
-    trusted_classes,
 )
-from recfusion.cli.output import counted, if_stopped, note, print_prepared, progress, training
+from recfusion.cli.output import counted, if_stopped, note, progress, training
 from recfusion.cli.recommend import note_left_out, time_column
+from recfusion.cli.result_output import print_prepared
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable
@@ -26,7 +27,6 @@ from recfusion.data.catalog import CATALOG
 from recfusion.data.options import SignalChoice, Source, SplitPlan
 from recfusion.experiments import train as job
 from recfusion.experiments.candidate import parse_model
-from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.spark import check_path
@@ -129,9 +129,14 @@ def spark_recommend(
     if histories is None:
         raise InputError("Expected --histories FILE with one row per user and item.", "histories")
     _check_paths(str(histories), folder)
-    protocol = Bundle.load(model, trust=trusted_classes(trust)).protocol
+    protocol = load_bundle(model, trust).protocol
     threshold = protocol.preparation.min_rating
-    columns = {"user": user, "item": item, "rating": rating, "time": time_column(protocol, time)}
+    columns = {
+        "user": user,
+        "item": item,
+        "rating": rating,
+        "time": time_column(time, reads_times="times" in protocol.signals.used),
+    }
     columns["separator"] = separator
     source = Source.model_validate({"data": str(histories), **columns, "max_bad_share": max_bad_share})
     session = start_spark(master, conf)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Option
 
 from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption, data_options, parse_settings
-from recfusion.cli.output import clock, counted, if_stopped, live, note, print_json, print_protocol, training, working
+from recfusion.cli.output import clock, counted, if_stopped, live, note, print_json, training, working
+from recfusion.cli.result_output import print_protocol
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable_file
 from recfusion.evaluation.metrics import MAIN_METRIC

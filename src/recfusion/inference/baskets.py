@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.core.arrays import FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.core.rng import make_rng
 from recfusion.evaluation.metrics import Values
@@ -31,7 +31,7 @@ def complete(
     filters: ItemFilters | None = None,
     seed: int | None = None,
 ) -> pl.DataFrame:
-    """Return n items that complete a basket (a sequence of ids), as rows `alternative`, `rank`, `item`, ...
+    """Return n items that complete a basket, given like a history, as rows `alternative`, `rank`, `item`, ...
 
     The set S is a mode of the reverse process with the basket clamped, in its pairwise form: it maximises the sum over
     S of relevance r_j (the model's score, 0 to 1 over the candidates) + `together` times the mean similarity of j to
@@ -42,8 +42,7 @@ def complete(
     sampling from the best set. Draws may share items.
     """
     table, frames = bundle.items.drop(COUNT), []
-    history = parse_histories(bundle, basket).matrix
-    sets = complete_sets(bundle, history, n, alternatives, together, filters, seed)
+    sets = complete_sets(bundle, parse_histories(bundle, basket), n, alternatives, together, filters, seed)
     for number, (columns, scores) in enumerate(sets, 1):
         places = {"alternative": np.full(len(columns), number), "rank": np.arange(1, len(columns) + 1)}
         rows = places | {"item": table["item"][columns], "score": scores}
@@ -53,14 +52,14 @@ def complete(
 
 def complete_sets(
     bundle: Bundle,
-    basket: Csr,
+    basket: Histories,
     n: int,
     alternatives: int,
     together: float,
     filters: ItemFilters | None,
     seed: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return the items and scores of each alternative for one basket (1, items); see `complete`."""
+    """Return the items and scores of each alternative for one basket; see `complete`."""
     check_count("n", "item to add", n)
     check_count("alternatives", "alternative", alternatives)
     if isinstance(together, bool) or not isinstance(together, int | float) or not 0 <= together <= 1:
@@ -68,10 +67,10 @@ def complete_sets(
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or seed < 0):
         raise InputError(f"Expected a whole number from 0 as seed, got {seed!r}.", "seed")
     filters = check_item_filters(filters, "a completion")
-    if not basket.nnz:
+    if not basket.matrix.nnz:
         raise InputError("Expected at least one item that the model knows in the basket, got none.", "history")
     wanted = max(_FEWEST, _PER_PLACE * n) + n * (alternatives - 1)
-    lists = ListMaker.of(bundle, filters).lists(Histories(basket), min(wanted, len(bundle.items)))
+    lists = ListMaker.of(bundle, filters).lists(basket, min(wanted, len(bundle.items)))
     candidates, scores = lists.items[0], lists.scores[0].astype(np.float64)
     candidates, scores = candidates[candidates >= 0], scores[candidates >= 0]
     near = bundle.similarity.among(candidates) if together else np.zeros((len(candidates),) * 2, np.float32)

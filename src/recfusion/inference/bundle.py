@@ -2,11 +2,11 @@
 
 import importlib.metadata
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,20 +19,23 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
 from recfusion.core.memory_map import map_arrays
+from recfusion.core.parquet import read_parquet
+from recfusion.data.conditions import matching
 from recfusion.data.feature_recipe import Recipes
 from recfusion.data.features import recipes_of
 from recfusion.data.interactions import Interactions, name_column, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.inference import bundle_files as files
 from recfusion.inference.categories import Categories
-from recfusion.inference.conditions import matching
 from recfusion.inference.model_card import model_card
+from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
 
-_CACHED = 100  # conditions on the item table
+_CACHED = 100  # conditions on the item table, and categories, ranks and ages of its columns
+T = TypeVar("T")
 # Errors of damaged files, also from libraries: torch raises RuntimeError for wrong sizes.
 _DAMAGE = (
     OSError,
@@ -64,12 +67,20 @@ class Bundle:
     fit_seconds: float = 0.0
     metrics: dict[str, Any] = field(default_factory=dict)
     searched: tuple[str, ...] = ()  # settings that a search chose before the fit, on the validation users
+    notes: tuple[str, ...] = ()  # sentences about the fit, such as what each part of a mixture adds
     recipes: Recipes = Recipes()  # how tables of items and users become features, for a model that reads them
+    items_time: float | None = None  # when the file of the item table was written, seconds since 1970
+    rates: Rates | None = None  # how items are bought again, if the training data had repeat purchases with times
 
     @property
     def name(self) -> str:
         """The model's name in the registry, or the name of its class."""
         return self.entry.name
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether the times of history entries matter: to the model, or to the rates of re-orders."""
+        return "times" in self.protocol.signals.used or self.rates is not None
 
     @classmethod
     def of(
@@ -85,12 +96,15 @@ class Bundle:
         fit_seconds: float = 0.0,
         metrics: dict[str, Any] | None = None,
         searched: Iterable[str] = (),
+        notes: Iterable[str] = (),
+        rates: Rates | None = None,
     ) -> "Bundle":
         """Return the bundle of a model that was fitted on `train`."""
         items = data.item_table.rename(free_names(data.item_table.columns))
-        items = items.with_columns(pl.Series(COUNT, column_counts(train)))
+        items = _with_decimals(items).with_columns(pl.Series(COUNT, column_counts(train)))
         record = (seed, all_users, train.shape[0], fit_seconds)
-        return cls(entry, model, items, protocol, *record, metrics or {}, tuple(searched), recipes_of(data, protocol))
+        told = (metrics or {}, tuple(searched), tuple(notes))
+        return cls(entry, model, items, protocol, *record, *told, recipes_of(data, protocol), data.items_time, rates)
 
     def with_columns(self, columns: Iterable[pl.Series]) -> "Bundle":
         """Return the bundle with new values in some columns of its item table; unaffected caches are kept."""
@@ -127,24 +141,23 @@ class Bundle:
 
     def categories(self, column: str) -> Categories:
         """Return the categories of a column of the item table, from a cache."""
-        if column not in self._categories:
-            self._categories[column] = Categories.of(self.items, column)
-        return self._categories[column]
-
-    @cached_property
-    def _categories(self) -> dict[str, Categories]:
-        return {}
+        return self.cached(f"categories {column}", lambda: Categories.of(self.items, column))
 
     def matching(self, condition: str) -> NDArray[np.bool_]:
-        """Return which items meet a condition on the item table, (items,), from a cache of the last conditions."""
-        if condition not in self._conditions:
-            while len(self._conditions) >= _CACHED:
-                self._conditions.pop(next(iter(self._conditions)), None)
-            self._conditions[condition] = matching(self.items, condition)
-        return self._conditions[condition]
+        """Return which items meet a condition on the item table, (items,), from a cache."""
+        return self.cached(f"condition {condition}", lambda: matching(self.items, condition))
+
+    def cached(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` computes from the item table; the last results are kept under their names."""
+        found: T | None = self._cache.get(name)
+        if found is None:
+            while len(self._cache) >= _CACHED:
+                self._cache.pop(next(iter(self._cache)), None)
+            found = self._cache[name] = make()
+        return found
 
     @cached_property
-    def _conditions(self) -> dict[str, NDArray[np.bool_]]:
+    def _cache(self) -> dict[str, Any]:
         return {}
 
     def columns_of(self, ids: Sequence[str]) -> IntArray:
@@ -174,8 +187,14 @@ class Bundle:
             if self.recipes != Recipes():
                 saved.append(files.FEATURES)
                 (folder / files.FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
+            if self.rates is not None:
+                saved.append(files.REORDERS)
+                save_file(self.rates.arrays(), folder / files.REORDERS)
+                shutil.copymode(folder / files.ITEMS, folder / files.REORDERS)
             digests = {name: file_digest(folder / name) for name in saved}
-            (folder / files.CONFIG).write_text(json_text(self._config() | {"digests": digests}), encoding="utf-8")
+            (folder / files.CONFIG).write_text(
+                json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
+            )
         return path
 
     @classmethod
@@ -186,30 +205,39 @@ class Bundle:
         an import of code that it names.
         """
         path = Path(path)
+        before = files.stamps(path)
         config = files.read_config(path)
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
+        rates = None
         for name in (files.ITEMS, files.WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
-            items = pl.read_parquet(path / files.ITEMS, glob=False)
+            items = read_parquet(path / files.ITEMS)
             state = map_arrays(path / files.WEIGHTS) if mapped else load_file(path / files.WEIGHTS)
             if files.ADDED in config.digests:
                 state |= load_file(path / files.ADDED)
             _check_items(items)
             items = items.rename(free_names(name for name in items.columns if name != COUNT))  # of an older version
+            items = _with_decimals(items)
             _check_finite(state)
             model.load_state(state, config.chosen, len(items))
             _check_scores(model, len(items))
+            if files.REORDERS in config.digests:
+                arrays = load_file(path / files.REORDERS)
+                _check_finite(arrays)
+                rates = Rates.of_arrays(arrays)
         except _DAMAGE as error:
             problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
         protocol = Protocol.parse(read_json(path / files.PROTOCOL), str(path / files.PROTOCOL))
         metrics = files.read_metrics(path / files.METRICS)
         record = (config.seed, config.all_users, config.train_users, config.fit_seconds)
-        return cls(
-            entry, model, items, protocol, *record, metrics, tuple(config.searched), files.read_recipes(path, config)
-        )
+        told = (metrics, tuple(config.searched), tuple(config.notes))
+        if files.stamps(path) != before:
+            raise InputError(f"The model folder '{path}' changed while it was read: load it again.")
+        recipes = files.read_recipes(path, config)
+        return cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -221,10 +249,12 @@ class Bundle:
             "chosen": self.model.chosen(),
             "trials": self.model.trials_,
             "searched": list(self.searched),
+            "notes": list(self.notes),
             "seed": self.seed,
             "all_users": self.all_users,
             "train_users": self.train_users,
             "fit_seconds": self.fit_seconds,
+            "items_time": self.items_time,
         }
 
 
@@ -249,6 +279,11 @@ def name_among(columns: Iterable[str], name: str) -> str:
     while f"{new}_" in taken:
         new += "_"
     return new
+
+
+def _with_decimals(items: pl.DataFrame) -> pl.DataFrame:
+    """Return the table with numbers in double precision, by their shortest decimal form: 1.65, not 1.64999998."""
+    return items.with_columns(pl.col(pl.Float32).cast(pl.String).cast(pl.Float64))
 
 
 def _check_items(items: pl.DataFrame) -> None:

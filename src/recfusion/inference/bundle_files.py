@@ -1,13 +1,19 @@
 """The JSON files of a model folder: their fields, and how older formats are read."""
 
+import hashlib
+import importlib.metadata
+import json
 import logging
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter
 
 from recfusion.core.errors import InputError, validating
 from recfusion.core.files import file_digest, read_json
+from recfusion.core.job_folder import file_stamps
 from recfusion.data.feature_recipe import Recipes
 from recfusion.models.settings import without_retired
 
@@ -16,22 +22,37 @@ FORMAT = 2
 CONFIG = "config.json"  # marks a model folder
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
 ADDED, FEATURES = "added.safetensors", "features.json"  # items added after the training; recipes of features
+REORDERS = "reorders.safetensors"  # how items are bought again
 
 
 class Config(BaseModel):
     """The fields of config.json."""
 
+    model_config = ConfigDict(extra="forbid")  # a changed bit in a name must not hide the digest
+
     format: StrictInt
+    recfusion: StrictStr = Field("0.1.0", pattern=r"^\d+\.\d+")  # the version that wrote the folder
     model: StrictStr
     place: StrictStr = ""
     settings: dict[str, Any]
     chosen: dict[str, Any] = Field(default_factory=dict)
     searched: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
     seed: StrictInt = Field(ge=0)
     all_users: StrictBool
     train_users: StrictInt = Field(0, ge=0)
-    fit_seconds: float
+    trials: StrictInt | None = None
+    fit_seconds: FiniteFloat
+    items_time: FiniteFloat | None = None
     digests: dict[str, str] = Field(default_factory=dict)
+    digest: StrictStr = ""  # of the other fields; empty in older folders
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of config.json with their own digest."""
+    own = {name: value for name, value in document.items() if name != "digest"}
+    text = json.dumps(json.loads(json.dumps(own)), sort_keys=True)  # as a reader sees them
+    return own | {"digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def read_config(path: Path, *, unchecked: str = "") -> Config:
@@ -44,6 +65,9 @@ def read_config(path: Path, *, unchecked: str = "") -> Config:
     document = read_json(path / CONFIG)
     if not isinstance(document, dict):
         raise InputError(f"Expected a JSON object in '{path / CONFIG}': train the model again.")
+    _check_writer(path, document)
+    if "digest" in document and document != sealed(document):
+        raise _not_as_saved(path, CONFIG)
     version = document.get("format")
     if version == 1:
         log.warning(
@@ -58,15 +82,35 @@ def read_config(path: Path, *, unchecked: str = "") -> Config:
             f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
             "train the model again, or install the version that wrote it."
         )
-    if version == FORMAT and config.digests.keys() - {ADDED, FEATURES} != set(FILES):
+    if version == FORMAT and config.digests.keys() - {ADDED, FEATURES, REORDERS} != set(FILES):
         raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
     for name, digest in config.digests.items():
         if name != unchecked and file_digest(path / name) != digest:
-            raise InputError(
-                f"The file {name} in the model folder '{path}' is not the one that was saved: copy the folder again, "
-                "or train the model again."
-            )
+            raise _not_as_saved(path, name)
     return config
+
+
+def _not_as_saved(path: Path, name: str) -> InputError:
+    return InputError(
+        f"The file {name} in the model folder '{path}' is not the one that was saved: copy the folder again, or train "
+        "the model again."
+    )
+
+
+def _check_writer(path: Path, document: Mapping[str, Any]) -> None:
+    """Raise if a newer version wrote a folder: this one may misread it."""
+    own = importlib.metadata.version("recfusion")
+    wrote, reads = (re.match(r"(\d{1,9})\.(\d{1,9})", str(version)) for version in (document.get("recfusion"), own))
+    if wrote and reads and tuple(map(int, wrote.groups())) > tuple(map(int, reads.groups())):
+        raise InputError(
+            f"The model folder '{path}' was written by recfusion {document['recfusion']}, and this is {own}: install "
+            "the newer version, or train the model again."
+        )
+
+
+def stamps(path: Path) -> list[list[Any]]:
+    """Return size and time of each file of a model folder, to detect changes."""
+    return file_stamps([path / name for name in (CONFIG, *FILES, ADDED, FEATURES, REORDERS) if (path / name).is_file()])
 
 
 def read_recipes(path: Path, config: Config) -> Recipes:
@@ -96,4 +140,5 @@ def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(settings, dict) or not isinstance(names, list):
         return document
     chosen = {name: settings.pop(name) for name in names if name in settings}
-    return {**document, "format": FORMAT, "settings": settings, "chosen": chosen}
+    known = {name: value for name, value in document.items() if name in Config.model_fields}
+    return {**known, "format": FORMAT, "settings": settings, "chosen": chosen}

@@ -9,8 +9,8 @@ from scipy.sparse import csc_array, csr_array
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError, choices
+from recfusion.data.feature_recipe import SEPARATOR
 
-SEPARATOR = "|"
 _SHOWN = 30  # values that an error message lists
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.data.signals import Extra
-from recfusion.evaluation.scoring import read_by
+from recfusion.evaluation.scoring import scores
 from recfusion.inference.bundle import Bundle
-from recfusion.models.base import Recommender
-from recfusion.models.reasons import Reader, Reasons, left_out
+from recfusion.inference.histories import Histories
+from recfusion.models.base import model_reasons
 
 Basis = Literal["history", "features", "popularity"]  # what a list was made from
 
@@ -21,7 +21,7 @@ class Reason:
     """One reason: items of the history (two for a pair), a feature of the item, or a control, with its weight.
 
     Weights of items are in units of the model's score; if they are exact, those of all items add up to it. The weight
-    of a control is what it adds to the logarithm of relevance.
+    of a control is what it adds to the logarithm of relevance; that of purchases is the logit of another one.
     """
 
     items: tuple[str, ...]
@@ -31,10 +31,15 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reasons for each item of one list, largest weight first; `kind` says how they were computed."""
+    """The reasons for each item of one list, largest weight first; `kind` says how they were computed.
+
+    `other` is the rest of the model's score of each item: with the weights of its reasons (without those of controls)
+    it adds up to the score.
+    """
 
     kind: str
     because: list[list[Reason]]
+    other: list[float]
 
 
 def explain(
@@ -52,20 +57,24 @@ def explain(
     `history` (1, items) is the user's, `extended` the same with the items that adventurousness assumed.
     """
     if basis == "popularity":
-        return Explanation(basis, [[Reason((), "popular", float(bundle.popularity[item]))] for item in items])
+        return Explanation(
+            basis, [[Reason((), "popular", float(bundle.popularity[item]))] for item in items], [0.0] * len(items)
+        )
     if basis == "features":
-        return Explanation(basis, [[Reason((), "what people like you have", 0.0)] for _ in items])
+        return Explanation(basis, [[Reason((), "what people like you have", 0.0)] for _ in items], [0.0] * len(items))
     reasons = model_reasons(bundle.model, extended, items, extra)
     disliked = set() if extra is None or extra.disliked is None else set(extra.disliked.indices.tolist())
     known = disliked | set(history.indices.tolist())
     is_known = np.array(
         [source[0] >= len(bundle.items) or known.issuperset(source) for source in reasons.sources], bool
     )
-    because = []
-    for item, parts in zip(items.tolist(), reasons.parts, strict=True):
+    because, other = [], []
+    exact = reasons.kind == "exact"
+    totals = reasons.parts.sum(1) if exact else scores(bundle.model, extended, extra)[0, items]
+    for item, parts, total in zip(items.tolist(), reasons.parts, totals.tolist(), strict=True):
         best = np.argsort(-np.where(is_known, parts, 0), kind="stable")[:most]
         found = [
-            _reason(bundle, reasons.sources[place], parts[place], disliked)
+            reason_of(bundle, reasons.sources[place], parts[place], disliked)
             for place in best
             if is_known[place] and parts[place] > 0
         ]
@@ -73,21 +82,24 @@ def explain(
         if assumed > 0:
             found.append(Reason((), "what your taste suggests", assumed))
         found = sorted(found, key=lambda reason: -reason.weight)[:most]
+        other.append(total - sum(reason.weight for reason in found))
         because.append(found + [Reason((), name, float(term[item])) for name, term in terms.items() if term[item] > 0])
-    return Explanation(reasons.kind, because)
+    return Explanation(reasons.kind, because, other)
 
 
-def model_reasons(model: Recommender, history: Csr, items: IntArray, extra: Extra | None) -> Reasons:
-    """Return a model's reasons, with the signals that it reads."""
-    read = read_by(model, extra)
-    if read is None:
-        return model.reasons(history, items)
-    if type(model).reasons is Recommender.reasons:  # the model has no method of its own
-        return left_out(model.score, history, items, read)
-    return cast(Reader, model).reasons(history, items, extra=read)
+def explain_bought(bundle: Bundle, histories: Histories, items: IntArray, found: Explanation) -> Explanation:
+    """Return the explanation with the purchases as the one reason for an item that the user bought before."""
+    pairs, rates = histories.purchases, bundle.rates
+    if pairs is None or rates is None or not np.isin(items, pairs.item).any():
+        return found
+    reasons = zip(pairs.item.tolist(), rates.texts(pairs), rates.logits(pairs).tolist(), strict=True)
+    own = {item: [Reason((bundle.names[item][0],), text, logit)] for item, text, logit in reasons}
+    because = [own.get(item, usual) for item, usual in zip(items.tolist(), found.because, strict=True)]
+    other = [0.0 if item in own else rest for item, rest in zip(items.tolist(), found.other, strict=True)]
+    return Explanation(found.kind, because, other)
 
 
-def _reason(bundle: Bundle, source: tuple[int, ...], weight: float, disliked: set[int]) -> Reason:
+def reason_of(bundle: Bundle, source: tuple[int, ...], weight: float, disliked: set[int]) -> Reason:
     """Return the reason for an item of the history, a pair of them, or a feature of the recommended item."""
     n_items, features = len(bundle.items), bundle.recipes.items
     if source[0] >= n_items and features is not None:

@@ -1,5 +1,6 @@
 """Filters applied to an item table: masks before the selection, so that a list is as long as they allow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ class AllowedItems:
     mask: NDArray[np.bool_] | None  # (items,); None: all items
     limits: tuple[CategoryLimit, ...]
     unknown: int  # ids in allow and deny that the item table does not have
+    bought: NDArray[np.bool_] | None = None  # (items,): may be recommended to users who bought them; None: never
+    new: NDArray[np.bool_] | None = None  # (items,): may be recommended to users who did not; None: all items
 
 
 def apply_filters(filters: ItemFilters, bundle: Bundle) -> AllowedItems:
@@ -54,7 +57,34 @@ def apply_filters(filters: ItemFilters, bundle: Bundle) -> AllowedItems:
     for column, most in filters.at_most.items() if isinstance(filters, Filters) else ():
         with errors_about(f"at_most.{column}"):
             limits.append(CategoryLimit(bundle.categories(column), most))
-    return AllowedItems(mask, tuple(limits), unknown)
+    return AllowedItems(mask, tuple(limits), unknown, *_again(filters, bundle))
+
+
+def _again(filters: ItemFilters, bundle: Bundle) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+    """Return which items may be recommended to users who bought them, and which to users who did not."""
+    if not isinstance(filters, Filters) or (filters.again == "never" and not filters.again_by):
+        return None, None
+    if bundle.rates is None:
+        raise InputError(
+            "This model folder has no rates of re-orders, since its training data had too few repeat purchases with "
+            "times: use --again never, or train it on orders with times.",
+            "again",
+        )
+    modes = np.full(len(bundle.items), filters.again, "<U7")
+    for column, values in filters.again_by.items():
+        with errors_about(f"again_by.{column}"):
+            categories = bundle.categories(column)
+            for value, mode in values.items():
+                modes[categories.chance(categories.number(value)) > 0] = mode
+    return modes != "never", modes != "only"
+
+
+def check_columns(bundle: Bundle, where: str | None, at_most: Mapping[str, int]) -> None:
+    """Raise if a condition or a limit names a column that the item table lacks; it may leave no item."""
+    if where is not None:
+        with errors_about("where"):
+            bundle.matching(where)
+    apply_filters(Filters(at_most=dict(at_most)), bundle)
 
 
 def _with_ids(bundle: Bundle, ids: tuple[str, ...]) -> tuple[NDArray[np.bool_], int]:

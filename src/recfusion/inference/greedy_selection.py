@@ -1,9 +1,10 @@
-"""Greedy selection of a list, item by item: limits per category, target shares and diversity."""
+"""Greedy selection of a list, item by item: limits per category, target shares, diversity, pins and new items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.topk import top_k
@@ -11,6 +12,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
 from recfusion.inference.filters import CategoryLimit
 from recfusion.inference.request import Reranking, errors_about
+from recfusion.inference.reranking import ages
 
 _FEWEST, _PER_PLACE = 100, 5  # candidates of a list: at least 100, or 5 for each place
 _MIX = 0.01  # share of the target mixed into a list's distribution: keeps the divergence finite (Steck 2018)
@@ -23,7 +25,7 @@ class Reranker:
     With relevance r (the score, 0 to 1 over the candidates), the largest similarity m of an item in the list to the
     candidate, and the divergence KL(p, q) of the target shares p from the shares q of the list with the candidate, the
     value is (1 - d) (1 - c) r - d m - c KL, d and c being diversity and calibration. Without these two controls it is
-    the score.
+    the score. Pinned items are at their places. Where the list so far has too few new items, the best new one is next.
     """
 
     bundle: Bundle
@@ -32,18 +34,27 @@ class Reranker:
     calibration: float  # 0 without a target
     target: FloatArray | None  # p, (categories + 1,): the last is the share of all other values
     chances: FloatArray | None  # p(category | item), (items, categories + 1)
+    pins: Mapping[int, int]  # place, from 1: column of an item
+    new: NDArray[np.bool_]  # (items,)
+    new_share: float  # least share of new items
 
     @classmethod
     def of(cls, bundle: Bundle, limits: Sequence[CategoryLimit], reranking: Reranking) -> "Reranker | None":
         """Return the re-ranker for these limits and weights; None if the order of the scores is the list."""
-        if not limits and not reranking.diversity and not reranking.shares:
+        least = reranking.new_share
+        if not (limits or reranking.diversity or reranking.shares or reranking.pins or least):
             return None
         target = chances = None
         for column, wanted in reranking.shares.items():
             with errors_about(f"reranking.shares.{column}"):
                 target, chances = _target(bundle.categories(column), wanted)
         calibration = reranking.calibration if reranking.shares else 0.0
-        return cls(bundle, limits, reranking.diversity, calibration, target, chances)
+        places = zip(reranking.pins, bundle.columns_of(list(reranking.pins.values())).tolist(), strict=True)
+        pins = {int(place): column for place, column in places if column >= 0}
+        new = np.zeros(len(bundle.items), bool)
+        if least and reranking.new_column is not None:
+            new = ages(bundle, reranking.new_column) <= reranking.new_days
+        return cls(bundle, limits, reranking.diversity, calibration, target, chances, pins, new, least)
 
     def lists(self, scores: FloatArray, seen: Csr, k: int) -> tuple[IntArray, FloatArray]:
         """Return (items, scores) of each user's list, as `top_k` does; `scores` is overwritten."""
@@ -63,19 +74,22 @@ class Reranker:
         return items, found
 
     def _with_targets(self, candidates: IntArray, scores: FloatArray, k: int) -> IntArray:
-        """Return the candidates and the K best items of each category with a target share, best first."""
-        if self.target is None or self.chances is None:
+        """Return the candidates, pins, and the K best new items and items of each target share, best first."""
+        groups = [] if self.target is None or self.chances is None else list(self.chances.T[self.target > 0] > 0)
+        groups += [self.new] if self.new_share else []
+        if not groups and not self.pins:
             return candidates
-        more = [candidates]
-        for number in np.flatnonzero(self.target):
-            own = np.flatnonzero((self.chances[:, number] > 0) & (scores > -np.inf))
+        pinned = np.array(list(self.pins.values()), np.int64)
+        more = [candidates, pinned[scores[pinned] > -np.inf]]
+        for member in groups:
+            own = np.flatnonzero(member & (scores > -np.inf))
             more.append(own[np.argsort(-scores[own], kind="stable")[:k]])
         every = np.unique(np.concatenate(more))
         return every[np.argsort(-scores[every], kind="stable")]
 
     def _chosen(self, candidates: IntArray, scores: FloatArray, k: int) -> list[int]:
         """Return the positions of the chosen candidates in the order of their selection."""
-        value, left = scores.astype(np.float64), np.ones(len(candidates), bool)
+        value = scores.astype(np.float64)
         if (self.diversity or self.target is not None) and len(candidates):
             low, high = value.min(), value.max()
             value = (value - low) / max(high - low, 1e-12)
@@ -85,30 +99,32 @@ class Reranker:
         place_of[candidates] = np.arange(len(candidates))
         chances = self.chances[candidates] if self.chances is not None else None
         held = np.zeros(0 if self.target is None else len(self.target))
-        belongs = [limit.categories.matrix[candidates].toarray() > 0 for limit in self.limits]
-        used = [np.zeros(one.shape[1], np.int64) for one in belongs]
+        left, new = _Left(self.limits, candidates), self.new[candidates]
+        pins = {rank: int(place_of[item]) for rank, item in self.pins.items() if rank <= k and place_of[item] >= 0}
+        pins = {rank: place for rank, place in sorted(pins.items()) if left.take(place)}
         chosen: list[int] = []
-        while len(chosen) < k and left.any():
-            now = value
-            if self.diversity:
-                now = now - self.diversity * close
-            if chances is not None:
-                shares = ((held + chances) / (len(chosen) + 1)).astype(np.float32)
-                now = now - self.calibration * self._divergence(shares)
-            place = int(np.argmax(np.where(left, now, -np.inf)))
+        while len(chosen) < k and (pins or left.mask.any()):
+            rank = len(chosen) + 1
+            if rank in pins or not left.mask.any():
+                place = pins.pop(min(pins))
+            else:
+                now = value
+                if self.diversity:
+                    now = now - self.diversity * close
+                if chances is not None:
+                    shares = ((held + chances) / rank).astype(np.float32)
+                    now = now - self.calibration * self._divergence(shares)
+                behind = np.count_nonzero(new[chosen]) < int(self.new_share * rank + 1e-9)
+                usable = left.mask & new if behind and (left.mask & new).any() else left.mask
+                place = int(np.argmax(np.where(usable, now, -np.inf)))
+                left.take(place)
             chosen.append(place)
-            left[place] = False
             if self.diversity:
                 near, alike = self.bundle.similarity.nearest(int(candidates[place]))
                 there = place_of[near]
                 np.maximum.at(close, there[there >= 0], alike[there >= 0])
             if chances is not None:
                 held += chances[place]
-            for limit, member, count in zip(self.limits, belongs, used, strict=True):
-                count += member[place]
-                full = count >= limit.most
-                if (full & member[place]).any():
-                    left &= ~member[:, full].any(1)
         return chosen
 
     def _divergence(self, q: FloatArray) -> FloatArray:
@@ -117,6 +133,30 @@ class Reranker:
         p = self.target[self.target > 0]
         mixed = (1 - _MIX) * q[:, self.target > 0] + _MIX * p
         return np.sum(p * np.log(p / mixed), axis=1)
+
+
+class _Left:
+    """The candidates that can still be taken: neither taken nor excluded by the limits per category."""
+
+    def __init__(self, limits: Sequence[CategoryLimit], candidates: IntArray) -> None:
+        self.mask = np.ones(len(candidates), bool)
+        members = [limit.categories.matrix[candidates].toarray() > 0 for limit in limits]
+        self._counts = [
+            (limit.most, member, np.zeros(member.shape[1], np.int64))
+            for limit, member in zip(limits, members, strict=True)
+        ]
+
+    def take(self, place: int) -> bool:
+        """Take a candidate, and return whether it could be taken."""
+        if not self.mask[place]:
+            return False
+        self.mask[place] = False
+        for most, member, count in self._counts:
+            count += member[place]
+            full = count >= most
+            if (full & member[place]).any():
+                self.mask &= ~member[:, full].any(1)
+        return True
 
 
 def _target(categories: Categories, wanted: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:

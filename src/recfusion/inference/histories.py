@@ -17,6 +17,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features, to_columns
 from recfusion.data.options import Source
 from recfusion.data.protocol import Protocol
+from recfusion.data.purchases import Numbers, Pairs, Purchases
 from recfusion.data.rating_scale import adds_up
 from recfusion.data.reading.formats import ArrowStream, as_frame
 from recfusion.data.reading.reader import read_table
@@ -40,6 +41,8 @@ class Histories:
     unknown_rows: int = 0  # rows with an item that the model does not know
     unknown_ids: tuple[str, ...] = ()  # some of those ids, for a message
     disliked: int = 0  # rows rated below the like threshold
+    returned: Csr | None = None  # (users, items): returned or disliked items, which no list has
+    purchases: Pairs | None = None  # of the stored entries, if the model knows how often items are bought again
 
     @property
     def n_empty(self) -> int:
@@ -51,7 +54,14 @@ class Histories:
         if part == slice(0, self.matrix.shape[0]):
             return self
         extra = None if self.extra is None else self.extra.rows(part)
-        return Histories(self.matrix[part], extra, None if self.users is None else self.users[part])
+        returned = None if self.returned is None else self.returned[part]
+        bought = self.purchases
+        if bought is not None:
+            start, stop, _ = part.indices(self.matrix.shape[0])
+            bought = bought.where(slice(self.matrix.indptr[start], self.matrix.indptr[stop]))
+            bought = replace(bought, user=bought.user - start)
+        users = None if self.users is None else self.users[part]
+        return Histories(self.matrix[part], extra, users, returned=returned, purchases=bought)
 
 
 def parse_histories(bundle: Bundle, given: Any, users: pl.DataFrame | None = None) -> Histories:
@@ -61,7 +71,7 @@ def parse_histories(bundle: Bundle, given: Any, users: pl.DataFrame | None = Non
     `users` is a table with the column `user` and their features.
     """
     if isinstance(given, ArrowStream) and hasattr(given, "columns"):  # a series has no columns
-        found = read_histories(bundle, _read_frame(given, bundle.protocol))
+        found = read_histories(bundle, _read_frame(given, bundle))
     else:
         named = given if isinstance(given, Mapping) else {YOU: given}
         if not named:
@@ -81,18 +91,11 @@ def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]])
     ids = [entry if isinstance(entry, str) else entry.item for entry in entries]
     columns = bundle.columns_of(ids)
     rows = np.repeat(np.arange(len(histories)), [len(history) for history in histories])
-    ratings: FloatArray | None = None
-    times: NDArray[np.int64] | None = None
-    if reads_entries(bundle.protocol):
-        values = [None if isinstance(entry, str) else entry.rating for entry in entries]
-        ratings = np.array([np.nan if value is None else value for value in values], np.float32)
-        # Entries without times are numbered in their order.
-        when = [
-            place if isinstance(entry, str) or entry.time is None else int(entry.time)
-            for history in histories
-            for place, entry in enumerate(history)
-        ]
-        times = np.array(when, np.int64)
+    ratings = times = None
+    if reads_entries(bundle):
+        given = [(None, None) if isinstance(entry, str) else (entry.rating, entry.time) for entry in entries]
+        ratings = np.array([rating for rating, _ in given], np.float64)  # NaN for None
+        times = np.array([time for _, time in given], np.float64)
     unknown: list[list[str]] = [[] for _ in histories]
     missing = np.flatnonzero(columns < 0).tolist()
     if missing:
@@ -101,17 +104,16 @@ def histories_from_entries(bundle: Bundle, histories: Sequence[Sequence[Entry]])
         known = columns >= 0
         rows, columns = rows[known], columns[known]
         ratings, times = None if ratings is None else ratings[known], None if times is None else times[known]
-    matrix, extra, disliked = _encode(bundle, rows, columns, ratings, times, len(histories))
     some = tuple(dict.fromkeys(ids[place] for place in missing))[:_SHOWN]
-    return Histories(matrix, extra, None, len(missing), some, disliked), unknown
+    found = _encode(bundle, rows, columns, ratings, times, len(histories))
+    return replace(found, unknown_rows=len(missing), unknown_ids=some), unknown
 
 
 def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     """Return the histories in `rows` (columns `user`, `item`; a null item makes a user without history).
 
     For a model of graded signals, an item with a `rating` below the like threshold is disliked; an item without a
-    rating is liked. For a model of timed signals, the rows of a user without any time are in order, oldest first. The
-    last of several rows of one user and item counts.
+    rating is liked. For a model of timed signals, the rows of a user without any time are in order, oldest first.
     """
     users = rows["user"].unique(maintain_order=True)
     numbers = users.to_frame().with_columns(row=pl.int_range(len(users)))
@@ -121,50 +123,57 @@ def read_histories(bundle: Bundle, rows: pl.DataFrame) -> Histories:
     some = rows["item"].filter(pl.Series(unknown)).unique(maintain_order=True).head(_SHOWN).cast(pl.String)
     known = np.flatnonzero(column >= 0)
     ratings = times = None
-    if reads_entries(bundle.protocol):
-        given = rows["rating"] if "rating" in rows.columns else pl.Series([None] * len(rows), dtype=pl.Float32)
-        every = given.cast(pl.Float32).fill_null(np.nan).to_numpy()
-        _check_ratings(bundle, every[~np.isnan(every)])
-        ratings, times = every[known], _row_times(rows, row)[known]
-    matrix, extra, disliked = _encode(bundle, row[known], column[known], ratings, times, len(users))
-    return Histories(matrix, extra, users, int(unknown.sum()), tuple(some), disliked)
+    if "rating" in rows.columns:
+        if "grades" in bundle.protocol.signals.used:
+            _check_ratings(bundle, rows["rating"].drop_nulls().cast(pl.Float32).to_numpy())
+        ratings = rows["rating"].cast(pl.Float64).fill_null(np.nan).to_numpy()[known]
+    if "time" in rows.columns:
+        _check_half_timed(rows, row)
+        times = rows["time"].cast(pl.Float64).fill_null(np.nan).to_numpy()[known]
+    found = _encode(bundle, row[known], column[known], ratings, times, len(users))
+    return replace(found, users=users, unknown_rows=int(unknown.sum()), unknown_ids=tuple(some))
 
 
 def _encode(
-    bundle: Bundle,
-    rows: IntArray,
-    columns: IntArray,
-    ratings: FloatArray | None,
-    times: NDArray[np.int64] | None,
-    n_users: int,
-) -> tuple[Csr, Extra | None, int]:
-    """Return known entries as a matrix (users, items), the signals that the model reads, and the number of dislikes.
+    bundle: Bundle, rows: IntArray, columns: IntArray, ratings: Numbers | None, times: Numbers | None, n_users: int
+) -> Histories:
+    """Return known entries as histories, with the signals that the model reads; NaN is an unknown rating or time.
 
-    The last of several entries of one user and item counts, with the sum of them all if the data had counts. An entry
-    without a rating, which is NaN, has the lowest liked rating.
+    The last of several entries of one user and item counts. If the data had counts they are added up, minus returns,
+    with the time of the last purchase. An entry without a rating has the lowest liked rating. Entries of a user
+    without times are numbered in their order.
     """
     protocol, n_items = bundle.protocol, len(bundle.items)
     keys = rows * n_items + columns
-    if ratings is None or times is None:
-        return _binary_rows(np.unique(keys), n_users, n_items), None, 0
-    # np.unique returns the first of equal keys: of the reversed keys that is the last one.
-    keys, last, group = np.unique(keys[::-1], return_index=True, return_inverse=True)
-    last = len(rows) - 1 - last
-    ratings = np.where(np.isnan(ratings), np.float32(lowest_liked(protocol)), ratings)
-    if adds_up(protocol.read.columns.get("rating"), 0.0):
-        chosen = np.bincount(group, ratings[::-1], minlength=len(keys)).astype(np.float32)
-    else:
-        chosen = ratings[last]
-    liked = is_liked(chosen, protocol) if "grades" in protocol.signals.used else np.ones(len(keys), bool)
-    when = times[last]
+    if ratings is None and times is None and not reads_entries(bundle):
+        return Histories(_binary_rows(np.unique(keys), n_users, n_items))
+    numbers = np.full(len(keys), np.nan) if ratings is None else ratings
+    when = np.full(len(keys), np.nan) if times is None else times
+    numbers = np.where(np.isnan(numbers), lowest_liked(protocol), numbers).astype(np.float32)
+    counts, graded = adds_up(protocol.read.columns.get("rating"), 0.0), "grades" in protocol.signals.used
+    bought = numbers > 0 if counts else np.ones(len(keys), bool)
+    order = np.where(np.isnan(when), _places(rows), when).astype(np.int64)
+    if counts:
+        by = np.lexsort((order, bought, keys))
+    else:  # a model without ratings knows whether an item was ever liked
+        by = np.lexsort((np.zeros(len(keys)) if graded else is_liked(numbers, protocol), keys))
+    last = by[np.append(np.diff(keys[by]) != 0, True)[: len(by)]]  # of each key
+    keys, group = keys[last], np.searchsorted(keys[last], keys)
+    chosen = (np.bincount(group, numbers, len(last)) if counts else numbers[last]).astype(np.float32)
+    liked = is_liked(chosen, protocol)
     matrix, below = (_binary_rows(keys[part], n_users, n_items) for part in (liked, ~liked))
     extra = Extra(
         grades=valued(matrix, chosen[liked]),
-        times=valued(matrix, when[liked]),
+        times=valued(matrix, order[last][liked]),
         disliked=valued(below, chosen[~liked]),
-        disliked_times=valued(below, when[~liked]),
+        disliked_times=valued(below, order[last][~liked]),
     ).only(protocol.signals.used)
-    return matrix, extra, below.nnz
+    purchases = None
+    if bundle.rates is not None:
+        keep = bought & liked[group]
+        purchases = Pairs.of(Purchases(rows[keep], columns[keep], when[keep]))
+    disliked = below.nnz if counts or graded else int(np.count_nonzero(~is_liked(numbers, protocol)))
+    return Histories(matrix, extra, None, disliked=disliked, returned=below, purchases=purchases)
 
 
 def _binary_rows(keys: IntArray, n_users: int, n_items: int) -> Csr:
@@ -210,7 +219,7 @@ def check_history(bundle: Bundle, history: Sequence[Entry], whose: str = "") -> 
     ratings = [entry.rating for entry in entries if entry.rating is not None]
     timed = any(entry.time is not None for entry in entries)
     for present, signal, name in ((bool(ratings), "grades", "graded"), (timed, "times", "timed")):
-        if present and signal not in bundle.protocol.signals.used:
+        if present and signal not in bundle.protocol.signals.used and not (signal == "times" and bundle.reads_times):
             raise InputError(
                 f"Expected items without {signal}, which this model does not read: leave them out, or train one with "
                 f"--signals {name}.",
@@ -239,29 +248,6 @@ def _check_timed(timed: int, entries: int, whose: str) -> None:
         )
 
 
-def sum_counts(rows: pl.DataFrame, protocol: Protocol) -> pl.DataFrame:
-    """Return the rows with counts added up per user and item, minus returns, if the model's data had counts."""
-    if "rating" not in rows.columns or not adds_up(protocol.read.columns.get("rating"), 0.0):
-        return rows
-    last = [pl.col("time").filter(pl.col("rating") > 0).max().alias("time")] if "time" in rows.columns else []
-    total = pl.when(pl.col("rating").count() > 0).then(pl.col("rating").sum()).alias("rating")  # null if all are null
-    found = rows.group_by("user", "item", maintain_order=True).agg(total, *last)
-    return found.with_columns(pl.col("time").fill_null(pl.col("time").min())) if last else found
-
-
-def liked_rows(rows: pl.DataFrame, protocol: Protocol) -> tuple[pl.DataFrame, int]:
-    """Return the rows for a model that reads no ratings, with null as each disliked item, and the number of these.
-
-    The rows stay, so that no user is lost. A model that reads ratings gets the rows unchanged.
-    """
-    threshold = protocol.preparation.min_rating
-    if "grades" in protocol.signals.used or "rating" not in rows.columns or not isinstance(threshold, float):
-        return rows, 0
-    liked = pl.col("rating") >= threshold
-    blanked = rows.with_columns(pl.when(liked).then("item").alias("item"))
-    return blanked, int(rows.select((~liked).sum()).item())
-
-
 def lowest_liked(protocol: Protocol) -> float:
     """Return the lowest rating or count that is liked."""
     threshold = protocol.preparation.min_rating
@@ -275,38 +261,38 @@ def is_liked(ratings: FloatArray, protocol: Protocol) -> NDArray[np.bool_]:
     return (ratings > 0) | ~np.bool_(adds_up(protocol.read.columns.get("rating"), 0.0))
 
 
-def reads_entries(protocol: Protocol) -> bool:
-    """Return whether a model with this protocol was trained with ratings or times."""
-    return bool({"grades", "times"} & set(protocol.signals.used))
+def reads_entries(bundle: Bundle) -> bool:
+    """Return whether ratings or times of a history's entries matter: to the model, or for purchases again."""
+    return bundle.reads_times or "grades" in bundle.protocol.signals.used
 
 
-def _row_times(rows: pl.DataFrame, user: IntArray) -> NDArray[np.int64]:
-    """Return each row's time; the rows of a user without times are numbered in their order.
-
-    Each user is treated alone, so that a list does not depend on the other users. `user` is the number of each row's.
-    """
-    places = rows.select(pl.int_range(pl.len()).over("user")).to_series().to_numpy()
-    if "time" not in rows.columns:
-        return places
+def _check_half_timed(rows: pl.DataFrame, user: IntArray) -> None:
+    """Raise if only some rows of a user have times; `user` is the number of each row's."""
     entries, given = rows["item"].is_not_null().to_numpy(), rows["time"].is_not_null().to_numpy()
     n_users = int(user.max(initial=-1)) + 1
     of_all, timed = (np.bincount(user[part], minlength=n_users) for part in (entries, entries & given))
     for half in np.flatnonzero((timed > 0) & (timed < of_all))[:1]:
         whose = f" of user number {half + 1:,}" if n_users > 1 else ""  # an id may be somebody's address
         _check_timed(int(timed[half]), int(of_all[half]), whose)
-    return np.where(given, rows["time"].fill_null(0).cast(pl.Int64).to_numpy(), places)
 
 
-def _read_frame(frame: ArrowStream, protocol: Protocol) -> pl.DataFrame:
-    """Return a frame as rows of user and item, with rating and time if the model reads them."""
-    used = protocol.signals.used
-    counts = adds_up(protocol.read.columns.get("rating"), 0.0)
+def _places(rows: IntArray) -> IntArray:
+    """Return the number of each entry among those of its row, in their order."""
+    order, places = np.argsort(rows, kind="stable"), np.empty(len(rows), np.int64)
+    places[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
+    return places
+
+
+def _read_frame(frame: ArrowStream, bundle: Bundle) -> pl.DataFrame:
+    """Return a frame as rows of user and item, with rating and time if they matter."""
+    used = bundle.protocol.signals.used
+    counts = adds_up(bundle.protocol.read.columns.get("rating"), 0.0)
     rating = None if "grades" in used or counts else "none"
-    source = Source(data="frame", rating=rating, time=None if "times" in used else "none")
-    read = read_table(as_frame(frame), source, lone_users=True)
+    read = read_table(
+        as_frame(frame),
+        Source(data="frame", rating=rating, time=None if bundle.reads_times else "none"),
+        lone_users=True,
+    )
     if bad := read.report.missing + read.report.unparsable:
         log.warning("%d rows without a value or with one that cannot be parsed are left out.", bad)
-    rows = sum_counts(read.rows, protocol)
-    if "grades" in used or "rating" not in rows.columns:
-        return rows
-    return rows.with_columns(pl.when(pl.col("rating") > 0).then("item").alias("item"))
+    return read.rows

@@ -3,27 +3,32 @@
 Items that filters exclude are masked here, before the selection.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, keep_entries, row_numbers
 from recfusion.core.errors import InputError
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, valued
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.evaluation.topk import top_k
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.explanations import Basis, Explanation, explain
+from recfusion.inference.explanations import Basis, Explanation, explain, explain_bought
 from recfusion.inference.filters import AllowedItems, apply_filters, check_count
 from recfusion.inference.greedy_selection import Reranker
 from recfusion.inference.histories import Histories, check_history, histories_from_entries
-from recfusion.inference.request import Filters, ItemFilters, ListRequest, Reranking
+from recfusion.inference.request import ItemFilters, ListRequest, Reranking
 from recfusion.inference.reranking import log_relevance, n_assumed_items, scoring_terms
 from recfusion.models.abilities import find_lists, finds_lists
-from recfusion.models.base import Recommender
+from recfusion.models.sequence.recency import newest
+
+_RANKED = 1000  # unseen items whose scores define the scale of bought items
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,11 @@ class ListMaker:
     reranking: Reranking
     terms: dict[str, FloatArray]  # scoring terms of the re-ranking weights, (items,) each
     reranker: Reranker | None
-    include_seen: bool
 
     @classmethod
     def of(cls, bundle: Bundle, filters: ItemFilters | None = None, reranking: Reranking | None = None) -> "ListMaker":
         """Apply filters and re-ranking weights to the item table."""
-        filters, reranking = filters or Filters(), reranking or Reranking()
+        filters, reranking = filters or ItemFilters(), reranking or Reranking()
         allowed = apply_filters(filters, bundle)
         return cls(
             bundle=bundle,
@@ -102,8 +106,13 @@ class ListMaker:
             reranking=reranking,
             terms=scoring_terms(reranking, bundle),
             reranker=Reranker.of(bundle, allowed.limits, reranking),
-            include_seen=isinstance(filters, Filters) and filters.include_seen,
         )
+
+    @property
+    def n_unknown(self) -> int:
+        """The number of ids in the filters and pins that the item table does not have."""
+        pins = {} if self.reranker is None else self.reranker.pins
+        return self.allowed.unknown + len(self.reranking.pins) - len(pins)
 
     def lists(self, histories: Histories, k: int, *, why: int = 0, scores: FloatArray | None = None) -> Lists:
         """Return the lists of a batch of users, with up to `why` reasons for each item.
@@ -111,31 +120,25 @@ class ListMaker:
         `scores` (users, items) are the model's, if they are computed already; they are overwritten.
         """
         check_count("k", "item to recommend", k)
-        history, extra = histories.matrix, histories.extra
-        if self.reranking.adventurousness and _reads_entries(self.bundle.model, extra):
-            raise InputError(
-                "Adventurousness adds items to the history without ratings and times, which this model reads: leave it "
-                "out, or use another model.",
-                "reranking.adventurousness",
-            )
-        extended = history
-        if scores is None and self._uses_index(extra):
+        history = histories.matrix
+        extended, basis = histories, self._basis(histories)
+        if scores is None and self._uses_index(histories):
             items, values = self._index_lists(history, k)
         else:
-            scores = self._scores(histories, scores)
-            extended = self._extend(history, scores)
-            if extended is not history:
-                scores = self._scores(replace(histories, matrix=extended))
-            items, values = self._select(scores, history, extended, extra, k)
-        basis = self._basis(histories)
+            scores = self._scores(histories, basis, scores)
+            extended = self._extend(histories, scores)
+            if extended is not histories:
+                scores = self._scores(extended, basis)
+            items, values = self._select(scores, histories, extended.matrix, k)
         if not why:
             return Lists(items, values, basis)
         explanations = []
         for row, own in enumerate(items):
             one = slice(row, row + 1)
-            parts = (history, extended) if len(items) == 1 else (history[one], extended[one])
-            more = None if extra is None else extra.rows(one)
-            explanations.append(explain(self.bundle, self.terms, basis[row], *parts, own[own >= 0], why, more))
+            assumed = extended.rows(one)
+            parts, more = (history if len(items) == 1 else history[one], assumed.matrix), assumed.extra
+            found = explain(self.bundle, self.terms, basis[row], *parts, own[own >= 0], why, more)
+            explanations.append(explain_bought(self.bundle, histories.rows(one), own[own >= 0], found))
         return Lists(items, values, basis, explanations)
 
     def _basis(self, histories: Histories) -> list[Basis]:
@@ -151,45 +154,72 @@ class ListMaker:
             for length, features in zip(lengths, featured, strict=True)
         ]
 
-    def _scores(self, histories: Histories, scores: FloatArray | None = None) -> FloatArray:
-        """Return the model's scores (users, items); popularity for users without a history and features."""
+    def _scores(self, histories: Histories, basis: list[Basis], scores: FloatArray | None = None) -> FloatArray:
+        """Return the model's scores (users, items), or popularity if the model has no information about a user.
+
+        These users have no history and no features, or all their scores are equal, because their items have no
+        neighbours. Their `basis` becomes "popularity".
+        """
         if scores is None:
             scores = model_scores(self.bundle.model, histories.matrix, histories.extra)
-        for row, basis in enumerate(self._basis(histories)):
-            if basis == "popularity":
+        equal = scores.max(axis=1, initial=-np.inf) == scores.min(axis=1, initial=np.inf)
+        basis[:] = ["popularity" if same else known for known, same in zip(basis, equal.tolist(), strict=True)]
+        for row, known in enumerate(basis):
+            if known == "popularity":
                 scores[row] = self.bundle.popularity
         return scores
 
-    def _extend(self, history: Csr, scores: FloatArray) -> Csr:
+    def _extend(self, histories: Histories, scores: FloatArray) -> Histories:
         """Return the histories with the items that adventurousness assumes, the most likely ones by the scores."""
+        history = histories.matrix
         if not self.reranking.adventurousness:
-            return history
+            return histories
         lengths = np.diff(history.indptr)
         count = np.minimum(n_assumed_items(lengths, self.reranking.adventurousness), (history.shape[1] - lengths) // 2)
         items, _ = top_k(scores, history, max(1, int(count.max(initial=0))))
         joined = (np.arange(items.shape[1]) < count[:, None]) & (items >= 0)
-        return with_items(history, np.nonzero(joined)[0], items[joined])
+        extended = with_items(history, np.nonzero(joined)[0], items[joined])
+        return replace(histories, matrix=extended, extra=_with_assumed(histories, extended))
 
-    def _select(
-        self, scores: FloatArray, history: Csr, extended: Csr, extra: Extra | None, k: int
-    ) -> tuple[IntArray, FloatArray]:
+    def _select(self, scores: FloatArray, histories: Histories, extended: Csr, k: int) -> tuple[IntArray, FloatArray]:
         """Return items and scores of the lists, (users, k), after re-ranking and filters."""
+        history, bought = histories.matrix, self.allowed.bought
+        if bought is not None:
+            self._score_bought(scores, histories)
         if self.terms:
             scores = log_relevance(scores, extended) + sum(self.terms.values())
         if extended is not history:
             _move_last(scores, extended, history)
+        if self.allowed.new is not None:
+            own = scores[row_numbers(history), history.indices]
+            scores += np.where(self.allowed.new, np.float32(0), np.float32(-np.inf))
+            scores[row_numbers(history), history.indices] = own
         if self.allowed.mask is not None:
             scores += np.where(self.allowed.mask, np.float32(0), np.float32(-np.inf))
-        disliked = None if extra is None else extra.disliked
-        if disliked is not None and not self.include_seen:
-            scores[row_numbers(disliked), disliked.indices] = -np.inf
-        seen = csr_array(history.shape, dtype=np.float32) if self.include_seen else history
-        return top_k(scores, seen, k) if self.reranker is None else self.reranker.lists(scores, seen, k)
+        if (gone := histories.returned) is not None:
+            scores[row_numbers(gone), gone.indices] = -np.inf
+        seen = history if bought is None else keep_entries(history, ~bought[history.indices])
+        if self.reranker is not None:
+            return self.reranker.lists(scores, seen, k)
+        items, values = top_k(scores, seen, k)
+        return popular_first(items, values, scores, self.bundle.popularity)
 
-    def _uses_index(self, extra: Extra | None) -> bool:
+    def _score_bought(self, scores: FloatArray, histories: Histories) -> None:
+        """Replace the scores of bought items by those of re-orders, which continue the scores of the unseen items."""
+        rates, pairs, history = self.bundle.rates, histories.purchases, histories.matrix
+        assert rates is not None
+        assert pairs is not None
+        _, unseen = top_k(scores.copy(), history, _RANKED, histories.returned)
+        for row, (start, stop) in enumerate(itertools.pairwise(history.indptr.tolist())):
+            if stop > start:
+                own = unseen[row][np.isfinite(unseen[row])]
+                scores[row, history.indices[start:stop]] = rates.scores(pairs.where(slice(start, stop)), own)
+
+    def _uses_index(self, histories: Histories) -> bool:
         """Return whether the model's index finds the lists: it only knows the model's own scores."""
+        returned = histories.extra is not None or (histories.returned is not None and histories.returned.nnz)
         plain = not self.terms and self.reranker is None and not self.reranking.adventurousness
-        return plain and not self.include_seen and extra is None and finds_lists(self.bundle.model)
+        return plain and self.allowed.bought is None and not returned and finds_lists(self.bundle.model)
 
     def _index_lists(self, history: Csr, k: int) -> tuple[IntArray, FloatArray]:
         """Return the lists that the model's index finds; the most popular items for users without a history."""
@@ -212,10 +242,42 @@ def _move_last(scores: FloatArray, extended: Csr, history: Csr) -> None:
     scores[rows, columns] -= (span + 1)[rows]
 
 
-def _reads_entries(model: Recommender, extra: Extra | None) -> bool:
-    """Return whether a model reads ratings or times of history entries."""
-    read = read_by(model, extra)
-    return read is not None and any(part is not None for part in (read.grades, read.times, read.disliked))
+def popular_first(
+    items: IntArray, values: FloatArray, scores: FloatArray, popularity: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Return the lists of `top_k` with the more popular of items with equal scores first."""
+    if not items.size:
+        return items, values
+    least = np.min(values, axis=1, where=values > -np.inf, initial=np.inf)
+    tied = np.any((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -np.inf), axis=1)
+    tied |= np.count_nonzero(scores >= least[:, None], axis=1) > np.count_nonzero(items >= 0, axis=1)
+    for row in np.flatnonzero(tied):
+        found = np.flatnonzero(scores[row] >= least[row])
+        best = found[np.lexsort((-popularity[found], -scores[row, found]))][: items.shape[1]]
+        items[row, : len(best)], values[row, : len(best)] = best, scores[row, best]
+    return items, values
+
+
+def _with_assumed(histories: Histories, extended: Csr) -> Extra | None:
+    """Return the signals of histories with assumed items: these are as new as the newest, with the median rating."""
+    known, history = histories.extra, histories.matrix
+    if known is None or (known.grades is None and known.times is None):
+        return known
+    rows = row_numbers(extended)
+    keys, own = (row_numbers(m).astype(np.int64) * m.shape[1] + m.indices for m in (extended, history))
+    given = np.isin(keys, own, assume_unique=True)
+
+    def filled(values: Csr | None, usual: NDArray[Any]) -> Csr | None:
+        if values is None:
+            return None
+        every = usual[rows].astype(values.dtype)
+        every[given] = values.data
+        return valued(extended, every)
+
+    empty = np.zeros(history.shape[0], np.int64)
+    latest = empty if known.times is None else np.where(np.diff(history.indptr) > 0, newest(known.times), 0)
+    median = 1.0 if known.grades is None or not known.grades.nnz else float(np.median(known.grades.data))
+    return replace(known, times=filled(known.times, latest), grades=filled(known.grades, empty + median))
 
 
 def with_items(history: Csr, rows: IntArray, columns: IntArray) -> Csr:
@@ -223,4 +285,6 @@ def with_items(history: Csr, rows: IntArray, columns: IntArray) -> Csr:
     both_rows = np.concatenate([row_numbers(history), rows])
     both_columns = np.concatenate([history.indices, columns])
     ones = np.ones(len(both_rows), np.float32)
-    return csr_array((ones, (both_rows, both_columns)), shape=history.shape)
+    found = csr_array((ones, (both_rows, both_columns)), shape=history.shape)
+    found.sort_indices()
+    return found

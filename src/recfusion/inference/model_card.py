@@ -142,6 +142,8 @@ def _settings(bundle: Bundle) -> list[str]:
     return [
         f"{learned} {note}",
         "",
+        *(f"- {sentence}" for sentence in bundle.notes),
+        *([""] if bundle.notes else []),
         "| setting | value | chosen by | meaning |",
         "|---|---|---|---|",
         *(f"| {key} | {shown[key]} | {by[key]} | {declared[key].doc} |" for key in values),

@@ -3,8 +3,9 @@
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from safetensors.numpy import save_file
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
+from recfusion.core.parquet import read_parquet
 from recfusion.data.interactions import to_columns
-from recfusion.data.reading.values import parse_ids
+from recfusion.data.reading.ids import parse_ids
 from recfusion.inference import bundle_files as files
 from recfusion.inference.bundle import COUNT, Bundle, name_among
-from recfusion.models.abilities import AddsItems
-from recfusion.models.registry import trusted
+from recfusion.models.abilities import AddsItems, adding_part, with_part
+from recfusion.models.base import Recommender
+from recfusion.models.registry import entry, trusted
 from recfusion.models.settings import PARTS, saved_sparse
 
 CARD = "README.md"
@@ -40,6 +43,8 @@ class Added:
     without: int  # added items without a known feature, which are never recommended on merit
     absent: tuple[str, ...]  # feature columns that the table lacks
     items: int  # number of items of the new model
+    left_out: tuple[str, ...] = ()  # columns of the table that the model's items do not have
+    unfit: Mapping[str, int] = field(default_factory=dict)  # column -> values of another type, which are missing now
 
 
 def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added:
@@ -49,14 +54,14 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     """
     folder, out = Path(folder), Path(out)
     config = files.read_config(folder, unchecked=files.WEIGHTS)
-    recipe, kind = files.read_recipes(folder, config).items, trusted(config.model, config.place, ()).load()
-    join = kind.with_added if issubclass(kind, AddsItems) else None
-    if recipe is None or join is None:
+    recipe, kinds = files.read_recipes(folder, config).items, _saved_kinds(config)
+    name, kind = next(((name, kind) for name, kind in kinds.items() if issubclass(kind, AddsItems)), ("", None))
+    if recipe is None or kind is None:
         raise InputError(
-            f"The model {config.model} in '{folder}' knows no features of items: train thinning-features with "
-            "--signals features."
+            f"The model {config.model} in '{folder}' knows no features of items: train thinning with a table of items "
+            "(--items)."
         )
-    items = pl.read_parquet(folder / files.ITEMS, glob=False)
+    items = read_parquet(folder / files.ITEMS)
     fresh, existing = _fresh(items, table)
     if fresh.is_empty():
         raise InputError(
@@ -73,16 +78,29 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
         )
     latest = folder / (files.ADDED if files.ADDED in config.digests else files.WEIGHTS)  # of the items' features
     with safe_open(folder / files.WEIGHTS, framework="np") as saved, safe_open(latest, framework="np") as features:
-        kept = saved_sparse({part: features.get_tensor(f"features_.{part}") for part in PARTS}, "features_")
-        arrays = join(saved.get_tensor, encoded.matrix, kept)
-    _write(folder, out, _joined(items, fresh), _plain(arrays), len(fresh))
+        prefix = f"{name}." if name else ""
+        kept = saved_sparse({part: features.get_tensor(f"{prefix}features_.{part}") for part in PARTS}, "features_")
+        found = kind.with_added(lambda array: saved.get_tensor(prefix + array), encoded.matrix, kept)
+        arrays = {prefix + array: value for array, value in _plain(found).items()}
+    _write(folder, out, _joined(items, fresh), arrays, len(fresh))
     counts = (encoded.known, encoded.given, encoded.without, encoded.absent)
-    return Added(len(fresh), existing, *counts, len(items) + len(fresh))
+    own = {name: name_among(items.columns, name) for name in fresh.columns}
+    left_out = tuple(name for name, here in own.items() if here not in items.columns)
+    shared = {name: pl.col(name).cast(items.schema[own[name]], strict=False) for name in own if name not in left_out}
+    lost = fresh.select((cell.is_null() & pl.col(name).is_not_null()).sum() for name, cell in shared.items())
+    unfit = {name: count for name, count in zip(shared, lost.row(0), strict=True) if count}
+    return Added(len(fresh), existing, *counts, len(items) + len(fresh), left_out, unfit)
 
 
 def can_add(bundle: Bundle) -> bool:
     """Return whether a model can add items by their features."""
-    return bundle.recipes.items is not None and isinstance(bundle.model, AddsItems)
+    return bundle.recipes.items is not None and adding_part(bundle.model) is not None
+
+
+def placement_notes(bundle: Bundle) -> tuple[str, ...]:
+    """Return a sentence about the items without training users, if the model places them by their features."""
+    count = int(np.count_nonzero(bundle.counts == 0)) if can_add(bundle) else 0
+    return (f"{count:,} items with too few users are placed by their features.",) if count else ()
 
 
 def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
@@ -90,7 +108,7 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
 
     It is `add_items` in memory; the table has the columns of the bundle's item table.
     """
-    recipe, adds = bundle.recipes.items, bundle.model if isinstance(bundle.model, AddsItems) else None
+    recipe, adds = bundle.recipes.items, adding_part(bundle.model)
     if recipe is None or adds is None or table.is_empty():
         return bundle
     ids = parse_ids(table["item"], bundle.items["item"].dtype)
@@ -100,10 +118,18 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
     known = np.diff(encoded.indptr) > 0
     if not known.any():
         return bundle
-    model = copy(bundle.model)
-    for name, array in adds.with_added(partial(getattr, model), encoded[known], getattr(model, "features_")).items():  # noqa: B009
-        setattr(model, name, array)
+    label, part = adds[0], copy(adds[1])
+    for name, array in part.with_added(partial(getattr, part), encoded[known], getattr(part, "features_")).items():  # noqa: B009
+        setattr(part, name, array)
+    model = with_part(bundle.model, label, part)
     return replace(bundle, model=model, items=_joined(bundle.items, fresh.filter(pl.Series(known))))
+
+
+def _saved_kinds(config: files.Config) -> dict[str, type[Recommender]]:
+    """Return the class of a saved model, under an empty name, and those of the parts of a mixture."""
+    parts = config.chosen.get("parts") or config.settings.get("parts") or {}
+    own = trusted(config.model, config.place, ()).load()
+    return {"": own} | {name: entry(name.partition("#")[0]).load() for name in parts}
 
 
 def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:
@@ -113,8 +139,9 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
             os.link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
         except OSError:  # the file system has no links
             shutil.copyfile(folder / files.WEIGHTS, fresh / files.WEIGHTS)
-        for name in (files.PROTOCOL, files.METRICS, files.FEATURES):
-            shutil.copyfile(folder / name, fresh / name)
+        for name in (files.PROTOCOL, files.METRICS, files.FEATURES, files.REORDERS):
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, fresh / name)
         items.write_parquet(fresh / files.ITEMS)
         save_file(arrays, fresh / files.ADDED)
         shutil.copymode(fresh / files.ITEMS, fresh / files.ADDED)
@@ -128,7 +155,7 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
         }
         assert isinstance(document, dict)
         document["digests"] = document["digests"] | digests
-        (fresh / files.CONFIG).write_text(json_text(document), encoding="utf-8")
+        (fresh / files.CONFIG).write_text(json_text(files.sealed(document)), encoding="utf-8")
 
 
 def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:

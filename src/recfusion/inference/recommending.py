@@ -66,8 +66,8 @@ def recommend(
         log.warning(
             "%d ids are unknown to the model and left out (%s).", known.unknown_rows, ", ".join(known.unknown_ids)
         )
-    if maker.allowed.unknown:
-        log.warning("%d ids in the filters are unknown to the model.", maker.allowed.unknown)
+    if maker.n_unknown:
+        log.warning("%d ids in the filters and pins are unknown to the model.", maker.n_unknown)
     found = pl.concat(list(recommend_batches(maker, known, k, why=why)))
     return Recommendations(found, known.unknown_rows, known.unknown_ids, known.n_empty)
 
@@ -93,7 +93,7 @@ def recommend_batches(
             "score": lists.scores[user, rank],
             "basis": np.array(lists.basis)[user],
         }
-        frame = pl.DataFrame(columns).hstack(table.drop("item")[items].get_columns())
+        frame = pl.DataFrame(columns).hstack(table[items].drop("item").get_columns())
         if lists.explanations is None:
             return frame
         because = [[asdict(reason) for reason in found] for own in lists.explanations for found in own.because]

@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -22,17 +22,21 @@ from pydantic import (
     TypeAdapter,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 from pydantic_core import core_schema
 
 from recfusion.core.errors import InputError, validating
+from recfusion.data.conditions import LONGEST_CONDITION
+from recfusion.data.reading.ids import id_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
-LONGEST_CONDITION = 2000  # characters
 _MOST = 1_000_000  # ids in a list, items in a list
 _LONGEST_ID = 1000  # characters
-_ID_SCHEMA = {"anyOf": [{"type": "string", "minLength": 1, "maxLength": _LONGEST_ID}, {"type": "integer"}]}
+_ID_PATTERN = r"^[^\u0000\r\n\ufffd]*[^\s\u0000\r\n\ufffd][^\u0000\r\n\ufffd]*$"
+_ID_TEXT = {"type": "string", "minLength": 1, "maxLength": _LONGEST_ID, "pattern": _ID_PATTERN}
+_ID_SCHEMA = {"anyOf": [_ID_TEXT, {"type": "integer"}]}
 
 
 @contextmanager
@@ -62,13 +66,14 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _id_text(value: Any) -> Any:
-    """Return a whole number as an id; other values must be texts."""
+def _as_id(value: Any) -> Any:
+    """Return the one text of an id; other values than texts and whole numbers must fail."""
     value = _plain(value)
-    whole = (isinstance(value, int) and not isinstance(value, bool)) or (
-        isinstance(value, float) and value.is_integer()
-    )
-    return str(int(value)) if whole else value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    found = id_text(value) if is_number or isinstance(value, str) else value
+    if found is None and value is not None:
+        raise ValueError("expected a whole number (as a float: below 2^53) or a text on one line")
+    return found
 
 
 def _id_list(value: Any) -> Any:
@@ -87,7 +92,7 @@ def _present(values: Iterable[Any]) -> list[Any]:
 Id = Annotated[
     str,
     StringConstraints(min_length=1, max_length=_LONGEST_ID),
-    BeforeValidator(_id_text),
+    BeforeValidator(_as_id),
     WithJsonSchema(_ID_SCHEMA),
 ]
 Ids = Annotated[tuple[Id, ...], BeforeValidator(_id_list), Field(max_length=_MOST)]
@@ -96,7 +101,11 @@ Count = Annotated[int, Field(strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 Weight = Annotated[Number, Field(ge=-1, le=1)]
+Place = Annotated[
+    str, BeforeValidator(lambda place: str(_plain(place))), StringConstraints(pattern=r"^[1-9][0-9]{0,5}$")
+]
 Weights = dict[Name, Annotated[dict[Name, Weight], Field(max_length=100)]]
+Again = Literal["never", "allowed", "only"]
 Shares = dict[Name, Annotated[dict[Name, Share], Field(max_length=100)]]
 
 
@@ -125,11 +134,15 @@ class Filters(ItemFilters):
     """Which items may be in a user's list.
 
     A list with `at_most` takes the items in the order of their scores and skips an item if one of its values has been
-    used that many times.
+    used that many times. Of several entries in `again_by` for an item, the last one counts.
     """
 
-    include_seen: Annotated[bool, Field(strict=True)] = Field(
-        False, description="also recommend items of the user's history"
+    again: Again = Field(
+        "never", description="whether bought items are recommended again: never, allowed beside new ones, or only these"
+    )
+    again_by: Annotated[dict[Name, Annotated[dict[Name, Again], Field(max_length=100)]], Field(max_length=20)] = Field(
+        default_factory=dict,
+        description="again for the items with a value in a column: category:Coffee=allowed,Tea=only",
     )
     at_most: Annotated[
         dict[Name, Annotated[Count, Field(ge=1, le=_MOST), BeforeValidator(_plain)]], Field(max_length=20)
@@ -141,7 +154,7 @@ class Reranking(Record):
 
     `adventurousness` (0 to 1): the history is taken to show a share a = 1 - .8 v of the user's taste, as if thinning
     had removed the rest. The n (1 - a) / a most likely missing items are added to the history of n items, and the list
-    is predicted from both.
+    is predicted from both. Relevance is multiplied by (n_j + mean n)^-v: what everybody knows is no surprise.
     `popularity` (-1 to 1): relevance is multiplied by (n_j + mean n)^(1.5 v), n_j being the item's number of users.
     `wish` ({"genres": {"Drama": 1, "Horror": -.5}}, each -1 to 1): guidance; relevance is multiplied by
     (p(g | j) / p(g))^(.3 w) for each value g. Relevance is how far a score lies above the user's median; lists then
@@ -150,12 +163,18 @@ class Reranking(Record):
     for scores and closeness to them (calibrated recommendations, Steck 2018), weighted by `calibration`.
     `diversity` (0 to 1): maximal marginal relevance (Carbonell and Goldstein 1998) with the model's own similarity of
     items: an item close to one that is already in the list is moved down.
+    `boost` ({"margin": .3}, each -1 to 1): relevance is multiplied by 10^(v (q_j - 1/2)), q_j being the share of items
+    with a smaller value in the column (half of those with an equal one); an item without a value has q_j = 1/2.
+    `new_boost` (0 to 1): relevance is multiplied by 10^(v 2^(-a_j / d)), a_j being the age of the item in days by the
+    dates of `new_column`, counted back from the latest date that is not in the future, and d = `new_days`.
+    `new_share` (0 to 1): the first n places have at least n v items younger than `new_days`, rounded down, while
+    there are such items. `pins` ({"1": "i07"}): these items are at these places if the filters allow them.
     """
 
     adventurousness: Share = Field(
         0.0,
         title="Adventure",
-        description="skip the most predictable items",
+        description="skip the most predictable and the best-known items",
         json_schema_extra={"low": "the obvious", "high": "the unexpected"},
     )
     popularity: Weight = Field(
@@ -181,6 +200,37 @@ class Reranking(Record):
         description="target shares of the values of one column: genres:Drama=.6,Comedy=.3",
         json_schema_extra={"kind": "shares"},
     )
+    boost: Annotated[dict[Name, Weight], Field(max_length=20)] = Field(
+        default_factory=dict,
+        description="prefer high (above 0) or low values (below 0) of a column of numbers or dates: margin=.3",
+        json_schema_extra={"kind": "columns"},
+    )
+    new_column: Name | None = Field(
+        None, description="column with the date since when an item is there", json_schema_extra={"kind": "column"}
+    )
+    new_days: Annotated[Number, Field(gt=0, le=3650)] = Field(
+        30.0, description="age in days up to which an item is new, and in which its boost halves"
+    )
+    new_boost: Share = Field(0.0, description="prefer new items")
+    new_share: Share = Field(0.0, description="least share of new items in a list")
+    pins: Annotated[dict[Place, Id], Field(max_length=100)] = Field(
+        default_factory=dict,
+        description="items at fixed places, if the filters allow them: 1=i07",
+        json_schema_extra={"kind": "places"},
+    )
+
+    @field_validator("pins")
+    @classmethod
+    def _check_pins(cls, pins: dict[str, str]) -> dict[str, str]:
+        if len(set(pins.values())) < len(pins):
+            raise ValueError("expected each item at one place only")
+        return pins
+
+    @model_validator(mode="after")
+    def _check_column(self) -> "Reranking":
+        if self.new_column is None and (self.new_boost or self.new_share):
+            raise ValueError("expected new_column, a column of dates, with new_boost and new_share")
+        return self
 
     @field_validator("shares")
     @classmethod
@@ -210,18 +260,18 @@ def _as_entry(value: Any) -> Any:
     """Return an id as an entry without a rating and a time."""
     if isinstance(value, Mapping | HistoryEntry):
         return dict(value) if isinstance(value, Mapping) else value
-    value = _id_text(value)
+    value = _as_id(value)
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_ID:
         raise ValueError(f"expected an id of 1 to {_LONGEST_ID} characters, or an object with item, rating and time")
     return {"item": value}
 
 
 def _keep_plain_ids(values: Any, validate: Callable[[Any], Any]) -> Any:
-    """Return a list of texts as it is, which is 20 times as fast as making an entry of each."""
+    """Return the ids of a list of texts as texts, which is 20 times as fast as making an entry of each."""
     if not isinstance(values, list | tuple) or len(values) > _MOST:
         return validate(values)
     if all(type(value) is str and 0 < len(value) <= _LONGEST_ID and value.isprintable() for value in values):
-        return tuple(values)
+        return tuple(value if "." not in value and value.strip() == value else _as_id(value) for value in values)
     return validate(values)
 
 
@@ -241,14 +291,20 @@ History = Annotated[
 _HISTORY: TypeAdapter[tuple[Entry, ...]] = TypeAdapter(History)
 
 
+def _as_name(value: Any) -> Any:
+    """Return a number as the text of an id, since 1.5 may be the name of an item."""
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    found = id_text(value) if whole and not isinstance(value, bool) else value
+    return str(found) if isinstance(found, float) else value if found is None else found
+
+
 def parse_history(values: Any) -> tuple[Entry, ...]:
     """Return ids and entries (as mappings), in any iterable but a text, as a validated history without missing values.
 
     Ids are texts, numbers, or whole floats, which pandas makes of columns with gaps.
     """
     if isinstance(values, Iterable) and not isinstance(values, str | bytes):
-        ids = [_id_text(value) for value in _present(values)]
-        values = [str(value) if isinstance(value, float) else value for value in ids]  # 1.5 may be the name of an item
+        values = [_as_name(value) for value in _present(values)]
     with errors_about("history"), validating("a list of items, each an id or {item, rating, time}", show=True):
         return _HISTORY.validate_python(values)
 
@@ -276,7 +332,7 @@ def describe_controls() -> list[dict[str, Any]]:
     controls = []
     for name, schema in Reranking.model_json_schema()["properties"].items():
         field, number = Reranking.model_fields[name], schema
-        while "additionalProperties" in number:
+        while isinstance(number.get("additionalProperties"), dict):
             number = number["additionalProperties"]
         controls.append(
             {
@@ -286,8 +342,8 @@ def describe_controls() -> list[dict[str, Any]]:
                 "low": schema.get("low"),
                 "high": schema.get("high"),
                 "help": field.description,
-                "min": number["minimum"],
-                "max": number["maximum"],
+                "min": number.get("minimum", number.get("exclusiveMinimum")),
+                "max": number.get("maximum"),
                 "default": field.get_default(call_default_factory=True),
             }
         )

@@ -1,5 +1,6 @@
-"""The most similar items to an item."""
+"""The most similar items to an item, or to every item."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import FloatArray, IntArray
 from recfusion.core.errors import InputError
-from recfusion.evaluation.topk import top_k
+from recfusion.evaluation.topk import batch_rows, top_k
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.filters import apply_filters, check_count, check_item_filters
+from recfusion.inference.filters import AllowedItems, apply_filters, check_count, check_item_filters
 from recfusion.inference.request import ItemFilters, accepts_old_keywords, errors_about, parse_history
 
 
@@ -36,10 +37,31 @@ def similar_columns(
             f"The model knows no item '{item}': give the id of one of its {len(bundle.items):,} items.", "item"
         )
     allowed = apply_filters(check_item_filters(filters, "similar items"), bundle)
-    scores = bundle.similarity.rows(np.array([column]))
-    scores[0, column] = -np.inf
-    if allowed.mask is not None:
-        scores[0, ~allowed.mask] = -np.inf
-    columns, values = top_k(scores, csr_array(scores.shape, dtype=np.float32), k)
+    columns, values = _similar_rows(bundle, np.array([column]), k, allowed)
     found = columns[0][columns[0] >= 0]
     return found, values[0][: len(found)]
+
+
+def similar_batches(bundle: Bundle, k: int = 8, filters: ItemFilters | None = None) -> Iterator[pl.DataFrame]:
+    """Yield the K most similar items of all items as rows `item`, `rank`, `similar` and `similarity`.
+
+    Items with similarity 0 are left out, so an item that the model knows nothing about has no rows. A model with item
+    features also knows items that nobody has bought.
+    """
+    check_count("k", "similar item", k)
+    allowed, ids = apply_filters(check_item_filters(filters, "similar items"), bundle), bundle.items["item"]
+    for start in range(0, len(ids), rows := batch_rows(len(ids))):
+        items = np.arange(start, min(start + rows, len(ids)))
+        columns, values = _similar_rows(bundle, items, k, allowed)
+        row, rank = np.nonzero((columns >= 0) & (values > 0))
+        found = {"item": ids[items[row]], "rank": rank + 1, "similar": ids[columns[row, rank]]}
+        yield pl.DataFrame(found | {"similarity": values[row, rank]})
+
+
+def _similar_rows(bundle: Bundle, items: IntArray, k: int, allowed: AllowedItems) -> tuple[IntArray, FloatArray]:
+    """Return columns and similarity of the K most similar items of each item, (items, k)."""
+    scores = bundle.similarity.rows(items)
+    scores[np.arange(len(items)), items] = -np.inf
+    if allowed.mask is not None:
+        scores[:, ~allowed.mask] = -np.inf
+    return top_k(scores, csr_array(scores.shape, dtype=np.float32), k)

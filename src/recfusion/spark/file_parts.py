@@ -16,14 +16,17 @@ from pyspark.sql import SparkSession
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import read_json, write_json
+from recfusion.core.parquet import ParquetTable
 from recfusion.data.interactions import ReadReport
 from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, Faults
-from recfusion.data.reading.formats import Table, find_format, open_table, table_errors
+from recfusion.data.reading.formats import find_format, open_table, table_errors
 from recfusion.data.reading.id_codes import IdEncoder
-from recfusion.data.reading.reader import RowReader, check_bad_rows, encoded_batches, open_rows
+from recfusion.data.reading.ids import whole_numbers
+from recfusion.data.reading.reader import check_bad_rows, encoded_batches
+from recfusion.data.reading.row_reader import RowReader, open_rows
+from recfusion.data.reading.table import Table
 from recfusion.data.reading.text_lines import BLOCK_BYTES
-from recfusion.data.reading.values import whole_numbers
 from recfusion.spark import check_path
 from recfusion.spark.record_batches import as_batch, read_batches, read_schema, write_batches
 from recfusion.spark.session import task_slots
@@ -89,7 +92,7 @@ def _open_like(table: Table, file: Path) -> Table:
     if table.layout is not None:
         return replace(table, where=str(file), source=file.absolute())
     found = table if table.where == str(file) else open_table(file, None, "")
-    return replace(found, source=pl.scan_parquet(file.absolute(), glob=False))
+    return replace(found, source=ParquetTable.open(file.absolute()))
 
 
 def count_buckets(session: SparkSession, files: Iterable[Path], multiple: int = 1) -> int:

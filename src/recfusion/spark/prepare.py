@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from recfusion.core.errors import InputError
 from recfusion.core.files import replacing
 from recfusion.core.job_folder import remove_parts, stages_of
+from recfusion.core.parquet import read_parquet
 from recfusion.data.interactions import PreparationStep
 from recfusion.data.load import Prepared, is_prepared, write_prepared
 from recfusion.data.options import Preparation, Source
@@ -34,7 +35,11 @@ def spark_prepare(
             return False
         buckets = max(count_buckets(session, files), parts or 1)
         table = read_parts(session, stages / "pieces", open_parts(source), source, buckets)
-        items = None if source.items is None else read_items(Path(source.items), table.report.columns["item"])
+        items = (
+            None
+            if source.items is None
+            else read_items(Path(source.items), table.report.columns["item"], source=source)
+        )
         write_prepared(folder, _prepare(session, table, source, preparation, stages, parts), items)
     return True
 
@@ -89,6 +94,11 @@ def _unique(
     return Filters(unique, threshold, choices.min_items_per_user), scale, step
 
 
+def _added(counts: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+    """Return the counts of items in two tables, added up."""
+    return pl.concat([counts, more]).group_by("item").agg(pl.col("before", "n").sum())
+
+
 def _filter(
     session: SparkSession, filters: Filters, once: PreparationStep, choices: Preparation, stages: Path
 ) -> tuple[Filters, pl.DataFrame, list[PreparationStep], PreparationStep | None]:
@@ -102,7 +112,7 @@ def _filter(
         again = f" (round {round_number})" if round_number > 1 else ""
         users, frequent = np.sum(run_tasks(session, replace(work, filters=filters), table.buckets), axis=0).tolist()
         files = [work.file(number) for number in table.buckets]
-        counts = pl.scan_parquet(files, glob=False).group_by("item").agg(pl.col("before", "n").sum()).collect()
+        counts = functools.reduce(_added, map(read_parquet, files))
         if last is not None:
             steps.append(replace(last, users=users))
         else:  # removing duplicates loses no user and no item

@@ -18,7 +18,7 @@ from recfusion.data.options import Source
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.id_codes import encode_ids
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import Histories, liked_rows, read_histories, sum_counts
+from recfusion.inference.histories import Histories, read_histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
@@ -135,9 +135,8 @@ def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
     The latest of several rows of a user and item counts; among rows of the same time, the highest rating counts.
     """
     rows = rows.sort([name for name in ("time", "rating") if name in rows.columns] or "user", maintain_order=True)
-    rows, blanked = liked_rows(sum_counts(rows, bundle.protocol), bundle.protocol)
     found = read_histories(bundle, rows)
-    return found, found.disliked + blanked
+    return found, found.disliked
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from threadpoolctl import threadpool_limits
 
 from recfusion.core.errors import InputError
+from recfusion.core.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,13 +33,10 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
 
     Tasks need the same Python with recfusion on every machine: here the running one, elsewhere PYSPARK_PYTHON.
     """
-    try:
-        import pyspark
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise InputError(
-            "Spark needs the package pyspark, which is not installed: pip install 'recfusion[spark]'."
-        ) from None
+    require("pyspark", "Spark")
+    import pyspark
+    from pyspark.sql import SparkSession
+
     _require_java()
     wanted = {**_QUIET, _POLARS: (conf or {}).get("spark.task.cpus", "1"), **(conf or {})}
     master = master or wanted.pop("spark.master", None)

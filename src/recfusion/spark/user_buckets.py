@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from recfusion.core.files import replacing
+from recfusion.core.parquet import read_parquet
 from recfusion.data.rating_scale import Scale
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.rows import Rows, drop_duplicates, encode_rows
@@ -66,7 +67,7 @@ class Filters:
             rows.keep(rows.rating >= np.float32(self.threshold))
         for file in self.rounds:
             rows.keep_users(rows.per_user >= self.least)
-            rows.keep_items(items.is_in(pl.read_parquet(file, glob=False)["item"].implode()).to_numpy())
+            rows.keep_items(items.is_in(read_parquet(file)["item"].implode()).to_numpy())
         return rows, pl.Series("user", user.dictionary), items
 
 
