@@ -9,9 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, Route, expect
+from playwright.sync_api import Browser, Page, Playwright, Route, expect, sync_playwright
 
 from recfusion.data.interactions import Interactions
+from recfusion.server.config import Settings
+from running import running
 from shop import shop
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -63,12 +65,22 @@ class Visit:
         fragment: str = "",
         *,
         width: int = 1280,
+        height: int = 844,
+        delay: int = 0,
         routes: Mapping[str, Callable[[Route], None]] = {},
         **context: Any,
     ) -> Iterator[Page]:
-        """Open the page in a fresh browser context; functions of `routes` answer requests to their paths."""
-        fresh = self.browser.new_context(viewport={"width": width, "height": 844}, **context)
+        """Open the page in a fresh browser context; functions of `routes` answer requests to their paths.
+
+        Requests of the page wait for `delay` milliseconds first.
+        """
+        fresh = self.browser.new_context(viewport={"width": width, "height": height}, **context)
         page = fresh.new_page()
+        if delay:
+            page.add_init_script(
+                "const sent = window.fetch; window.fetch = async (...all) => "
+                f"(await new Promise((done) => setTimeout(done, {delay})), sent(...all));"
+            )
         page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: self.problems.append(f"console {message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
@@ -82,6 +94,16 @@ class Visit:
     def _check_address(self, url: str) -> None:
         if not url.startswith(self.address):
             self.problems.append(f"request: {url}")
+
+
+@contextmanager
+def visiting(settings: Settings) -> Iterator[Visit]:
+    """Run a service and a browser for it."""
+    with sync_playwright() as playwright:
+        browser = launched(playwright)
+        with running(settings) as client:
+            yield Visit(browser, f"http://127.0.0.1:{client.port}", [])
+        browser.close()
 
 
 def settled(page: Page) -> None:

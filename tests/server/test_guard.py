@@ -15,13 +15,14 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.server import guard, keys
 from recfusion.server.batcher import Batcher, Busy
-from recfusion.server.keys import Keys
+from recfusion.server.keys import Key, Keys
 from recfusion.server.service import Service
-from recfusion.server.start import PatientProtocol
 from running import Client, running, settings_for
 from shop import shop
 
 READ, ADMIN = "read-" + "r" * 20, "admin-" + "a" * 20
+SECRET = "of the page"
+READING, ADMINISTERING = Key.of("api key", READ, ["read"]), Key.of("admin key", ADMIN, keys.SCOPES)
 ASKED = {"history": ["i01"], "k": 1}
 
 
@@ -41,7 +42,8 @@ def client(folder: Path) -> Iterator[Client]:
 def locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.setenv("READ_KEY", READ)
     monkeypatch.setenv("ADMIN_KEY", ADMIN)
-    with running(settings_for(folder, api_key_env="READ_KEY", admin_key_env="ADMIN_KEY")) as client:
+    named = {"api_key_env": "READ_KEY", "admin_key_env": "ADMIN_KEY", "page_secret": SECRET}
+    with running(settings_for(folder, **named)) as client:
         yield client
 
 
@@ -68,21 +70,27 @@ def test_keys_for_reading_and_for_administration_are_apart(locked: Client) -> No
 
 
 def test_the_pages_token_may_read_until_it_ends_and_no_more(monkeypatch: pytest.MonkeyPatch, locked: Client) -> None:
-    token = Keys(READ, ADMIN).token()
+    token = Keys([READING, ADMINISTERING], page_secret=SECRET).token()
     assert token is not None
     assert locked.post("/recommend", ASKED, bearer(token)).status == 200
     assert locked.post("/events", {"user": "u", "item": "i01"}, bearer(token)).status == 403
     until, _, signature = token.partition(".")
     assert locked.post("/recommend", ASKED, bearer(f"{int(until) + 1}.{signature}")).status == 401
     monkeypatch.setattr(keys, "TOKEN_SECONDS", -1)
-    assert locked.post("/recommend", ASKED, bearer(str(Keys(READ).token()))).status == 401
+    assert locked.post("/recommend", ASKED, bearer(str(Keys([READING], page_secret=SECRET).token()))).status == 401
     assert Keys().token() is None
 
 
 def test_without_an_admin_key_a_service_with_a_key_records_nothing() -> None:
     with pytest.raises(Exception, match="--admin-key-env"):
-        Keys(READ).check(f"Bearer {READ}", admin=True)
-    Keys().check(None, admin=True)
+        Keys([READING]).check(f"Bearer {READ}", "admin")
+    Keys().check(None, "admin")
+
+
+def test_with_an_admin_key_alone_reading_needs_no_key() -> None:
+    assert Keys([ADMINISTERING]).check(None, "read") == ""
+    with pytest.raises(Exception, match="scope events"):
+        Keys([ADMINISTERING]).check(None, "events")
 
 
 def test_other_addresses_and_short_keys_are_refused_at_the_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +106,18 @@ def test_a_foreign_host_or_origin_is_refused(client: Client) -> None:
     reply = client.post("/recommend", ASKED, {"Host": "evil.example"})
     assert (reply.status, reply.json["field"]) == (421, "Host")
     assert client.post("/recommend", ASKED, {"Host": f"LOCALHOST:{client.port}"}).status == 200
-    for origin in ("https://evil.example", "null", f"http://127.0.0.1:{client.port + 1}"):
+    wrong = ("http://[", "http://[::1", "//[", "\xb2://[")
+    for origin in ("https://evil.example", "null", f"http://127.0.0.1:{client.port + 1}", *wrong):
         reply = client.post("/recommend", ASKED, {"Origin": origin})
         assert (reply.status, reply.json["field"]) == (403, "Origin")
         assert "access-control-allow-origin" not in reply.headers
     assert client.post("/recommend", ASKED, {"Origin": f"http://127.0.0.1:{client.port}"}).status == 200
+
+
+@pytest.mark.parametrize("name", ["%00.js", "a" * 5000 + ".js", "a/" * 2500 + "x.js", "..%2fapp.py", "%2fetc%2fpasswd"])
+def test_a_static_path_that_no_file_can_have_is_not_found(client: Client, name: str) -> None:
+    reply = client.get(f"/static/{name}")
+    assert (reply.status, reply.json["field"]) == (404, "path")
 
 
 def test_an_allowed_origin_may_send_requests(client: Client) -> None:
@@ -167,15 +182,19 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(client: Client) ->
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_client_that_sends_its_whole_body_first_can_read_why_it_is_refused(client: Client) -> None:
+    for _ in range(5):
+        assert client.post("/recommend", b"x" * 8_000_000).status == 413
+
+
 def test_brackets_inside_strings_are_not_counted() -> None:
     assert guard._depth(json.dumps({"a": "[" * 50 + '"{{' * 50}).encode()) == 1
     assert guard._depth(b"[[[" * 10 + b"]]]" * 10) == 30
 
 
 def test_slow_and_half_closed_clients_are_disconnected_while_others_are_served(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client,
 ) -> None:
-    monkeypatch.setattr(PatientProtocol, "seconds", 0.3)
     head = f"POST /recommend HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
     sent = {
         "nothing": b"",

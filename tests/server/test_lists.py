@@ -61,6 +61,18 @@ def test_a_stranger_gets_popular_items_and_is_told_which_ids_are_unknown(client:
     assert ids(found) == ids(client.get("/popular?k=3").json)
 
 
+def test_popular_items_take_the_filters_of_lists(client: Client, bundle: Bundle) -> None:
+    plain = ids(client.get("/popular?k=40").json)
+    stock = dict(bundle.items.select("item", "stock").iter_rows())
+    first = plain[0]
+    found = ids(client.get(f"/popular?k=40&where=stock%20%3E%200&deny={first}").json)
+    assert found == [item for item in plain if stock[item] > 0 and item != first]
+    assert ids(client.get("/popular?allow=i07&allow=i09").json) == [item for item in plain if item in ("i07", "i09")]
+    reply = client.get("/popular?where=stock%20%3E%20100")
+    assert (reply.status, reply.json["field"]) == (422, "where")
+    assert client.get("/popular?were=stock").status == 422
+
+
 def test_a_batch_holds_the_answers_of_single_requests_in_their_order(client: Client) -> None:
     asked = [{"history": [f"i{n:02d}"], "k": 3, "where": f"price > {n / 4}"} for n in range(20)]
     answers = client.post("/recommend/batch", {"requests": asked}).json["answers"]

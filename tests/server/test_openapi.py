@@ -1,13 +1,21 @@
 """The OpenAPI document describes every request, response and error, and real responses agree with it."""
 
+import http.client
+import json
+import re
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from named_tests import ROOT
 from recfusion.data.interactions import Interactions
 from recfusion.inference.request import ListRequest, Reranking
+from recfusion.server.rate_limit import RateLimit
+from recfusion.server.service import Service
 from running import Client, running, settings_for
 from shop import shop
 
@@ -17,18 +25,23 @@ EVENT = {"user": "u", "item": "i01"}
 REQUESTS: list[tuple[str, str, Any]] = [
     ("POST", "/recommend", {"history": [*HISTORY, "?"], "why": 2, "reranking": {"wish": {"kind": {"Tea": 1}}}}),
     ("POST", "/recommend", {"user": "nobody"}),
+    ("POST", "/recommend", {"user": "nobody", "k": 3, "fade": 0.5, "not_again_days": 1}),
     ("POST", "/recommend/batch", {"requests": [{"history": HISTORY}, {"history": []}]}),
     ("POST", "/similar", {"item": "i01", "k": 3}),
     ("POST", "/complete", {"history": [*HISTORY, "?"], "n": 2, "alternatives": 2}),
     ("POST", "/steps", {"history": ["i01", "i02", "i03", "i04"], "steps": 3}),
     ("GET", "/items?query=item", None),
     ("PUT", "/items", {"items": [{"item": "i01", "columns": {"stock": 1}}, {"item": "new", "columns": {"stock": 2}}]}),
-    ("GET", "/popular?k=3", None),
+    ("GET", "/popular?k=3&where=stock%20%3E%200&deny=i01&deny=i02&model=shop", None),
+    ("GET", "/examples?n=2&seed=7", None),
+    ("POST", "/explain", {"history": ["i01"], "item": "i30", "k": 3, "reranking": {"popularity": -1}}),
     ("GET", "/model", None),
     ("POST", "/events", EVENT),
     ("POST", "/events/batch", {"events": [EVENT | {"kind": "click"}]}),
     ("POST", "/events/forget", {"user": "u"}),
+    ("DELETE", "/items?item=i01&column=stock", None),
     ("POST", "/admin/reload", {}),
+    ("GET", "/placements", None),
     ("GET", "/live", None),
     ("GET", "/ready", None),
     ("GET", "/metrics", None),
@@ -37,13 +50,41 @@ ERRORS: list[tuple[str, str, Any, int]] = [
     ("POST", "/recommend", {"history": "i01"}, 422),
     ("POST", "/recommend", {"history": HISTORY, "where": "colour == 1"}, 422),
     ("POST", "/recommend", b"{", 400),
+    ("POST", "/recommend", {"history": HISTORY, "remember": True}, 422),
+    ("POST", "/recommend", {"user": "u", "cursor": "next"}, 422),
     ("POST", "/similar", {"item": "?"}, 404),
     ("POST", "/complete", {"history": ["?"]}, 422),
     ("POST", "/steps", {"history": ["?"]}, 422),
     ("POST", "/events", {}, 422),
     ("PUT", "/items", {"items": [{"item": "i01", "columns": {"colour": 1}}]}, 422),
     ("GET", "/popular?k=0", None, 422),
+    ("GET", "/popular?where=colour", None, 422),
+    ("DELETE", "/items?itme=i01", None, 422),
+    ("POST", "/events", {"user": "u", "item": "i", "kind": "juggle"}, 422),
+    ("POST", "/recommend", b"x" * (1 << 21), 413),
+    ("POST", "/recommend", {"history": [], "k": 1000, "why": 100}, 422),
+    ("GET", "/examples?n=0", None, 422),
+    ("POST", "/explain", {"history": ["i01"], "item": "nothing"}, 404),
 ]
+KEY = "k" * 20
+HOST = "Host: 127.0.0.1\r\n"
+POST = f"POST /recommend HTTP/1.1\r\n{HOST}Authorization: Bearer {KEY}\r\n"
+JSON = f"{POST}Content-Type: application/json\r\n"
+REFUSED: dict[int, str] = {  # a request for each status that the service answers before a route is called, or after
+    400: "no HTTP\r\n\r\n",
+    401: f"POST /recommend HTTP/1.1\r\n{HOST}\r\n",
+    403: f"PUT /items HTTP/1.1\r\n{HOST}Authorization: Bearer {KEY}\r\n\r\n",
+    404: f"GET /nowhere HTTP/1.1\r\n{HOST}Authorization: Bearer {KEY}\r\n\r\n",
+    405: f"GET /recommend HTTP/1.1\r\n{HOST}Authorization: Bearer {KEY}\r\n\r\n",
+    408: f"{JSON}Content-Length: 9\r\n\r\n{{",
+    413: f"{JSON}Content-Length: 90000000\r\n\r\n",
+    415: f"{POST}Content-Length: 2\r\n\r\n{{}}",
+    421: "POST /recommend HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    422: f"{JSON}Content-Length: 2\r\n\r\n{{}}",
+    431: f"{POST}x: {'y' * 70_000}\r\n\r\n",
+    503: f'{JSON}Content-Length: 15\r\n\r\n{{"history": []}}',
+    429: f"{JSON}Content-Length: 2\r\n\r\n{{}}",  # the last one: nothing is allowed after it
+}
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +185,13 @@ def test_the_validator_of_this_test_finds_wrong_responses(client: Client, docume
 def test_requests_have_the_bounds_and_help_of_the_records(document: Any) -> None:
     schemas = document["components"]["schemas"]
     fields = schemas["Recommend"]["properties"]
-    assert set(fields) == {*ListRequest.model_fields, "user", "model"}
+    own = {"user", "model", "placement", "remember", "cursor", "not_again_days", "fade"}
+    assert set(fields) == {*ListRequest.model_fields, *own}
     for name, field in ListRequest.model_fields.items():
         assert fields[name]["description"] == field.description
     assert set(schemas["Reranking"]["properties"]) == set(Reranking.model_fields)
     assert (schemas["Reranking"]["properties"]["popularity"]["minimum"], fields["k"]["maximum"]) == (-1, 1000)
-    assert set(schemas["Similar"]["properties"]) == {"where", "allow", "deny", "item", "k", "model"}
+    assert set(schemas["Similar"]["properties"]) == {"where", "allow", "deny", "item", "k", "model", "placement"}
     assert schemas["Recommend"]["additionalProperties"] is False
 
 
@@ -159,3 +201,53 @@ def test_controls_of_the_model_are_those_of_the_record(client: Client) -> None:
     assert {tuple(control) for control in controls} == {
         ("name", "kind", "title", "low", "high", "help", "min", "max", "default")
     }
+
+
+def test_each_refusal_agrees_with_the_document_and_is_listed(
+    groups: Interactions, tmp_path: Path, document: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READ_KEY", KEY)
+    monkeypatch.setattr(Service, "_score", lambda _, jobs: [time.sleep(1.5) for _ in jobs])  # type: ignore[func-returns-value]
+    folder, tried = shop(groups).save(tmp_path / "shop"), 0
+    monkeypatch.setattr(RateLimit, "wait", lambda *_: float(tried == 429))
+    with running(settings_for(folder, api_key_env="READ_KEY", seconds=1.0, rate_limit=1.0)) as client:
+        for tried, request in REFUSED.items():
+            with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
+                connection.sendall(request.encode())
+                reply = http.client.HTTPResponse(connection)
+                reply.begin()
+                answer = json.loads(reply.read())
+            assert reply.status == tried
+            assert problems(answer, schema_of(document, "POST", "/recommend", tried), document) == []
+            assert reply.headers["x-content-type-options"] == "nosniff"
+    listed = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    table = listed[listed.index("| status |") : listed.index("## Users, events and items")]
+    assert {int(one) for one in re.findall(r"\b[45]\d\d\b", table)} >= REFUSED.keys() | {409}
+
+
+def test_a_refused_reload_agrees_with_the_document(groups: Interactions, tmp_path: Path, document: Any) -> None:
+    folder = shop(groups).save(tmp_path / "shop")
+    with running(settings_for(folder)) as client:
+        (folder / "config.json").write_text("{")
+        reply = client.post("/admin/reload", {})
+        assert reply.status == 409
+        assert problems(reply.json, schema_of(document, "POST", "/admin/reload", 409), document) == []
+
+
+def test_the_document_says_which_key_each_route_needs(
+    groups: Interactions, tmp_path: Path, document: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("READ_KEY", KEY)
+    monkeypatch.setenv("ADMIN_KEY", KEY[::-1] + "a")
+    folder = shop(groups).save(tmp_path / "shop")
+    with running(settings_for(folder, api_key_env="READ_KEY", admin_key_env="ADMIN_KEY")) as client:
+        locked = client.get("/openapi.json", {"Authorization": f"Bearer {KEY}"}).json
+        for method, path, body in REQUESTS:
+            name = path.partition("?")[0]
+            needed = locked["paths"][name][method.lower()]["security"]
+            assert document["paths"][name][method.lower()]["security"][0] == {}  # without keys, each route is open
+            status = client.ask(method, path, body).status
+            assert (status == 401) == ({} not in needed), path
+            allowed = client.ask(method, path, body, {"Authorization": f"Bearer {KEY}"}).status
+            assert (allowed == 403) == (needed in ([{"key": ["events"]}], [{"key": ["admin"]}])), path
+    assert locked["components"]["securitySchemes"]["key"]["scheme"] == "bearer"

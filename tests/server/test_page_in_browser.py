@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import EVIL, Visit, go, ids_shown, launched, link, settled, shop_models, strongly_low
-from playwright.sync_api import Page, Route, expect, sync_playwright
+from browsing import EVIL, Visit, go, ids_shown, link, settled, shop_models, strongly_low, visiting
+from playwright.sync_api import Page, Route, expect
 
 import recfusion as rf
 from recfusion.data.interactions import Interactions
@@ -30,12 +30,9 @@ def models(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> tu
 def visit(models: tuple[Path, Path]) -> Iterator[Visit]:
     """A service with two models, and a browser."""
     folder, also = models
-    with sync_playwright() as playwright:
-        browser = launched(playwright)
-        settings = Settings(folder=folder, also=also, also_share=0, events=folder.with_name("events.sqlite"))
-        with running(settings) as client:
-            yield Visit(browser, f"http://127.0.0.1:{client.port}", [])
-        browser.close()
+    events = folder.with_name("events.sqlite")
+    with visiting(Settings(folder=folder, also=also, also_share=0, events=events)) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -392,7 +389,9 @@ def test_a_service_with_a_key_opens_by_its_token_which_is_in_no_link(
     from recfusion.server.keys import Keys
 
     monkeypatch.setenv("PAGE_KEY", "a key of more than sixteen characters")
-    settings = Settings(folder=models[0], events=models[0].with_name("keyed.sqlite"), api_key_env="PAGE_KEY")
+    settings = Settings(
+        folder=models[0], events=models[0].with_name("keyed.sqlite"), page_secret="s", api_key_env="PAGE_KEY"
+    )
     with running(settings) as client:
         keyed = Visit(visit.browser, f"http://127.0.0.1:{client.port}", visit.problems)
         with keyed.at(f"#token={Keys.of(settings).token()}&history=i00") as page:

@@ -1,27 +1,27 @@
 """`recfusion serve` as a process: several workers, signals, kill -9, and its options."""
 
+import http.client
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from recfusion.cli import main as cli
 from recfusion.core.errors import InputError
-from recfusion.core.pool import THREAD_VARIABLES
 from recfusion.data.interactions import Interactions
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Store
 from recfusion.server.start import free_port
-from running import Client
+from running import Client, process, worker_ids
 from shop import shop
 
 START = "from recfusion.cli.main import main; main()"
@@ -32,33 +32,9 @@ def folder(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return shop(groups).save(tmp_path_factory.mktemp("served") / "shop")
 
 
-@contextmanager
-def started(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+def started(folder: Path, *options: str) -> AbstractContextManager[tuple[subprocess.Popen[str], Client]]:
     """Run the command on a free port until the block ends."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", START, "serve", str(folder), "--port", str(port), *options]
-    environment = os.environ | dict.fromkeys(THREAD_VARIABLES, "1")
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
-    client = Client(port)
-    try:
-        until = time.monotonic() + 60
-        while True:
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            assert time.monotonic() < until, "the service did not start"
-            try:
-                client.get("/live")
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield process, client
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
-        assert process.stderr is not None
-        process.stderr.close()
+    return process([START, "serve", str(folder), *options])
 
 
 def test_every_acknowledged_event_survives_a_kill(folder: Path, tmp_path: Path) -> None:
@@ -70,7 +46,7 @@ def test_every_acknowledged_event_survives_a_kill(folder: Path, tmp_path: Path) 
             for number in range(first, 10_000, 4):
                 try:
                     status = client.post("/events", {"user": f"u{number % 50}", "item": f"i{number}"}).status
-                except OSError:
+                except (OSError, http.client.HTTPException):  # also half an answer
                     return
                 if status == 201:
                     acknowledged.append(number)
@@ -141,6 +117,8 @@ def test_several_processes_know_the_same_events_columns_and_models(
         (["--host", "0.0.0.0"], "--api-key-env"),
         (["--api-key-env", "NO_SUCH"], "16 characters"),
         (["--keep-events", "0"], "keep_events"),
+        (["--event-weight", "view=7"], "view=7"),
+        (["--workers", "2", "--histories", "none.csv"], "none.csv"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(
@@ -193,3 +171,76 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
     assert free_port("127.0.0.1", 0) > 0
     with pytest.raises(InputError, match="Cannot listen on"):
         free_port("no such name", 80)
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_and_is_killed_is_replaced_and_does_not_keep_the_service_from_stopping(
+    folder: Path, tmp_path: Path
+) -> None:
+    events = tmp_path / "e.sqlite"
+    with started(folder, "--events", str(events), "--workers", "2") as (process, _):
+
+        def wait_for_two() -> list[int]:
+            until = time.monotonic() + 60
+            while len(found := [one for one in worker_ids(events) if psutil.pid_exists(one)]) < 2:
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            return found
+
+        hanging = wait_for_two()[0]
+        os.kill(hanging, signal.SIGSTOP)
+        time.sleep(2)  # the parent looks at its workers twice a second
+        os.kill(hanging, signal.SIGKILL)
+        until = time.monotonic() + 60
+        while hanging in wait_for_two():
+            assert time.monotonic() < until
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_no_accepted_request_is_reset_when_the_service_stops_under_load(
+    folder: Path, tmp_path: Path, workers: str, kept: bool
+) -> None:
+    """Clients send as fast as they can. A connection may be refused; a request on a connection must be answered."""
+    options = ("--events", str(tmp_path / "e.sqlite"), "--workers", workers)
+    ended: list[str] = []
+    answered: list[int] = []
+    with started(folder, *options) as (process, client):
+
+        def send() -> None:
+            connection: http.client.HTTPConnection | None = None
+            body, headers = json.dumps({"history": ["i01"]}), {"Content-Type": "application/json"}
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                if connection is None:
+                    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+                    try:
+                        connection.connect()
+                    except OSError:
+                        return ended.append("refused")
+                try:
+                    connection.request("POST", "/recommend", body, headers)
+                    reply = connection.getresponse()
+                    reply.read()
+                    answered.append(reply.status)
+                except (OSError, http.client.HTTPException) as error:
+                    return ended.append(f"{type(error).__name__} after the connection was made")
+                if not kept or reply.headers.get("connection") == "close":
+                    connection.close()
+                    connection = None
+            return ended.append("too late")
+
+        threads = [threading.Thread(target=send) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        while len(answered) < 100:
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait(60) == 0
+        for thread in threads:
+            thread.join()
+    assert ended == ["refused"] * 12
+    assert set(answered) == {200}

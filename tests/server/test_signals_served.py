@@ -102,10 +102,6 @@ def test_the_file_of_histories_brings_its_grades_and_times(graded: Path, tmp_pat
 
 
 def test_what_the_model_cannot_read_is_one_sentence(groups: Interactions, client: Client, tmp_path: Path) -> None:
-    turned = {"history": [3], "reranking": {"adventurousness": 0.5}}
-    reply = client.post("/recommend", turned)
-    assert (reply.status, reply.json["field"]) == (422, "reranking.adventurousness")
-    assert "adventurousness" not in [one["name"] for one in client.get("/model").json["controls"]]
     wrong = client.post("/recommend", {"history": [{"item": 3, "grade": "good"}]})
     assert (wrong.status, wrong.json["field"]) == (422, "history.0.grade")
     with running(settings_for(shop(groups, "popularity").save(tmp_path / "plain"))) as plain:
@@ -116,7 +112,9 @@ def test_what_the_model_cannot_read_is_one_sentence(groups: Interactions, client
         assert plain.post("/recommend", {"history": ["i01", {"item": "i02"}]}).status == 200
 
 
-def test_a_model_of_stars_names_grades_off_its_scale_and_knows_what_was_given_back(tmp_path: Path) -> None:
+def test_a_model_of_stars_names_grades_off_its_scale_and_knows_what_was_given_back(
+    tmp_path: Path, installed_studies: None
+) -> None:
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     made = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded").save(tmp_path / "stars")
     with running(settings_for(made).model_copy(update={"events": tmp_path / "events.sqlite"})) as client:

@@ -7,27 +7,28 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from fastapi import FastAPI, Query, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, choices
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
 from recfusion.server import responses, schemas
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
-from recfusion.server.guard import Guard
+from recfusion.server.guard import OPEN, Guard
 from recfusion.server.http_errors import ERRORS, Fault, fault_reply, log_failure, reply, to_fault
-from recfusion.server.keys import Keys
+from recfusion.server.keys import Keys, scope_of
 from recfusion.server.list_routes import add_list_routes
 from recfusion.server.loaded_models import LoadedModels, check_change
 from recfusion.server.metrics import Metrics
 from recfusion.server.model_info import describe
 from recfusion.server.service import Service
+from recfusion.server.shops import Shops
 
 log = logging.getLogger(__name__)
 SETTINGS = "RECFUSION_SERVE"  # environment variable with the settings of worker processes
@@ -43,6 +44,7 @@ _TYPES = {
 }
 _TICK = 0.25  # seconds between checks of the event store and the model folder
 _HOUR = 3600.0
+ERASE_SECONDS = 3.0  # that a deletion waits for other readers of the event store
 _ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": responses.Error}, "5XX": {"model": responses.Error}}
 
 
@@ -56,7 +58,13 @@ def from_environment() -> ASGIApp:
 
 def make_app(settings: Settings) -> ASGIApp:
     """Return the application. It loads its models first, so that a process that listens is ready."""
-    metrics = Metrics()
+    if settings.shops:
+        return Shops(settings, {shop.shop: _shop_app(shop) for shop in settings.shops})
+    return _shop_app(settings)
+
+
+def _shop_app(settings: Settings) -> Guard:
+    metrics = Metrics(settings.shop)
     service = Service(settings, metrics)
 
     @contextlib.asynccontextmanager
@@ -84,7 +92,22 @@ def make_app(settings: Settings) -> ASGIApp:
     _add_monitoring(app, service)
     _add_page(app)
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
-    return Guard(app, settings=settings, keys=Keys.of(settings), metrics=metrics, routes=routes)
+    keys = Keys.of(settings)
+    _add_security(app, keys, () if settings.shop else OPEN)
+    return Guard(app, settings=settings, keys=keys, metrics=metrics, routes=routes)
+
+
+def _add_security(app: FastAPI, keys: Keys, open_paths: Sequence[str]) -> None:
+    """Describe in the OpenAPI document which key each route needs."""
+    document = app.openapi()
+    document["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "description": "a key of the service with the scope of the route"}
+    }
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            scope = scope_of(method.upper(), path)
+            is_open = path in open_paths or not keys.needed_for(scope)
+            operation["security"] = [{}] if path in open_paths else [*([{}] if is_open else []), {"key": [scope]}]
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
@@ -100,13 +123,18 @@ def _add_events(app: FastAPI, service: Service) -> None:
 
     @app.post("/events/batch", summary="Record several events together", **created)
     async def event_batch(batch: schemas.EventBatch) -> Response:
-        return await _record(service, batch.events)
+        return await _record(service, batch.events, "events.")
 
-    @app.post("/events/forget", summary="Delete all events of a user", response_model=responses.Deleted)
+    @app.post(
+        "/events/forget",
+        summary="Delete all events of a user",
+        response_model=responses.Deleted,
+        responses={202: {"model": responses.Deleted, "description": "deleted, and not yet erased from SQLite's log"}},
+    )
     async def forget(request: schemas.Forget) -> Response:
         deleted = await service.write(lambda store: store.forget(request.user))
-        await asyncio.to_thread(service.reading.shrink)
-        return reply({"deleted": deleted})
+        erased = await service.erase(ERASE_SECONDS)
+        return reply({"deleted": deleted, "erased": erased}, 200 if erased else 202)
 
     @app.put(
         "/items",
@@ -119,8 +147,9 @@ def _add_events(app: FastAPI, service: Service) -> None:
         for number, change in enumerate(request.items):
             for name, value in change.columns.items():
                 with errors_about(f"items.{number}.columns.{name}"):
-                    check_change(main.bundle, name, value)
+                    check_change(main.base, name, value)
             changed.setdefault(change.item, {}).update(change.columns)
+        await service.try_changes(changed)
         await service.write(lambda store: store.change(changed))
         unknown = _unknown((await service.current()).main.bundle, list(changed))
         still_unknown = set(unknown)
@@ -137,30 +166,45 @@ def _add_events(app: FastAPI, service: Service) -> None:
             )
         return reply({"changed": len(changed), "added": added, "unknown": unknown, "note": note})
 
+    @app.delete(
+        "/items",
+        summary="Clear changed columns, so that the model's item table counts again; all without parameters",
+        response_model=responses.Cleared,
+    )
+    async def clear_items(request: Annotated[schemas.ClearItems, Query()]) -> Response:
+        cleared = await service.write(lambda store: store.clear_changes(request.item, request.column))
+        await service.current()
+        return reply({"cleared": cleared})
+
     @app.post(
         "/admin/reload",
         summary="Read the model folders again and replace the models in one step",
         response_model=responses.Reloaded,
     )
     async def reload() -> Response:
-        try:
-            loaded, processes = await service.reload()
-        except (InputError, OSError):
-            problem = f"The new model cannot be served, the old one stays. {service.trouble}"
-            raise Fault(409, "model", problem) from None
-        return reply({"models": _versions(service.models), "processes": {"loaded": loaded, "of": processes}})
+        loaded, processes = await service.reload()
+        named = {"models": _versions(service.models), "generation": service.models.generation}
+        return reply(named | {"processes": {"loaded": loaded, "of": processes}})
 
 
 def _unknown(bundle: Bundle, ids: Sequence[str]) -> list[str]:
     return [item for item, column in zip(ids, bundle.columns_of(ids).tolist(), strict=True) if column < 0]
 
 
-async def _record(service: Service, bodies: list[schemas.EventBody]) -> Response:
-    events = [Event(one.user, one.item, one.kind, one.time, one.recommendation_id) for one in bodies]
-    await service.write(lambda store: store.add(events))
+async def _record(service: Service, bodies: list[schemas.EventBody], prefix: str = "") -> Response:
+    for number, one in enumerate(bodies):
+        if one.kind not in service.reading.weights:
+            raise choices("kind", one.kind, service.reading.weights, f"{prefix}{number}.kind" if prefix else "kind")
+    events = [
+        Event(
+            one.user, one.item, one.kind, one.time, one.recommendation_id, one.quantity, one.price, one.idempotency_key
+        )
+        for one in bodies
+    ]
+    new = await service.write(lambda store: store.add(events))
     for event in events:
         service.metrics.events.labels(event.kind).inc()
-    return reply({"recorded": len(events)}, 201)
+    return reply({"recorded": new, "repeated": len(events) - new}, 201)
 
 
 def _versions(models: LoadedModels) -> list[dict[str, str]]:
@@ -177,6 +221,11 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
         models = await service.current()
         return reply(await service.score(lambda: describe(models)))
 
+    @app.get("/placements", summary="The placements that requests can name", response_model=responses.Placements)
+    async def placements() -> Response:
+        found = service.placements.items()
+        return reply({"placements": [{"name": n, "kind": one.kind, "sets": sorted(one.values)} for n, one in found]})
+
     @app.get("/live", summary="Whether the process runs", response_model=responses.Live)
     async def live() -> Response:
         return reply({"live": True})
@@ -185,7 +234,10 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
         "/ready", summary="The loaded models, and why the last reload failed, if it did", response_model=responses.Ready
     )
     async def ready() -> Response:
-        return reply({"ready": True, "models": _versions(service.models), "trouble": service.trouble})
+        models = await service.current()  # answers 503 if changed item columns cannot be applied
+        ignored = sorted({name for model in models.every for name in model.misfits})
+        named = {"ready": True, "models": _versions(models), "generation": models.generation}
+        return reply(named | {"trouble": service.trouble(), "ignored_columns": ignored})
 
     @app.get("/metrics", summary="Counters and latencies for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -194,38 +246,37 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
 
 
 def _add_page(app: FastAPI) -> None:
+    # Only names that exist are looked up: no name of a request reaches the file system.
+    files = {path.relative_to(_PAGE).as_posix(): path for path in _PAGE.rglob("*") if path.suffix in _TYPES}
+    contents = {name: (path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
+
+    def file(name: str) -> Response:
+        if name not in contents:
+            raise Fault(404, "path", "There is no such file.")
+        body, media_type = contents[name]
+        return Response(body, media_type=media_type, headers={"Cache-Control": "no-cache"})
+
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        return _file("index.html")
+        return file("index.html")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return _file("routes.html")
+        return file("routes.html")
 
     @app.get("/static/{name:path}", include_in_schema=False)
     async def static(name: str) -> Response:
-        return _file(name)
-
-
-def _file(name: str) -> Response:
-    path = (_PAGE / name).resolve()
-    if not path.is_relative_to(_PAGE.resolve()) or path.suffix not in _TYPES or not path.is_file():
-        raise Fault(404, "path", "There is no such file.")
-    return FileResponse(path, media_type=_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
+        return file(name)
 
 
 async def _run_maintenance(service: Service) -> None:
     """Follow the other processes and, with `watch`, the model folder; delete old events."""
     last_expired = 0.0
-    seen = service.folder_state()
     while True:
         try:
             await service.flush()
+            await service.erase()
             await service.follow()
-            now = service.folder_state()
-            if service.settings.watch and now != seen:
-                seen = now
-                await service.reload()
             loop_time = asyncio.get_running_loop().time()
             if loop_time - last_expired > _HOUR:
                 last_expired = loop_time

@@ -1,28 +1,63 @@
 """The options of `recfusion serve` and the settings of a service, which worker processes get as JSON."""
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
+
+from recfusion.server.event_kinds import parse_weights
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine can reach
 
 
-class Options(BaseModel, frozen=True, extra="forbid"):
-    """The options of `recfusion serve`."""
+class ShopOptions(BaseModel, frozen=True, extra="forbid"):
+    """The options of `recfusion serve` that each shop may have of its own."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on; others than the loopback need --api-key-env")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
-    workers: int = Field(1, ge=1, le=64, description="Number of processes that answer requests")
     histories: Path | None = Field(None, description="File of user histories, with a row per user and item")
     events: Path | None = Field(None, description="SQLite file for the events; by default beside the model folder")
     keep_events: float | None = Field(None, gt=0, description="Delete events after this number of days")
+    event_weight: tuple[str, ...] = Field(
+        (), description="Weight of a kind of event, such as view=0.2; also defines new kinds; may be repeated"
+    )
     also: Path | None = Field(None, description="A second model folder, for a share of the users")
     also_share: float = Field(0.5, ge=0, le=1, description="With --also: share of the users who get the second model")
+    models: tuple[Path, ...] = Field(
+        (), description="A further model folder, which requests and placements can name; may be repeated"
+    )
     watch: bool = Field(False, description="Reload the model folder when it changes")
     api_key_env: str | None = Field(None, description="Environment variable with the key for reading")
     admin_key_env: str | None = Field(
         None, description="Environment variable with the key for events, items and reload"
     )
+    key_file: Path | None = Field(
+        None, description="TOML file of keys with scopes (read, events, admin); read again when it changes"
+    )
+    rate_limit: float | None = Field(
+        None, gt=0, description="Requests per second that each key may send; the workers share them equally"
+    )
+    max_cost: int = Field(
+        50_000, ge=1, description="Largest cost of a request: the sum over its lists of k x (1 + why)"
+    )
+    audit_log: Path | None = Field(None, description="File for a line per request that writes or is refused")
+
+    @field_validator("event_weight")
+    @classmethod
+    def _check_weights(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        parse_weights(texts)
+        return texts
+
+
+class Options(ShopOptions):
+    """The options of `recfusion serve`."""
+
+    config: tuple[Path, ...] = Field(
+        (), description="File of a shop: its folder, events, keys and placements; repeated for several shops"
+    )
+    host: str = Field("127.0.0.1", description="Address to listen on; others than the loopback need --api-key-env")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
+    workers: int = Field(1, ge=1, le=64, description="Number of processes that answer requests")
+    tls_certificate: Path | None = Field(None, description="PEM file with the certificate chain, to serve HTTPS")
+    tls_key: Path | None = Field(None, description="With --tls-certificate: PEM file with its private key")
     host_name: tuple[str, ...] = Field((), description="Host name that requests may use; may be repeated")
     origin: tuple[str, ...] = Field((), description="Origin of other pages that may send requests; may be repeated")
 
@@ -32,7 +67,15 @@ class Settings(Options):
 
     folder: Path
     events: Path
+    placements: dict[str, dict[str, Any]] = {}  # tables of the file of the shop
+    shop: str = ""  # its name, if there are several
+    shops: tuple["Settings", ...] = ()  # several shops in one service, each with its own settings
+    page_secret: str = ""  # signs the token of the page
     verbose: bool = False  # log a line for each request
     max_body: int = 1 << 20  # bytes
+    max_head: int = 1 << 16  # bytes of the request line and the headers
+    max_headers: int = 100
+    max_pipelined: int = 16  # requests that may wait on a connection for the answers to earlier ones
+    max_connections: int = 800  # per process; the usual limit of open files is 1,024
     max_waiting: int = 256  # requests that may wait for the scoring thread
-    seconds: float = 10.0  # time limit for receiving a request, and again for answering it
+    seconds: float = 10.0  # time limit for the head of a request, its body, its answer, and a client that does not read

@@ -10,34 +10,52 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import polars as pl
 
 from recfusion.core.errors import InputError, WriteError
 from recfusion.core.files import check_regular
+from recfusion.data.reading.ids import id_text
+from recfusion.server.event_kinds import WEIGHTS, Standing
 
-Kind = Literal["have", "click", "return"]
-_VERSION = 1
+_VERSION = "2"
+_UNERASED = "unerased"  # name of a state: the write-ahead log may hold deleted rows
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, user TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL,
-    time REAL NOT NULL, received REAL NOT NULL, recommendation TEXT
+    time REAL NOT NULL, received REAL NOT NULL, recommendation TEXT, quantity REAL, price REAL, key TEXT
 );
 CREATE INDEX IF NOT EXISTS events_of_user ON events (user, id);
 CREATE INDEX IF NOT EXISTS events_by_age ON events (received);
+CREATE UNIQUE INDEX IF NOT EXISTS events_by_key ON events (key) WHERE key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS changes (
-    item TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (item, name)
+    item TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, number INTEGER NOT NULL, time REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (item, name)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS changes_by_number ON changes (number);
 CREATE TABLE IF NOT EXISTS shown (
     day INTEGER NOT NULL, model TEXT NOT NULL, bucket INTEGER NOT NULL, lists INTEGER NOT NULL,
     PRIMARY KEY (day, model, bucket)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS shown_items (
+    user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, lists INTEGER NOT NULL, PRIMARY KEY (user, item)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgotten (user BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+_FROM_VERSION_1 = """
+ALTER TABLE events ADD COLUMN quantity REAL;
+ALTER TABLE events ADD COLUMN price REAL;
+ALTER TABLE events ADD COLUMN key TEXT;
+ALTER TABLE changes ADD COLUMN time REAL NOT NULL DEFAULT 0;
+UPDATE changes SET time = CAST(strftime('%s', 'now') AS INTEGER);
+INSERT OR REPLACE INTO state SELECT 'change', coalesce(max(number), 0) FROM changes;
+UPDATE state SET value = '2' WHERE name = 'version';
 """
 
 
@@ -47,17 +65,47 @@ class Event:
 
     user: str
     item: str
-    kind: Kind = "have"
+    kind: str = "have"
     time: float | None = None  # seconds since 1970; now if None
     recommendation: str | None = None  # id of the list that led to it
+    quantity: float | None = None
+    price: float | None = None  # of one unit
+    key: str | None = None  # a repeated event with the same key is stored once
 
 
 @dataclass(frozen=True)
 class UserItems:
-    """The items that a user has by the events, and those given back, each with the time of its last event."""
+    """The items that a user has by the events, with the times of their purchases, and those given back, with a time."""
 
-    have: dict[str, float]
+    have: dict[str, list[float]]
     returned: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new value of an item's column, and when it was set."""
+
+    item: str
+    name: str
+    value: Any
+    time: float
+
+
+def _read_value(text: str) -> Any:
+    """Return a stored value; one that is damaged becomes a list, which fits no column."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return []
+
+
+def _checkpoint(db: sqlite3.Connection) -> bool:
+    """Copy the write-ahead log into the file and truncate it; return whether that succeeded."""
+    try:
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError:  # locked
+        return False
+    return not busy
 
 
 def _make_private(path: Path) -> None:
@@ -88,21 +136,60 @@ class Store:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "busy_timeout = 10000"):
                 self._db.execute(f"PRAGMA {pragma}")
-            with self.writing():
-                for statement in _TABLES.split(";"):
-                    self._db.execute(statement)
-                self._db.execute("INSERT OR IGNORE INTO state VALUES ('version', ?)", (str(_VERSION),))
-                self._db.execute("INSERT OR IGNORE INTO state VALUES ('salt', ?)", (secrets.token_hex(16),))
+            if not self._is_current():
+                with self.writing():
+                    self._prepare()
             self._salt = bytes.fromhex(str(self.state("salt")))
-        except (OSError, sqlite3.Error) as error:
+            self.weights: dict[str, float] = WEIGHTS | json.loads(self.state("weights") or "{}")  # of kinds of events
+        except InputError:
+            raise
+        except (OSError, sqlite3.Error, ValueError) as error:  # ValueError: a damaged salt or schema
             message = f"Cannot store events in '{path}' ({error}): name a writable file with --events."
             raise WriteError(message, "events") from None
-        if self.state("version") != str(_VERSION):
+        if self.state("version") != _VERSION:
             message = f"The file '{path}' was written by another version: name a new one with --events."
             raise InputError(message, "events")
 
+    def _is_current(self) -> bool:
+        """Return whether the file has the tables of this version; a process that only reads then writes nothing."""
+        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone()
+        return found is not None and self.state("version") == _VERSION
+
+    def _prepare(self) -> None:
+        """Create the tables, or convert those of version 1; tables of a later version stay unchanged."""
+        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone()
+        version = None if found is None else self.state("version")
+        if version not in (None, "1"):
+            return
+        for statement in ((_FROM_VERSION_1 if version == "1" else "") + _TABLES).split(";"):
+            self._db.execute(statement)
+        if version == "1":
+            self._use_one_id()
+        self._db.execute("INSERT OR IGNORE INTO state VALUES ('version', ?)", (_VERSION,))
+        self._db.execute("INSERT OR IGNORE INTO state VALUES ('salt', ?)", (secrets.token_hex(16),))
+
+    def _use_one_id(self) -> None:
+        """Write each id in its one form: version 1 stored 318.0 and " 318 " as they were sent."""
+        for column in ("user", "item"):
+            for (stored,) in self._db.execute(f"SELECT DISTINCT {column} FROM events").fetchall():
+                if (known := id_text(stored)) and known != stored:
+                    self._db.execute(f"UPDATE events SET {column} = ? WHERE {column} = ?", (known, stored))
+
     def close(self) -> None:
         self._db.close()
+
+    @contextmanager
+    def undamaged(self) -> Iterator[None]:
+        """Turn an error that damaged rows cause into one sentence."""
+        try:
+            yield
+        except InputError:
+            raise
+        except (sqlite3.Error, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+            cause = error if isinstance(error, sqlite3.Error) else type(error).__name__
+            raise InputError(
+                f"The file of events '{self.path}' has damaged rows ({cause}): use a backup of it.", "events"
+            ) from None
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -115,24 +202,45 @@ class Store:
             raise
         self._db.execute("COMMIT")
 
-    def add(self, events: Iterable[Event]) -> None:
-        """Record events, in their order."""
-        now = time.time()
-        rows = [(e.user, e.item, e.kind, now if e.time is None else e.time, now, e.recommendation) for e in events]
-        query = "INSERT INTO events (user, item, kind, time, received, recommendation) VALUES (?, ?, ?, ?, ?, ?)"
-        self._db.executemany(query, rows)
+    def attempt(self, job: Callable[["Store"], Any]) -> Any:
+        """Return the result of a job within a transaction, or its InputError after what it wrote was undone."""
+        self._db.execute("SAVEPOINT job")
+        try:
+            result = job(self)
+        except InputError as error:
+            self._db.execute("ROLLBACK TO job")
+            result = error
+        self._db.execute("RELEASE job")
+        return result
+
+    def add(self, events: Iterable[Event]) -> int:
+        """Record events, in their order; return how many are new. An event whose key is stored is a retry."""
+        now, new = time.time(), 0
+        query = """INSERT INTO events (user, item, kind, time, received, recommendation, quantity, price, key)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING"""
+        for e in events:
+            when = now if e.time is None else e.time
+            row = (e.user, e.item, e.kind, when, now, e.recommendation, e.quantity, e.price, e.key)
+            stored = self._db.execute(query, row).rowcount
+            new += stored
+            if not stored:
+                same = self._db.execute("SELECT user, item, kind FROM events WHERE key = ?", (e.key,)).fetchone()
+                if same != (e.user, e.item, e.kind):
+                    problem = "Expected a new key for a new event, got the key of another event: send it with its own."
+                    raise InputError(problem, "idempotency_key")
+        return new
 
     def user_items(self, user: str) -> UserItems:
         """Return the items that a user has by the recorded events, and those given back."""
-        have: dict[str, float] = {}
-        returned: dict[str, float] = {}
-        query = "SELECT item, kind, time FROM events WHERE user = ? ORDER BY id"
-        for item, kind, when in self._db.execute(query, (user,)):
-            if kind != "click":
-                old, new = (returned, have) if kind == "have" else (have, returned)
-                old.pop(item, None)
-                new[item] = when
-        return UserItems(have, returned)
+        found: dict[str, Standing] = {}
+        query = "SELECT item, kind, time, quantity FROM events WHERE user = ? ORDER BY id"
+        for item, kind, when, quantity in self._db.execute(query, (user,)):
+            if found.setdefault(item, Standing()).add(self.weights.get(kind, 0.0), when, quantity):
+                found[item] = found.pop(item)  # in the order of the last events
+        return UserItems(
+            {item: one.times for item, one in found.items() if one.has},
+            {item: one.time for item, one in found.items() if one.has is False},
+        )
 
     def forget(self, user: str) -> int:
         """Delete a user's events; a digest records that other data about the user must not be used.
@@ -140,22 +248,45 @@ class Store:
         Returns the number of deleted events.
         """
         deleted = self._db.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+        self._db.execute("DELETE FROM shown_items WHERE user = ?", (user,))
         self._db.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (self.digest(user),))
+        self.set_state(_UNERASED, secrets.token_hex(8))
         return int(deleted)
 
     def is_forgotten(self, user: str) -> bool:
         found = self._db.execute("SELECT 1 FROM forgotten WHERE user = ?", (self.digest(user),)).fetchone()
         return found is not None
 
-    def shrink(self) -> None:
-        """Remove deleted rows from the write-ahead log too."""
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def is_erased(self) -> bool:
+        """Return whether deleted rows are gone from the write-ahead log too."""
+        return self.state(_UNERASED) is None
+
+    def erase(self, seconds: float) -> bool:
+        """Remove deleted rows from the write-ahead log; return whether it succeeded in this time.
+
+        It fails while another connection reads an older state. It has a connection of its own with a short time limit:
+        a checkpoint that waits for readers keeps others from writing, and from using its connection.
+        """
+        until, deletion = time.monotonic() + seconds, self.state(_UNERASED)
+        with closing(sqlite3.connect(self.path, timeout=0.05, isolation_level=None)) as own:
+            while not _checkpoint(own):
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(0.1)
+            own.execute("PRAGMA busy_timeout = 10000")
+            # A deletion since then has another value, and needs another checkpoint.
+            own.execute("DELETE FROM state WHERE name = ? AND value = ?", (_UNERASED, deletion))
+        return True
 
     def expire(self, days: float) -> int:
-        """Delete events received more than `days` ago and the counts of lists of that time; return how many events."""
+        """Delete events received more than `days` ago, and what was shown before; return how many events."""
         oldest = time.time() - 86400 * days
         self._db.execute("DELETE FROM shown WHERE day < ?", (oldest // 86400,))
-        return int(self._db.execute("DELETE FROM events WHERE received < ?", (oldest,)).rowcount)
+        shown = self._db.execute("DELETE FROM shown_items WHERE time < ?", (oldest,)).rowcount
+        deleted = int(self._db.execute("DELETE FROM events WHERE received < ?", (oldest,)).rowcount)
+        if deleted or shown:
+            self.set_state(_UNERASED, secrets.token_hex(8))
+        return deleted
 
     def digest(self, user: str) -> bytes:
         """Return a keyed digest that replaces a user's id."""
@@ -163,25 +294,56 @@ class Store:
 
     def change(self, items: Mapping[str, Mapping[str, Any]]) -> int:
         """Record new values of item columns; return the number of the change."""
+        number, now = self._next_change(), time.time()
+        rows = [
+            (item, name, json.dumps(value), number, now) for item, own in items.items() for name, value in own.items()
+        ]
+        self._db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?)", rows)
+        return number
+
+    def clear_changes(self, items: Sequence[str] = (), names: Sequence[str] = ()) -> int:
+        """Delete changed values, of some items or columns if they are given; return how many."""
+        self.set_state("cleared", str(self._next_change()))
+        query = """DELETE FROM changes WHERE (?1 = '[]' OR item IN (SELECT value FROM json_each(?1)))
+            AND (?2 = '[]' OR name IN (SELECT value FROM json_each(?2)))"""
+        return int(self._db.execute(query, (json.dumps(list(items)), json.dumps(list(names)))).rowcount)
+
+    def _next_change(self) -> int:
         number = self.last_change() + 1
-        rows = [(item, name, json.dumps(value), number) for item, own in items.items() for name, value in own.items()]
-        self._db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
+        self.set_state("change", str(number))
         return number
 
     def last_change(self) -> int:
         """Return the number of the last change of item columns, 0 if there is none."""
-        return int(self._db.execute("SELECT coalesce(max(number), 0) FROM changes").fetchone()[0])
+        return int(self.state("change") or 0)
 
-    def changes(self, after: int = 0) -> list[tuple[str, str, Any]]:
-        """Return (item, column, value) of the changes after a number."""
-        found = self._db.execute("SELECT item, name, value FROM changes WHERE number > ? ORDER BY number", (after,))
-        return [(item, name, json.loads(value)) for item, name, value in found]
+    def last_clear(self) -> int:
+        """Return the number of the last deletion of changes, 0 if there is none."""
+        return int(self.state("cleared") or 0)
+
+    def changes(self, after: int = 0) -> list[Change]:
+        """Return the changes of item columns after a number, in their order."""
+        query = "SELECT item, name, value, time FROM changes WHERE number > ? ORDER BY number"
+        return [
+            Change(item, name, _read_value(text), when) for item, name, text, when in self._db.execute(query, (after,))
+        ]
 
     def add_shown(self, counts: Mapping[tuple[int, str, int], int]) -> None:
         """Add numbers of lists shown, by (day, model, bucket of users)."""
         rows = [(*key, lists) for key, lists in counts.items()]
         query = "INSERT INTO shown VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
         self._db.executemany(query, rows)
+
+    def remember_shown(self, user: str, items: Iterable[str], when: float) -> None:
+        """Record that a user was shown items."""
+        query = """INSERT INTO shown_items VALUES (?, ?, ?, 1)
+            ON CONFLICT DO UPDATE SET time = max(time, excluded.time), lists = lists + 1"""
+        self._db.executemany(query, [(user, item, when) for item in items])
+
+    def shown_to(self, user: str) -> dict[str, tuple[float, int]]:
+        """Return the items that a user was shown: when last, and in how many lists."""
+        found = self._db.execute("SELECT item, time, lists FROM shown_items WHERE user = ?", (user,))
+        return {item: (when, lists) for item, when, lists in found}
 
     def state(self, name: str) -> str | None:
         """Return a value that all processes share, None if it is not set."""

@@ -3,31 +3,37 @@
 import asyncio
 import json
 import logging
+import math
 import os
 import re
 import time
 from collections.abc import MutableMapping
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
-from urllib.parse import urlsplit
 
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from recfusion.server.audit import AuditLog
 from recfusion.server.config import LOOPBACK, Settings
 from recfusion.server.http_errors import Fault, fault_reply, log_failure
-from recfusion.server.keys import Keys
+from recfusion.server.keys import Keys, scope_of
 from recfusion.server.metrics import Metrics
+from recfusion.server.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
-_OPEN = ("/live", "/ready")  # health checks
-_ADMIN = ("/events", "/events/batch", "/events/forget", "/admin/reload")
+OPEN = ("/live", "/ready")  # health checks
+PLACED = ("/recommend", "/recommend/batch", "/similar", "/complete")  # routes with placements
+_REFUSED = (401, 403, 421, 429)
 _BUG = "The request failed because of a bug; see the log of the service."
+_DISCARD = 1 << 24  # bytes of a refused body that are read
 _DEEPEST = 20  # nested brackets of a body
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; font-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -43,15 +49,18 @@ class Guard:
     """An ASGI application that wraps the routes."""
 
     def __init__(
-        self, app: ASGIApp, *, settings: Settings, keys: Keys, metrics: Metrics, routes: frozenset[str]
+        self, app: FastAPI, *, settings: Settings, keys: Keys, metrics: Metrics, routes: frozenset[str]
     ) -> None:
-        self._app, self._settings, self._keys, self._metrics, self._routes = app, settings, keys, metrics, routes
+        self.app, self.settings, self._keys, self._metrics, self._routes = app, settings, keys, metrics, routes
+        self._open = () if settings.shop else OPEN  # the health of one of several shops is its own affair
+        self._rates = RateLimit(settings.rate_limit and settings.rate_limit / settings.workers)
+        self._audit = AuditLog(settings.audit_log, settings.shop)
         self._hosts = {name.lower() for name in (*LOOPBACK, settings.host, *settings.host_name)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+                await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 500
         headers = Headers(scope=scope)
@@ -67,11 +76,11 @@ class Guard:
 
         try:
             self._check(scope, headers, origin)
-            if scope["method"] == "OPTIONS" and origin in self._settings.origin:
+            if scope["method"] == "OPTIONS" and origin in self.settings.origin:
                 await Response(status_code=204)(scope, receive, sending)
                 return
             whole = await self._body(scope, headers, receive)
-            await self._app(scope, whole, sending)
+            await self.app(scope, whole, sending)
         except Fault as fault:
             if not started:
                 await fault_reply(fault)(scope, receive, sending)
@@ -82,19 +91,24 @@ class Guard:
             if not started:
                 await fault_reply(Fault(500, "", _BUG))(scope, receive, sending)
         finally:
-            self._record(scope, status, time.perf_counter() - began)
+            self._record(scope, status, time.perf_counter() - began, headers)
 
     def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
         if _host_name(headers.get("host", "")) not in self._hosts:
             raise Fault(421, "Host", "Expected a name of this service as Host: add one with serve --host-name NAME.")
-        if origin is not None and origin not in self._settings.origin and not _same(origin, headers.get("host", "")):
+        if origin is not None and origin not in self.settings.origin and not _same(origin, headers.get("host", "")):
             raise Fault(403, "Origin", "Expected a page of this service: allow another with serve --origin URL.")
         path, method = scope["path"], scope["method"]
-        if origin in self._settings.origin and method == "OPTIONS":
+        if path in self._open or _is_static(path) or (origin in self.settings.origin and method == "OPTIONS"):
             return
-        admin = path in _ADMIN or method not in ("GET", "HEAD", "POST")
-        if path not in _OPEN and not _is_static(path):
-            self._keys.check(headers.get("authorization"), admin=admin)
+        sent, needed = headers.get("authorization"), scope_of(method, path)
+        key = self._keys.check(sent, needed)
+        scope["placements"] = placements = self._keys.placements(sent)
+        if placements is not None and needed == "read" and path not in PLACED:
+            raise Fault(403, "Authorization", f"This key is for {', '.join(PLACED)} with a placement: use another key.")
+        if wait := self._rates.wait(key):
+            most = f"{self.settings.rate_limit:g} requests per second"
+            raise Fault(429, "Authorization", f"Expected at most {most}.", {"Retry-After": str(math.ceil(wait))})
 
     async def _body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
         """Read the body and check its limits; return a function that delivers it as one message."""
@@ -102,14 +116,16 @@ class Guard:
             return receive
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Fault(415, "Content-Type", "Expected a body of type application/json.")
-        most = self._settings.max_body
+        most = self.settings.max_body
         length = headers.get("content-length")
         too_long = Fault(413, "body", f"Expected a body of at most {most:,} bytes.", {"Connection": "close"})
-        if length is not None and (not length.isdigit() or int(length) > most):
+        if length is not None and (not length.isdecimal() or int(length[:12]) > most):
+            if len(length) < 12 and int(length) <= _DISCARD:
+                await self._discard(receive)
             raise too_long
         parts, size, more = [], 0, True
         try:
-            async with asyncio.timeout(self._settings.seconds):
+            async with asyncio.timeout(self.settings.seconds):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -118,6 +134,7 @@ class Guard:
                     size += len(parts[-1])
                     more = message.get("more_body", False)
                     if size > most:
+                        await self._discard(receive)
                         raise too_long
         except TimeoutError:
             raise Fault(408, "body", "The body did not arrive in time.", {"Connection": "close"}) from None
@@ -131,9 +148,19 @@ class Guard:
 
         return whole
 
+    async def _discard(self, receive: Receive) -> None:
+        """Read the rest of a refused body, within limits, since many clients read the answer only after sending."""
+        size, more = 0, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(2.0, self.settings.seconds / 2)):
+                while more and size < _DISCARD:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    more = message.get("more_body", False)
+
     def _answer_headers(self, origin: str | None) -> list[tuple[bytes, bytes]]:
-        found = dict(_HEADERS)
-        if origin is not None and origin in self._settings.origin:
+        found = dict(SECURITY_HEADERS)
+        if origin is not None and origin in self.settings.origin:
             found |= {
                 "Access-Control-Allow-Origin": origin,
                 "Access-Control-Allow-Headers": "authorization, content-type",
@@ -143,12 +170,16 @@ class Guard:
             }
         return [(name.lower().encode(), value.encode()) for name, value in found.items()]
 
-    def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float, headers: Headers) -> None:
         """Count a request and log it: the route, never the path, the query or the body."""
         path = scope["path"]
         route = path if path in self._routes else "page" if _is_static(path) else "other"
         self._metrics.seconds.labels(route).observe(seconds)
         self._metrics.requests.labels(route, str(status)).inc()
+        needed = scope_of(scope["method"], path)
+        if status in _REFUSED or (needed != "read" and route in self._routes):
+            key = self._keys.name(headers.get("authorization"))
+            self._audit.write(key=key, scope=needed, route=route, status=status)
         if log.isEnabledFor(logging.INFO):
             line = {"time": round(time.time(), 3), "method": scope["method"], "route": route, "status": status}
             log.info(json.dumps(line | {"ms": round(1000 * seconds, 2), "process": os.getpid()}))
@@ -166,8 +197,8 @@ def _host_name(host: str) -> str:
 
 
 def _same(origin: str, host: str) -> bool:
-    parts = urlsplit(origin)
-    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
+    scheme, _, name = origin.lower().partition("://")
+    return scheme in ("http", "https") and name == host.lower()
 
 
 def _is_static(path: str) -> bool:

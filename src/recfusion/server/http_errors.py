@@ -36,8 +36,13 @@ def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = 
     return Response(text.encode(), status, dict(headers or {}), "application/json")
 
 
+def document(fault: Fault) -> dict[str, str]:
+    """Return the body of an error response."""
+    return {"error": fault.sentence, "field": fault.field}
+
+
 def fault_reply(fault: Fault) -> Response:
-    return reply({"error": fault.sentence, "field": fault.field}, fault.status, fault.headers)
+    return reply(document(fault), fault.status, fault.headers)
 
 
 def to_fault(error: Exception, prefix: str = "") -> Fault:

@@ -7,9 +7,8 @@ from typing import Any
 import polars as pl
 
 from recfusion.data.options import Source
-from recfusion.data.protocol import Protocol
 from recfusion.data.reading.reader import read_table
-from recfusion.inference.histories import sum_counts
+from recfusion.inference.bundle import Bundle
 
 
 @dataclass(frozen=True)
@@ -18,12 +17,12 @@ class KnownUsers:
     items: pl.DataFrame  # ids as texts, user by user, with `rating` and `time` where the file and the model have them
 
     @classmethod
-    def read(cls, path: Path | None, protocol: Protocol) -> "KnownUsers":
-        """Read a file with a row per user and item, as a model with this protocol reads it; without a file, no user."""
+    def read(cls, path: Path | None, bundle: Bundle) -> "KnownUsers":
+        """Read a file with a row per user, item and purchase, as a model reads it; without a file, no user."""
         if path is None:
-            return cls({}, pl.DataFrame(schema={"item": pl.String}))
-        source = Source(time=None if "times" in protocol.signals.used else "none")
-        rows = sum_counts(read_table(path, source, lone_users=True).rows, protocol).drop_nulls("item")
+            return NOBODY
+        source = Source(time=None if bundle.reads_times else "none", date_format=bundle.protocol.source.date_format)
+        rows = read_table(path, source, lone_users=True).rows.drop_nulls("item")
         order = ["user", "time"] if "time" in rows.columns else ["user"]
         texts = rows.with_columns(pl.col("user", "item").cast(pl.String)).sort(order, maintain_order=True)
         counts = texts.group_by("user", maintain_order=True).len().with_columns(end=pl.col("len").cum_sum())
@@ -32,3 +31,6 @@ class KnownUsers:
     def of(self, user: str) -> list[dict[str, Any]]:
         """Return the entries of a user, oldest first if the file has times."""
         return self.items.slice(*self.places.get(user, (0, 0))).to_dicts()
+
+
+NOBODY = KnownUsers({}, pl.DataFrame(schema={"item": pl.String}))

@@ -1,8 +1,8 @@
-"""The loaded models of a service, with changed item columns applied; they are replaced in one step."""
+"""The loaded models and histories of a service, with changed item columns applied; they are replaced in one step."""
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.new_items import can_add, with_new
-from recfusion.server.event_store import Store
+from recfusion.server.column_values import changed_column, expected_value, fits
+from recfusion.server.event_store import Change, Store
+from recfusion.server.known_users import NOBODY, KnownUsers
 
 
 class ItemFacts:
@@ -49,11 +51,13 @@ class LoadedModel:
     label: str  # its name in answers
     version: str  # changes with every training
     made: float  # when its folder was written, seconds since 1970
+    described: float  # when its item table was made: older changes of its items are ignored
     base: Bundle  # as in its folder
     bundle: Bundle  # with changed columns and new items
     facts: ItemFacts
     search: NameSearch
     change: int  # number of the last applied change of the item table
+    misfits: tuple[str, ...] = ()  # columns with stored changes that their type cannot hold; the changes are ignored
 
     @property
     def age(self) -> float:
@@ -63,16 +67,19 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class LoadedModels:
-    """The loaded models at one moment."""
+    """The loaded models and user histories at one moment."""
 
     main: LoadedModel
     second: LoadedModel | None = None
     share: float = 0.0  # of the users who get the second model
+    known: KnownUsers = NOBODY  # of the histories file
+    generation: str = ""  # changes with any of the files
+    others: tuple[LoadedModel, ...] = ()  # for requests and placements that name them
 
     @property
     def every(self) -> list[LoadedModel]:
         """All models, the main one first."""
-        return [self.main] if self.second is None else [self.main, self.second]
+        return [self.main, *([] if self.second is None else [self.second]), *self.others]
 
     def choose(self, label: str | None, position: float | None = None) -> LoadedModel:
         """Return the model with this label, or the one for a user at this position, 0 to 1, among all users."""
@@ -84,13 +91,44 @@ class LoadedModels:
         return self.second if self.second is not None and position is not None and position < self.share else self.main
 
 
-def load_models(main: Path, second: Path | None, share: float, store: Store, *, mapped: bool = False) -> LoadedModels:
-    """Read the model folders and apply the stored changes of item columns."""
+def load_models(
+    main: Path,
+    second: Path | None,
+    share: float,
+    histories: Path | None,
+    store: Store,
+    *,
+    others: Sequence[Path] = (),
+    mapped: bool = False,
+) -> LoadedModels:
+    """Read the model folders and the histories, and apply the stored changes of item columns."""
+    stamp = _file_stamp(histories)
     first, other = _load(main, main.absolute().name, mapped=mapped), None
     if second is not None:
         label = second.absolute().name
         other = _load(second, label if label != first.label else f"{label}-also", mapped=mapped)
-    return with_changes(LoadedModels(first, other, share if other is not None else 0.0), store)
+    more = tuple(_load(folder, folder.absolute().name, mapped=mapped) for folder in others)
+    labels = [model.label for model in (first, other, *more) if model is not None]
+    if len(set(labels)) < len(labels):
+        raise InputError(f"Expected model folders with different names, got {', '.join(labels)}: rename one.", "models")
+    known = KnownUsers.read(histories, first.bundle)
+    if _file_stamp(histories) != stamp:
+        raise InputError("The histories file changed while it was read: load it again.", "histories")
+    versions = [first.version, "" if other is None else other.version, stamp, *(one.version for one in more)]
+    generation = hashlib.blake2b("\n".join(versions).encode(), digest_size=8).hexdigest()
+    share = share if other is not None else 0.0
+    return with_changes(LoadedModels(first, other, share, known, generation, more), store)
+
+
+def _file_stamp(path: Path | None) -> str:
+    """Return a text that changes when a file is replaced or written to."""
+    try:
+        state = path.stat() if path is not None else None
+    except OSError:  # reading it says what is wrong
+        state = None
+    if state is None:
+        return ""
+    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns}"
 
 
 def with_changes(models: LoadedModels, store: Store) -> LoadedModels:
@@ -98,26 +136,40 @@ def with_changes(models: LoadedModels, store: Store) -> LoadedModels:
     last = store.last_change()
     if last == models.main.change:
         return models
-    rows = store.changes(after=models.main.change)
+    if models.main.change < store.last_clear():
+        models = _each(
+            models, lambda one: _make(one.label, one.version, one.made, one.described, one.base, one.base, 0)
+        )
+    return apply_changes(models, store.changes(after=models.main.change), store.changes, last)
+
+
+def apply_changes(
+    models: LoadedModels, rows: Sequence[Change], every: Callable[[], Sequence[Change]], number: int
+) -> LoadedModels:
+    """Return the models with some more changes; `every` returns all of them, also those applied before."""
 
     def update(model: LoadedModel) -> LoadedModel:
-        if not can_add(model.base) or (model.base.columns_of([item for item, _, _ in rows]) >= 0).all():
-            return _changed(model, rows, last)
-        every = store.changes()
-        bundle = with_new(model.base, _described(model.base, every))
-        return _changed(_make(model.label, model.version, model.made, model.base, bundle, last), every, last)
+        if not can_add(model.base) or (model.base.columns_of([row.item for row in rows]) >= 0).all():
+            return _changed(model, rows, number)
+        bundle = with_new(model.base, _described(model.base, every()))
+        fresh = _make(model.label, model.version, model.made, model.described, model.base, bundle, number)
+        return _changed(fresh, every(), number)
 
+    return _each(models, update)
+
+
+def _each(models: LoadedModels, update: Callable[[LoadedModel], LoadedModel]) -> LoadedModels:
     second = None if models.second is None else update(models.second)
-    return replace(models, main=update(models.main), second=second)
+    return replace(models, main=update(models.main), second=second, others=tuple(map(update, models.others)))
 
 
-def _described(base: Bundle, rows: Sequence[tuple[str, str, Any]]) -> pl.DataFrame:
+def _described(base: Bundle, rows: Sequence[Change]) -> pl.DataFrame:
     """Return the changed columns of items that a model does not have, as a row for each item."""
-    known, values = base.columns_of([item for item, _, _ in rows]) >= 0, dict[str, dict[str, Any]]()
+    known, values = base.columns_of([row.item for row in rows]) >= 0, dict[str, dict[str, Any]]()
     kinds = {name: kind for name, kind in base.items.schema.items() if name not in ("item", COUNT)}
-    for (item, name, value), is_known in zip(rows, known.tolist(), strict=True):
-        if not is_known and name in kinds and _fits(kinds[name], value):
-            values.setdefault(item, {})[name] = value
+    for row, is_known in zip(rows, known.tolist(), strict=True):
+        if not is_known and row.name in kinds and fits(kinds[row.name], row.value):
+            values.setdefault(row.item, {})[row.name] = row.value
     columns = {
         name: pl.Series([own.get(name) for own in values.values()], dtype=kind, strict=False)
         for name, kind in kinds.items()
@@ -126,14 +178,12 @@ def _described(base: Bundle, rows: Sequence[tuple[str, str, Any]]) -> pl.DataFra
 
 
 def check_change(bundle: Bundle, name: str, value: Any) -> None:
-    """Raise unless a column of the item table can hold a value."""
+    """Raise unless a column of the item table can hold a value; `bundle` is as in its folder."""
     if name in ("item", COUNT) or name not in bundle.items.columns:
         raise choices("column", name, [own for own in bundle.items.columns if own not in ("item", COUNT)])
     kind = bundle.items.schema[name]
-    if not _fits(kind, value):
-        kinds = {pl.String: "a text", pl.Boolean: "true or false"}
-        wanted = "a number" if kind.is_numeric() else kinds.get(kind.base_type(), f"nothing: {kind} cannot be changed")
-        raise InputError(f"Expected {wanted} or null for the column {name}.")
+    if not fits(kind, value):
+        raise InputError(f"Expected {expected_value(kind)} or null for the column {name}.")
 
 
 def model_tag(label: str) -> str:
@@ -142,46 +192,43 @@ def model_tag(label: str) -> str:
 
 
 def _load(folder: Path, label: str, *, mapped: bool) -> LoadedModel:
-    bundle = Bundle.load(folder, mapped=mapped)
     version = file_digest(folder / CONFIG)[:12]
-    return _make(label, version, (folder / CONFIG).stat().st_mtime, bundle, bundle, 0)
+    bundle = Bundle.load(folder, mapped=mapped)
+    if file_digest(folder / CONFIG)[:12] != version:
+        raise InputError(f"The model folder '{folder}' changed while it was read: load it again.")
+    made = (folder / CONFIG).stat().st_mtime
+    return _make(label, version, made, made if bundle.items_time is None else bundle.items_time, bundle, bundle, 0)
 
 
-def _make(label: str, version: str, made: float, base: Bundle, bundle: Bundle, change: int) -> LoadedModel:
+def _make(
+    label: str, version: str, made: float, described: float, base: Bundle, bundle: Bundle, change: int
+) -> LoadedModel:
     search = NameSearch([name for _, name in bundle.names], bundle.counts)
-    return LoadedModel(label, version, made, base, bundle, ItemFacts(bundle), search, change)
+    return LoadedModel(label, version, made, described, base, bundle, ItemFacts(bundle), search, change)
 
 
-def _changed(model: LoadedModel, rows: Sequence[tuple[str, str, Any]], number: int) -> LoadedModel:
-    """Return the model with changed columns, without values that its table cannot hold (those of another model's)."""
+def _changed(model: LoadedModel, rows: Sequence[Change], number: int) -> LoadedModel:
+    """Return the model with changed columns.
+
+    Changes that are older than the model's item table are left out, unless its table lacks the item. So are values that
+    a column cannot hold: `misfits` names these columns.
+    """
     items = model.bundle.items
     by_name: dict[str, dict[int, Any]] = {}
-    places = model.bundle.columns_of([item for item, _, _ in rows]).tolist()
-    for (_, name, value), place in zip(rows, places, strict=True):
-        if place >= 0 and name in items.columns and name not in ("item", COUNT) and _fits(items.schema[name], value):
-            by_name.setdefault(name, {})[place] = value
-    new = []
-    for name, changed in by_name.items():
-        values = items[name].to_list()
-        for place, value in changed.items():
-            values[place] = value
-        kind = items.schema[name]
-        if kind.is_integer() and any(isinstance(value, float) for value in changed.values()):
-            kind = pl.Float64()  # a price of 3 becomes one of 2.5
-        new.append(pl.Series(name, values, dtype=kind))
-    if not new:
-        return replace(model, change=number)
-    bundle = model.bundle.with_columns(new)
+    misfits = set(model.misfits)
+    places = model.bundle.columns_of([row.item for row in rows]).tolist()
+    for row, place in zip(rows, places, strict=True):
+        if place < 0 or row.name not in items.columns or row.name in ("item", COUNT):
+            continue
+        if not fits(model.base.items.schema[row.name], row.value):
+            misfits.add(row.name)
+        elif row.time >= model.described or place >= len(model.base.items):
+            by_name.setdefault(row.name, {})[place] = row.value
+    model = replace(model, change=number, misfits=tuple(sorted(misfits)))
+    if not by_name:
+        return model
+    bundle = model.bundle.with_columns([changed_column(items[name], by_name[name]) for name in by_name])
+    model = replace(model, bundle=bundle, facts=ItemFacts(bundle))
     if name_column(items) in by_name:
-        return _make(model.label, model.version, model.made, model.base, bundle, number)
-    return replace(model, bundle=bundle, facts=ItemFacts(bundle), change=number)
-
-
-def _fits(kind: pl.DataType, value: Any) -> bool:
-    if value is None:
-        return True
-    if isinstance(value, bool):
-        return kind == pl.Boolean
-    if isinstance(value, str):
-        return kind == pl.String
-    return kind.is_float() or (kind.is_integer() and -(2**31) <= value < 2**31)
+        return replace(model, search=NameSearch([name for _, name in bundle.names], bundle.counts))
+    return model

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,18 +14,28 @@ _BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0
 
 
 class Metrics:
-    """The counters of one process; several processes share files in the folder PROMETHEUS_MULTIPROC_DIR."""
+    """The counters of one process; several processes share files in the folder PROMETHEUS_MULTIPROC_DIR.
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self.seconds = Histogram(
-            "recfusion_request_seconds", "Time to answer.", ["route"], buckets=_BUCKETS, registry=registry
-        )
-        self.requests = Counter("recfusion_requests", "Requests by outcome.", ["route", "status"], registry=registry)
-        self.lists = Counter("recfusion_lists", "Lists by model and basis.", ["model", "basis"], registry=registry)
-        self.unknown = Counter("recfusion_unknown_ids", "Ids in histories that no model knows.", registry=registry)
-        self.events = Counter("recfusion_events", "Events recorded.", ["kind"], registry=registry)
-        self.reloads = Counter("recfusion_reloads", "Reloads of the models.", ["outcome"], registry=registry)
+    Those of one of several shops have a label with its name, and only these are shown.
+    """
+
+    def __init__(self, shop: str = "") -> None:
+        self._shop, self._registry = shop, CollectorRegistry()
+        self.seconds = self._add(Histogram, "request_seconds", "Time to answer.", "route", buckets=_BUCKETS)
+        self.requests = self._add(Counter, "requests", "Requests by outcome.", "route", "status")
+        self.lists = self._add(Counter, "lists", "Lists by model and basis.", "model", "basis")
+        self.unknown = self._add(Counter, "unknown_ids", "Ids in histories that no model knows.")
+        self.events = self._add(Counter, "events", "Events recorded.", "kind")
+        self.reloads = self._add(Counter, "reloads", "Reloads of the models.", "outcome")
+
+    def _add(self, kind: Any, name: str, text: str, *labels: str, **more: Any) -> Any:
+        """Return a new metric, which has the labels but that of the shop, if there is one."""
+        own = ("shop", *labels) if self._shop else labels
+        metric = kind(f"recfusion_{name}", text, own, registry=self._registry, **more)
+        if not self._shop:
+            return metric
+        labelled = partial(metric.labels, self._shop)
+        return SimpleNamespace(labels=labelled) if labels else labelled()
 
     def text(self, ages: Mapping[str, float]) -> bytes:
         """Return all metrics as text, with the models' ages in seconds."""
@@ -32,10 +43,11 @@ class Metrics:
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        family = GaugeMetricFamily(
-            "recfusion_model_age_seconds", "Seconds since the model was trained.", labels=["model"]
-        )
+        families = list(registry.collect())
+        for family in families:
+            family.samples = [one for one in family.samples if one.labels.get("shop", "") == self._shop]
+        age = GaugeMetricFamily("recfusion_model_age_seconds", "Seconds since the model was trained.", labels=["model"])
         for label, seconds in ages.items():
-            family.add_metric([label], seconds)
-        computed: Any = SimpleNamespace(collect=lambda: [family])  # no file of a multiprocess gauge
-        return generate_latest(registry) + generate_latest(computed)
+            age.add_metric([label], seconds)
+        shown: Any = SimpleNamespace(collect=lambda: [*families, age])  # no file of a multiprocess gauge
+        return generate_latest(shown)

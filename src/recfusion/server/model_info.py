@@ -6,26 +6,23 @@ import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.histories import reads_entries
 from recfusion.inference.request import describe_controls
 from recfusion.models.abilities import keeps_histories
 from recfusion.server.loaded_models import LoadedModel, LoadedModels, json_values
 
 _VALUES = 50  # most frequent values of a column that are listed
-_CATEGORIES = 500  # a column with more different values is free text
-_NEEDS_PLAIN_HISTORY = "adventurousness"  # it adds items to the history without ratings and times
+_CATEGORIES, _LONGEST = 500, 100  # a column with more different values, or longer ones, is free text
 
 
 def describe(models: LoadedModels) -> dict[str, Any]:
-    """Return the models, the columns of the item table and the re-ranking controls that the main model can use."""
+    """Return the models, the columns of the item table and the re-ranking controls."""
     bundle = models.main.bundle
-    unusable = {_NEEDS_PLAIN_HISTORY} if reads_entries(bundle.protocol) else set()
     return {
         "models": [_model(one) for one in models.every],
         "share": models.share,
         "items": len(bundle.items),
         "columns": [column(bundle, name) for name in bundle.items.columns if name not in ("item", COUNT)],
-        "controls": [control for control in describe_controls() if control["name"] not in unusable],
+        "controls": describe_controls(),
     }
 
 
@@ -86,7 +83,7 @@ def column(bundle: Bundle, name: str) -> dict[str, Any]:
         found = bundle.categories(name)
     except (InputError, pl.exceptions.PolarsError):
         return text
-    if not 0 < len(found.names) <= min(_CATEGORIES, max(2, len(series) // 2)):
+    if not 0 < len(found.names) <= min(_CATEGORIES, max(2, len(series) // 2)) or max(map(len, found.names)) > _LONGEST:
         return text
     counts = found.matrix.sum(axis=0)
     order = sorted(range(len(found.names)), key=lambda place: (-counts[place], found.names[place]))

@@ -6,8 +6,10 @@ from pydantic import BaseModel, Field
 
 from recfusion.inference.explanations import Basis, Reason
 from recfusion.inference.reverse_steps import Step
+from recfusion.inference.why_not import WhyNot
 
 Json = str | int | float | bool | None
+_GENERATION = Field(description="the loaded files: the same text means the same models and histories")
 
 
 class Body(BaseModel, extra="forbid"):
@@ -34,6 +36,7 @@ class RankedItem(Item):
 
 class RecommendedItem(RankedItem):
     because: list[Reason] = Field(description="the reasons; the items are those of the history")
+    other: float | None = Field(description="the rest of the model's score beside the reasons; null without `why`")
     reasons: str | None = Field(description="how the reasons were computed; null without `why`")
 
 
@@ -42,10 +45,17 @@ class UserListBody(Body):
 
     model: str
     version: str
+    generation: str = _GENERATION
     basis: Basis
     unknown: list[str] = Field(description="ids of the history that the model does not know")
     items: list[RecommendedItem]
     recommendation_id: str = Field(description="id for the events that follow from this list")
+    cursor: str | None = Field(description="for the next page of a remembered list; null if there is none")
+
+
+class Decision(Body):
+    model: str
+    decision: WhyNot
 
 
 class ListBatch(Body):
@@ -60,21 +70,29 @@ class SimilarItems(RankedItems):
     """The most similar items; the score is the similarity."""
 
     model: str
+    generation: str = _GENERATION
 
 
 class Completions(Body):
     model: str
+    generation: str = _GENERATION
     unknown: list[str]
     alternatives: list[RankedItems]
 
 
 class ReverseSteps(Body):
     model: str
+    generation: str = _GENERATION
+    unknown: list[str] = Field(description="ids of the history that the model does not know")
     steps: list[Step]
 
 
 class Items(Body):
     items: list[Item]
+
+
+class Examples(Body):
+    examples: list[Items]
 
 
 class ModelVersion(Body):
@@ -125,14 +143,14 @@ class Control(Body):
     """A re-ranking control."""
 
     name: str
-    kind: Literal["weight", "weights", "shares"]
+    kind: Literal["weight", "weights", "shares", "columns", "column", "places"]
     title: str | None = Field(description="of its slider on the page; null without a slider")
     low: str | None
     high: str | None
     help: str
-    min: float
-    max: float
-    default: float | dict[str, Any]
+    min: float | None = Field(description="of its numbers; null if it holds texts")
+    max: float | None
+    default: float | dict[str, Any] | None
 
 
 class ModelInfo(Body):
@@ -143,12 +161,28 @@ class ModelInfo(Body):
     controls: list[Control]
 
 
+class PlacementBody(Body):
+    name: str
+    kind: Literal["recommend", "similar", "complete"] = Field(description="the route of its requests")
+    sets: list[str] = Field(description="fields of a request that it sets, so that the request may not")
+
+
+class Placements(Body):
+    placements: list[PlacementBody]
+
+
 class Recorded(Body):
     recorded: int
+    repeated: int = Field(description="events that were stored before, by their idempotency keys")
 
 
 class Deleted(Body):
     deleted: int
+    erased: bool = Field(description="false: SQLite's log still holds the deleted rows; the service tries again")
+
+
+class Cleared(Body):
+    cleared: int
 
 
 class ChangedItems(Body):
@@ -165,6 +199,7 @@ class Processes(Body):
 
 class Reloaded(Body):
     models: list[ModelVersion]
+    generation: str = _GENERATION
     processes: Processes
 
 
@@ -175,4 +210,6 @@ class Live(Body):
 class Ready(Body):
     ready: bool
     models: list[ModelVersion]
+    generation: str = _GENERATION
     trouble: str | None = Field(description="why the last reload failed")
+    ignored_columns: list[str] = Field(description="item columns with stored values that do not fit and are ignored")

@@ -3,58 +3,82 @@
 import asyncio
 import gc
 import hashlib
+import json
 import logging
+import os
 import secrets
+import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from recfusion.core.errors import InputError
+from recfusion.data.protocol import Protocol
+from recfusion.data.rating_scale import adds_up
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import CONFIG
-from recfusion.inference.histories import check_times, is_liked
+from recfusion.inference.histories import check_times, is_liked, lowest_liked
 from recfusion.inference.lists import lists_for_requests
 from recfusion.inference.request import Entry, ListRequest, parse_history
 from recfusion.models.abilities import lowest_rating
 from recfusion.server import worker_registry as workers
 from recfusion.server.batcher import Batcher, Busy
 from recfusion.server.config import Settings
-from recfusion.server.event_store import Store
+from recfusion.server.event_kinds import parse_weights
+from recfusion.server.event_store import Change, Store
 from recfusion.server.http_errors import Fault
 from recfusion.server.known_users import KnownUsers
-from recfusion.server.loaded_models import LoadedModel, LoadedModels, load_models, model_tag, with_changes
+from recfusion.server.loaded_models import (
+    LoadedModel,
+    LoadedModels,
+    apply_changes,
+    load_models,
+    model_tag,
+    with_changes,
+)
 from recfusion.server.metrics import Metrics
+from recfusion.server.placements import check_placements, parse_placements
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+FileState = tuple[str, int, int, int]  # path, time, size and inode
 ListJob = tuple[LoadedModel, ListRequest]  # a list to make with one of the models
 BUCKETS = 256  # groups of users over which click-through is compared
 _BATCH = 64  # users scored at once
 _SWITCH = 0.001  # seconds after which the scoring thread yields to the event loop
 _WRITES = 256  # writes in one commit
 _RELOAD_WAIT = 20.0  # seconds that a reload waits for the other processes
+_FIRST_RETRY, _LAST_RETRY = 1.0, 30.0  # seconds between attempts to load files that cannot be loaded
 
 
 class Service:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings, self.metrics = settings, metrics
         sys.setswitchinterval(_SWITCH)
-        self.reading = Store(settings.events)
         self._writing = Store(settings.events)
-        self._generation = workers.generation(self.reading)
-        self.models = self._load_models()
         with self._writing.writing():
-            workers.announce(self._writing, self._generation)
-        self.known = KnownUsers.read(settings.histories, self.models.main.bundle.protocol)
-        self.trouble: str | None = None  # why the last reload failed
+            self._writing.set_state("weights", json.dumps(parse_weights(settings.event_weight)))
+        self.reading = Store(settings.events)
+        self.placements = parse_placements(settings.placements)
+        self._files = self._seen = self._file_states()
+        self.models = load_served(settings)
+        with self._writing.writing():
+            workers.begin(self._writing, self.models.generation)
+        self._failed: list[FileState] = []  # the files of a failed load, and when they may be tried again
+        self._retry, self._delay = 0.0, _FIRST_RETRY
+        self._answered, self._overtaken = "", False  # a generation that this process has not, and whether to look again
+        self._updating = asyncio.Lock()
         self._shown: Counter[tuple[int, str, int]] = Counter()
         self._scoring = Batcher(self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring")
         self._storing = Batcher(self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing")
+        self._reading = ThreadPoolExecutor(1, "reading")
         gc.freeze()  # models stay for long: a collection that visits them would delay a request
 
     async def score(self, job: ListJob | Callable[[], T]) -> Any:
@@ -66,67 +90,96 @@ class Service:
         found: T = await self._in_time(self._storing.ask(job))
         return found
 
+    async def read(self, job: Callable[[], T]) -> T:
+        """Return the result of a function that reads the event store, so that a slow disk delays no other request."""
+        found: T = await self._in_time(asyncio.get_running_loop().run_in_executor(self._reading, job))
+        return found
+
     async def current(self) -> LoadedModels:
         """Return the models with the latest changes of item columns, also of other processes."""
-        if self.reading.last_change() != self.models.main.change:
-            await self.score(self._update)
+        if await self.read(self.reading.last_change) != self.models.main.change:
+            async with self._updating:
+                while (old := self.models).main.change != await self.read(self.reading.last_change):
+                    new = await self.score(partial(with_changes, old, self.reading))
+                    if self.models is old:  # and was not replaced by a reload meanwhile
+                        self.models = new
+                        self._report_misfits()
         return self.models
 
+    async def try_changes(self, items: Mapping[str, Mapping[str, Any]]) -> None:
+        """Apply changes of item columns to a copy of the models; raise if that fails."""
+        now, models = time.time(), await self.current()
+        rows = [Change(item, name, value, now) for item, own in items.items() for name, value in own.items()]
+        await self.score(partial(apply_changes, models, rows, lambda: [*self.reading.changes(), *rows], -1))
+
     async def reload(self) -> tuple[int, int]:
-        """Read the model folders again and replace the models in use; other processes follow.
+        """Read the model folders and histories again and replace those in use; other processes follow.
 
         Return how many processes have the new models, and how many there are.
         """
         await self._load()
-        self._generation = new = secrets.token_hex(8)
-        await self.write(lambda store: workers.begin(store, new))
         until = time.monotonic() + _RELOAD_WAIT
-        while (counts := workers.followed(self.reading, new))[0] < counts[1] and time.monotonic() < until:
+        while (counts := workers.followed(self.reading, self.models.generation))[0] < counts[1]:
+            if time.monotonic() > until:
+                break
             await asyncio.sleep(0.02)
         return counts
 
     async def follow(self) -> None:
-        """Load the models again if another process did."""
-        new = workers.generation(self.reading)
-        if new != self._generation:
-            self._generation = new
-            await self._load()
-            await self.write(lambda store: workers.announce(store, new))
+        """Load the models again if another process did or, with `watch`, if their files changed.
 
-    def merged_history(self, user: str, given: Sequence[Entry], bundle: Bundle) -> tuple[Entry, ...]:
-        """Return a user's history: from the histories file, then the events, then the request, which counts most.
+        A load that failed is tried again. Files that still change are being copied, so a load waits until they stay
+        the same for a moment.
+        """
+        wanted, old = workers.generation(self.reading), self.models.generation
+        self._answered = self._answered if wanted == self._answered else ""
+        behind = self._overtaken or wanted not in (old, self._answered)
+        if not behind and not self.settings.watch:
+            return
+        files, seen = self._file_states(), self._seen
+        self._seen = files
+        copied = self.settings.watch and files != self._files and files == seen
+        if (behind or copied) and (files != self._failed or time.monotonic() >= self._retry):
+            await self._load(asked=False)
+            self._answered = wanted if self.models.generation == old else ""  # a service with other files asks for it
 
-        Known entries have the ratings and times that the model reads. A model that reads ratings gets returned items as
-        dislikes. An entry without a time follows a second after the newest before it, so that items of the request
-        without times are the newest.
+    def merged_history(
+        self, user: str, given: Sequence[Entry], bundle: Bundle, users: KnownUsers
+    ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+        """Return a user's history, and returned items that no list may have.
+
+        Each purchase is an entry; those of the request replace others of their items. A model that reads ratings gets
+        returned items as dislikes. An entry without a time follows a second after the newest before it.
         """
         protocol, lowest = bundle.protocol, lowest_rating(bundle.model)
-        graded, timed = "grades" in protocol.signals.used, "times" in protocol.signals.used
+        graded, timed = "grades" in protocol.signals.used, bundle.reads_times
         if timed:
             check_times(given)
         events = self.reading.user_items(user)
-        known = [] if self.reading.is_forgotten(user) else self.known.of(user)
-        known = [entry for entry in known if entry["item"] not in events.returned]
+        merged: dict[str, list[dict[str, Any]]] = {}
+        for entry in [] if self.reading.is_forgotten(user) else users.of(user):
+            if entry["item"] not in events.returned:
+                merged[entry["item"]] = [*merged.pop(entry["item"], []), entry]
+        returned = {item for item, own in merged.items() if not graded and not _is_kept(own, protocol)}
+        merged = {item: own for item, own in merged.items() if item not in returned}
         if graded:
-            known += [{"item": item, "rating": lowest, "time": when} for item, when in events.returned.items()]
-        known += [{"item": item, "time": when} for item, when in events.have.items()]
+            merged |= {item: [{"item": item, "rating": lowest, "time": t}] for item, t in events.returned.items()}
+        for item, times in events.have.items():
+            merged[item] = [*merged.pop(item, []), *({"item": item, "time": when} for when in times)]
         keys = ["item"] + ["rating"] * graded + ["time"] * timed
-        merged: dict[str, dict[str, Any]] = {}
-        for entry in known:
-            rating = entry.get("rating")
-            if graded or rating is None or is_liked(np.array(rating, np.float32), protocol):
-                merged.pop(entry["item"], None)
-                merged[entry["item"]] = {key: entry.get(key) for key in keys}
-        for one in given:
-            entry = {"item": one} if isinstance(one, str) else one.model_dump()
-            merged.pop(entry["item"], None)
-            merged[entry["item"]] = entry
+        entries: list[dict[str, Any]] = [{"item": o} if isinstance(o, str) else o.model_dump() for o in given]
+        named = {entry["item"] for entry in entries}
+        known = [entry for item, own in merged.items() if item not in named for entry in own]
+        known = [entry for entry in known if graded or entry.get("rating") is None or entry["rating"] > 0]
+        flat: list[dict[str, Any]] = [*({key: entry.get(key) for key in keys} for entry in known), *entries]
+        returned = (returned | events.returned.keys()) - named - events.have.keys()
         newest = -1
-        for entry in merged.values() if timed else ():
+        for entry in flat if timed and any(entry.get("time") is not None for entry in flat) else ():
             entry["time"] = newest + 1 if entry.get("time") is None else int(entry["time"])
             newest = max(newest, entry["time"])
         plain = not (graded or timed) and all(isinstance(one, str) for one in given)
-        return tuple(merged) if plain else parse_history(merged.values())
+        history = tuple(dict.fromkeys(entry["item"] for entry in flat)) if plain else parse_history(flat)
+        return history, () if graded else tuple(returned)
 
     def position(self, user: str) -> float:
         """Return a user's fixed random position among all users, 0 to 1."""
@@ -139,22 +192,36 @@ class Service:
         self._shown[int(time.time() // 86400), model.label, bucket] += 1
         return f"{model_tag(model.label)}{bucket:02x}{chance}"
 
-    def folder_state(self) -> list[tuple[int, int]]:
-        """Return time and inode of the configuration files, which change with the models in the folders."""
+    def _file_states(self) -> list[FileState]:
+        """Return the states of the files of the model folders and of the histories file."""
+        given = self.settings
+        files = [
+            path for folder in filter(None, (given.folder, given.also, *given.models)) for path in _files_in(folder)
+        ]
         found = []
-        for folder in filter(None, (self.settings.folder, self.settings.also)):
-            try:
-                state = (folder / CONFIG).stat()
-                found.append((state.st_mtime_ns, state.st_ino))
-            except OSError:  # between an old folder and a new one
-                found.append((0, 0))
+        for path in sorted([*files, *filter(None, [given.histories])]):
+            with suppress(OSError):  # removed since it was listed
+                state = path.stat()
+                found.append((str(path), state.st_mtime_ns, state.st_size, state.st_ino))
         return found
+
+    def trouble(self) -> str | None:
+        """Return why the last reload failed in any of the processes."""
+        return workers.trouble(self.reading)
 
     async def flush(self) -> None:
         """Store the number of lists that were shown."""
         counts, self._shown = self._shown, Counter()
-        if counts:
-            await self.write(lambda store: store.add_shown(counts))
+        if not counts:
+            return
+        try:  # a service that ends cancels this: the counts are then stored by `close`
+            await asyncio.shield(asyncio.ensure_future(self._storing.ask(lambda store: store.add_shown(counts))))
+        except (Busy, OSError, sqlite3.Error):  # the next round tries again
+            self._shown.update(counts)
+
+    async def erase(self, seconds: float = 0.0) -> bool:
+        """Remove deleted rows from the write-ahead log too; return whether none are left there."""
+        return self.reading.is_erased() or await asyncio.to_thread(self.reading.erase, seconds)
 
     async def expire(self) -> None:
         """Delete events that are older than `keep_events` days."""
@@ -164,6 +231,7 @@ class Service:
 
     def close(self) -> None:
         """Finish the waiting jobs, store the counts and end the threads."""
+        self._reading.shutdown()
         self._scoring.close()
         self._storing.close()
         with self._writing.writing():
@@ -172,29 +240,52 @@ class Service:
         self._writing.close()
         self.reading.close()
 
-    async def _load(self) -> None:
+    async def _load(self, *, asked: bool = True) -> None:
+        """Read everything, and replace what is in use only if all of it could be read.
+
+        Other processes follow if the files are others than before, or if a reload was asked for.
+        """
+        files, old, wanted = self._file_states(), self.models.generation, workers.generation(self.reading)
         try:
-            self.models = await asyncio.to_thread(self._load_models)
-        except (InputError, OSError) as error:
-            self.trouble = str(error)
-            for folder in filter(None, (self.settings.folder, self.settings.also)):
-                self.trouble = self.trouble.replace(str(folder), folder.name)  # without paths
+            new = await asyncio.to_thread(load_served, self.settings)
+        except Exception as error:
+            self._delay = min(2 * self._delay, _LAST_RETRY) if files == self._failed else _FIRST_RETRY
+            self._failed, self._retry = files, time.monotonic() + self._delay
+            trouble = cause = self._explain(error)
+            histories = self.settings.histories
+            if histories is not None and histories.name in cause:  # it may quote ids, and anybody can read /ready
+                trouble = f"The histories file {histories.name} cannot be read; POST /admin/reload says why."
+            await self.write(lambda store: workers.report_trouble(store, trouble))
             self.metrics.reloads.labels("failed").inc()
-            log.warning("The new model cannot be loaded, the old one stays: %s", type(error).__name__)
-            raise
-        self.trouble = None
+            log.warning(json.dumps({"event": "reload failed", "kind": type(error).__name__, "process": os.getpid()}))
+            raise Fault(409, "model", f"The new model cannot be served, the old one stays. {cause}") from None
+        self.models, self._files = new, files
+        self._failed = []
+        publish = workers.begin if asked or new.generation != old else workers.announce
+        found = await self.write(lambda store: publish(store, new.generation))
+        # Another process published its files while this one read, perhaps later ones: read them again.
+        self._overtaken = found not in (wanted, new.generation)
         self.metrics.reloads.labels("loaded").inc()
-        protocol = self.models.main.bundle.protocol
-        self.known = await asyncio.to_thread(KnownUsers.read, self.settings.histories, protocol)
+        line = {"event": "reloaded", "generation": new.generation, "process": os.getpid()}
+        log.warning(json.dumps(line | {"versions": [one.version for one in new.every]}))
+        self._report_misfits()
         gc.freeze()
 
-    def _load_models(self) -> LoadedModels:
-        given = self.settings
-        with closing(Store(given.events)) as store:  # a connection belongs to one thread
-            return load_models(given.folder, given.also, given.also_share, store, mapped=given.workers > 1)
+    def _explain(self, error: Exception) -> str:
+        """Return why files cannot be loaded, without paths."""
+        if not isinstance(error, InputError | OSError):
+            return f"Loading failed ({type(error).__name__})."
+        given, text = self.settings, str(error)
+        for path in filter(None, (given.folder, given.also, given.events, given.histories, *given.models)):
+            text = text.replace(str(path), path.name)
+        return text
 
-    def _update(self) -> None:
-        self.models = with_changes(self.models, self.reading)
+    def _report_misfits(self) -> None:
+        """Log columns whose stored values do not fit the item tables."""
+        for model in self.models.every:
+            if model.misfits:
+                line = {"event": "stored item values do not fit and are ignored", "columns": model.misfits}
+                log.warning(json.dumps(line | {"model": model.label, "remedy": "send new values, or DELETE /items"}))
 
     def _score(self, jobs: list[ListJob | Callable[[], Any]]) -> list[Any]:
         """Return the results of a batch: the lists of each model are made together, other jobs one by one."""
@@ -215,8 +306,9 @@ class Service:
         return found
 
     def _write(self, jobs: list[Callable[[Store], Any]]) -> list[Any]:
+        """Run jobs in one commit; one with wrong input leaves nothing behind and does not affect the others."""
         with self._writing.writing():
-            return [job(self._writing) for job in jobs]
+            return [self._writing.attempt(job) for job in jobs]
 
     async def _in_time(self, waiting: Any) -> Any:
         try:
@@ -224,3 +316,26 @@ class Service:
                 return await waiting
         except (Busy, TimeoutError):
             raise Fault(503, "", "The service is busy: try again in a second.", {"Retry-After": "1"}) from None
+
+
+def load_served(given: Settings) -> LoadedModels:
+    """Read the model folders and histories of a service."""
+    with closing(Store(given.events)) as store:  # a connection belongs to one thread
+        folders = (given.folder, given.also, given.also_share, given.histories)
+        found = load_models(*folders, store, others=given.models, mapped=given.workers > 1)
+    check_placements(parse_placements(given.placements), {model.label: model.bundle for model in found.every})
+    return found
+
+
+def _is_kept(entries: Sequence[Mapping[str, Any]], protocol: Protocol) -> bool:
+    """Return whether a user has an item by the rows of the histories file; counts are added up, minus returns."""
+    ratings = [lowest_liked(protocol) if (one := entry.get("rating")) is None else one for entry in entries]
+    total = sum(ratings) if adds_up(protocol.read.columns.get("rating"), 0.0) else max(ratings)
+    return bool(is_liked(np.array(total, np.float32), protocol))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # between an old folder and a new one
+        return []

@@ -1,35 +1,48 @@
 """Start a service: one process, or several that share the port, the weights and the event store."""
 
-import logging
+import asyncio
+import ctypes
 import os
 import signal
 import socket
+import ssl
+import struct
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from recfusion.core.errors import InputError
 from recfusion.server.app import SETTINGS, make_app
 from recfusion.server.config import Settings
 
-_START = 120  # seconds that a worker process may take to import on a busy machine
+_ACCEPT = 5.0  # seconds in which waiting connections are accepted after SIGTERM
+_PAUSE = 0.05
+_ATTACH_FILTER = 26  # SO_ATTACH_FILTER of Linux
 _DRAIN = 30  # seconds that open requests may take after SIGTERM
+_STARTUP_FAILURE = 3  # the exit code of a worker of uvicorn that cannot start
 
 
 def run(settings: Settings) -> None:
     """Serve until the process is stopped."""
     signal.signal(signal.SIGTERM, _exit)  # uvicorn finishes open requests first and then calls it
     if settings.workers == 1:
-        uvicorn.run(make_app(settings), **options(settings))
+        config = uvicorn.Config(make_app(settings), **options(settings))
+        with suppress(KeyboardInterrupt):  # Ctrl-C, after open requests are finished
+            Server(config).run([config.bind_socket()])
         return
     with tempfile.TemporaryDirectory(prefix="recfusion-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         os.environ[SETTINGS] = settings.model_dump_json()
-        uvicorn.run(
-            "recfusion.server.app:from_environment", factory=True, workers=settings.workers, **options(settings)
-        )
+        app = "recfusion.server.app:from_environment"
+        config = uvicorn.Config(app, factory=True, workers=settings.workers, **options(settings))
+        Supervisor(config, [config.bind_socket()]).run()
 
 
 def free_port(host: str, port: int) -> int:
@@ -46,6 +59,21 @@ def free_port(host: str, port: int) -> int:
         raise InputError(message, "port") from None
 
 
+def check_tls(settings: Settings) -> None:
+    """Raise unless the certificate and its key can be used, or none is given."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise InputError("Expected --tls-certificate FILE and --tls-key FILE together.", "tls_key")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror if type(error) in (FileNotFoundError, PermissionError) else "they do not fit together"
+        message = f"Cannot use '{certificate}' with '{key}' ({reason}): expected a PEM certificate and its key."
+        raise InputError(message, "tls_certificate") from None
+
+
 def _exit(*_: object) -> None:
     raise SystemExit(0)  # leaves every `with`, so that temporary files are removed
 
@@ -54,7 +82,7 @@ def options(settings: Settings) -> dict[str, Any]:
     return {
         "host": settings.host,
         "port": settings.port,
-        "http": "recfusion.server.start:PatientProtocol",  # by name, so that worker processes import it
+        "http": "recfusion.server.http_protocol:LimitedProtocol",  # by name, so that worker processes import it
         "ws": "none",
         "log_config": None,
         "access_log": False,
@@ -63,27 +91,57 @@ def options(settings: Settings) -> dict[str, Any]:
         "proxy_headers": False,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": _DRAIN,
-        "timeout_worker_healthcheck": _START,
+        "ssl_certfile": settings.tls_certificate,
+        "ssl_keyfile": settings.tls_key,
     }
 
 
-class PatientProtocol(HttpToolsProtocol):
-    """HTTP with a time limit for the head of a request."""
+class Server(uvicorn.Server):
+    """A service of one process."""
 
-    seconds = 15.0
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for _ in _stop_accepting(sockets or []):
+            await asyncio.sleep(_PAUSE)
+        await super().shutdown(sockets)
 
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.timer = self.loop.call_later(self.seconds, self._too_slow)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.timer.cancel()
-        super().connection_lost(exc)
+class Supervisor(Multiprocess):
+    """The parent of several worker processes, which share its sockets."""
 
-    def on_headers_complete(self) -> None:
-        self.timer.cancel()
-        super().on_headers_complete()
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have ended; uvicorn's own method waits for the answer of a worker that was killed."""
+        for place, worker in enumerate(self.processes):
+            if worker.exitcode == _STARTUP_FAILURE:
+                self.should_exit.set()
+            elif not worker.process.is_alive():
+                self.processes[place] = Process(self.config, self.sockets)
+                self.processes[place].start()
 
-    def _too_slow(self) -> None:
-        logging.getLogger(__name__).info('{"event": "no request arrived in time"}')
-        self.transport.close()
+    def terminate_all(self) -> None:
+        for _ in _stop_accepting(self.sockets):
+            time.sleep(_PAUSE)
+        super().terminate_all()
+        for each in self.sockets:
+            each.close()  # the workers have closed theirs: new connections are refused from now on
+
+
+def _stop_accepting(sockets: list[socket.socket]) -> Iterator[None]:
+    """Ignore new connections, and yield until the processes have taken those that wait, at most for some seconds.
+
+    Closing a socket would reset the connections that wait. Only Linux can do this; elsewhere nothing happens.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))  # a packet filter: return 0, drop it
+    for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
+    until = time.monotonic() + _ACCEPT
+    while time.monotonic() < until and any(map(_n_waiting, sockets)):
+        yield
+    yield  # the event loop serves what it has taken
+
+
+def _n_waiting(listening: socket.socket) -> int:
+    """Return how many connections wait to be accepted: tcpi_unacked of a listening socket."""
+    found = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int(struct.unpack_from("I", found, 24)[0])

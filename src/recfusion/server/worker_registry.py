@@ -6,6 +6,7 @@ from recfusion.server.event_store import Store
 
 _GENERATION = "generation"
 _WORKER = "worker "
+_TROUBLE = "trouble"
 
 
 def generation(store: Store) -> str:
@@ -13,17 +14,33 @@ def generation(store: Store) -> str:
     return store.state(_GENERATION) or ""
 
 
-def announce(store: Store, loaded: str) -> None:
-    """Record the generation that this process has loaded, and remove processes that have ended."""
+def announce(store: Store, loaded: str) -> str:
+    """Record the generation that this process has loaded, and remove processes that have ended.
+
+    Return the generation that every process should load.
+    """
     for name in store.states(_WORKER).keys() - _alive(store).keys():
         store.drop_state(name)
     store.set_state(f"{_WORKER}{os.getpid()}", loaded)
+    store.drop_state(_TROUBLE)
+    return generation(store)
 
 
-def begin(store: Store, new: str) -> None:
-    """Request every process to reload the models; this one has done so."""
+def begin(store: Store, new: str) -> str:
+    """Request every process to load a generation, which this one has; return the one requested before."""
+    before = announce(store, new)
     store.set_state(_GENERATION, new)
-    announce(store, new)
+    return before
+
+
+def report_trouble(store: Store, trouble: str) -> None:
+    """Record why this process could not load new models."""
+    store.set_state(_TROUBLE, trouble)
+
+
+def trouble(store: Store) -> str | None:
+    """Return why the last reload failed; None if it succeeded."""
+    return store.state(_TROUBLE)
 
 
 def leave(store: Store) -> None:

@@ -1,4 +1,4 @@
-// Requests to the service. The token comes with the start-up URL and is removed from the address at once.
+// Requests to the service. The token comes with the URL and is removed from the address at once.
 const KEY = "recfusion-token";
 let token = sessionStorage.getItem(KEY);
 
@@ -18,15 +18,18 @@ export async function ask(path, body) {
 	try {
 		answer = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
 	} catch {
-		throw new Error("The service does not answer. Is it still running?");
+		throw failure("The service does not answer. Is it still running?", true);
 	}
 	try {
 		data = await answer.json();
 	} catch {} // not JSON: possibly the answer of a proxy
-	if (answer.status === 401) throw new Error("This page needs a token: open the address that the service printed at its start.");
-	if (!answer.ok || !data) throw new Error(data?.error ?? `The service answered ${answer.status}.`);
+	if (answer.status === 401) throw failure("This page needs a token: open the address that the service printed in its terminal, or add #token=KEY with a key for reading.");
+	if (!answer.ok || !data) throw failure(data?.error ?? `The service answered ${answer.status}.`, answer.status >= 500 || answer.status === 429);
 	return data;
 }
+
+// `passing`: the same request may succeed later.
+const failure = (message, passing = false) => Object.assign(new Error(message), { passing });
 
 // One call at a time: of the calls that arrive meanwhile only the last is made, so that a slider never waits.
 export function latest(run) {

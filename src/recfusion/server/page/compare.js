@@ -14,9 +14,9 @@ export const modelChoice = (settings, set) =>
 
 function entry(side, one, otherRank) {
 	const up = otherRank && side === "current" ? otherRank - one.rank : 0;
-	return li({ key: one.item, class: !otherRank && "alone", title: one.name },
+	return li({ key: one.item, class: !otherRank && "alone" },
 		span({ class: "rank", "aria-hidden": "true" }, one.rank),
-		span({ class: "name" }, one.name),
+		span({ class: "name", dir: "auto" }, one.name),
 		!otherRank && span({ class: "mark" }, side === "current" ? "new" : "gone"),
 		up !== 0 && span({ class: "mark" }, up > 0 ? "↑" : "↓", screenReaderOnly(up > 0 ? "up by" : "down by"), ` ${Math.abs(up)}`),
 		addButton(one));
@@ -32,12 +32,22 @@ function side(name, items, other) {
 
 // The lines are decoration: each entry says the same in words.
 function lines(left, right) {
-	const ranks = new Map(right.map(({ item, rank }) => [item, rank])), n = Math.max(left.length, right.length, 1);
-	return svg({ class: "lines", viewBox: `0 0 10 ${n}`, preserveAspectRatio: "none", "aria-hidden": "true", style: { "--n": n } },
-		left.filter(({ item }) => ranks.has(item)).map(({ item, rank }) => {
-			const from = rank - 0.5, to = ranks.get(item) - 0.5;
-			return path({ key: item, class: to < from ? "up" : to > from && "down", d: `M0 ${from}C5 ${from} 5 ${to} 10 ${to}` });
-		}));
+	const ranks = new Map(right.map(({ item, rank }) => [item, rank]));
+	return svg({ class: "lines", "aria-hidden": "true" }, left.filter(({ item }) => ranks.has(item)).map(({ item, rank }) => {
+		const to = ranks.get(item);
+		return path({ key: item, class: to < rank ? "up" : to > rank && "down", "data-ends": `${rank - 1} ${to - 1}` });
+	}));
+}
+
+// Titles take as many lines as they need, so that rows have different heights: the lines are laid out after them.
+export function drawLines() {
+	const box = document.querySelector(".lines")?.getBoundingClientRect(), sides = [...document.querySelectorAll(".side ol")];
+	if (!box) return;
+	const middles = sides.map((side) => [...side.children].map((row) => row.getBoundingClientRect()).map(({ top, height }) => top + height / 2 - box.top));
+	for (const line of document.querySelectorAll(".lines path")) {
+		const [from, to] = line.dataset.ends.split(" ").map((n, side) => Math.round(middles[side][n])), x = Math.round(box.width);
+		line.setAttribute("d", `M0 ${from}C${x / 2} ${from} ${x / 2} ${to} ${x} ${to}`);
+	}
 }
 
 export function compare() {
@@ -46,7 +56,7 @@ export function compare() {
 	const words = right.every(({ item }, n) => left[n]?.item === item)
 		? "The two lists are the same. Move a slider, set a filter or choose another model to see a difference."
 		: `${both} of ${count(right.length, "item")} in both lists; ${only ? `${only} new` : "only the order differs"}.`;
-	return view("compare", "Side by side", left.length && right.length ? words : "Loading the lists …",
+	return view("compare", "Side by side", left.length && right.length ? words : saved?.error || current?.error ? "" : "Loading the lists …",
 		alertBox(saved?.error || current?.error),
 		div({ class: "below" },
 			textButton("Save the current settings", () => change({ saved: structuredClone(state.current) }, true)),

@@ -15,9 +15,9 @@ export function complete() {
 			slider({ id: "n", title: `How many: ${state.n}`, low: "one", high: "a dozen", min: 1, max: 12, step: 1, value: state.n, set: (n) => change({ n }) }),
 			slider({ id: "together", title: "Fit", low: "each item on its own", high: "items that belong together", default: 0.25, step: 0.05, value: state.together, set: (together) => change({ together }) })),
 		alertBox(error),
-		div({ class: "sets" }, sets.map(({ items }, n) => section({ key: n, "aria-label": `Set ${n + 1}` },
+		div({ class: error ? "sets stale" : "sets" }, sets.map(({ items }, n) => section({ key: n, "aria-label": `Set ${n + 1}` },
 			h3(null, `Set ${n + 1}`),
-			ol(null, items.map((one) => li({ key: one.item }, div({ class: "what" }, strong(null, one.name), about(one)), addButton(one)))),
+			ol(null, items.map((one) => li({ key: one.item }, div({ class: "what" }, strong({ dir: "auto" }, one.name), about(one)), addButton(one)))),
 			items.length > 1 && textButton(`Add all ${items.length} to the history`, () => add(...items))))),
 		sets.length > 1 && p({ class: "note" }, "The sets share no item. Filters apply here; re-ranking does not."));
 }

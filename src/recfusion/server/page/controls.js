@@ -96,11 +96,18 @@ const flag = ({ name }) => select({
 
 const FILTERS = { categories, number: numbers, text, boolean: flag };
 
+// A sheet that opens over the list leaves its first rows visible.
+function toggle(open) {
+	change({ sheet: open });
+	const view = document.querySelector("main article"), sheet = document.querySelector(".controls");
+	if (open && getComputedStyle(sheet).position === "fixed") (view.querySelector("ol") ?? view).scrollIntoView({ block: "start" });
+}
+
 // Beside the list; on a phone a sheet at the lower edge, so that the list stays visible while a slider moves.
 export function controls() {
 	const n = nChanged(state.current), order = Object.keys(FILTERS);
 	const columns = state.model.columns.filter(({ name }) => !name.includes("`")).sort((one, other) => order.indexOf(one.kind) - order.indexOf(other.kind));
-	return details({ class: "controls", open: state.sheet, ontoggle: ({ target }) => target.open !== state.sheet && change({ sheet: target.open }) },
+	return details({ class: "controls", open: state.sheet, ontoggle: ({ target }) => target.open !== state.sheet && toggle(target.open) },
 		summary(null, b(null, "Re-ranking and filters"), n > 0 && span({ class: "n" }, `${n} set`)),
 		div({ class: "inner" },
 			div({ class: "head" }, h2(null, "Re-ranking"), button({ class: "quiet", disabled: !n, onclick: () => changeCurrent({ ...defaults(), model: state.current.model }, true) }, "Reset all")),

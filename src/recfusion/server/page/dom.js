@@ -18,7 +18,7 @@ function node(record) {
 
 function set(at, name, value) {
 	if (name.startsWith("on")) at[name] = value ?? null;
-	else if (name === "style") for (const [key, text] of Object.entries(value)) at.style.setProperty(key, text);
+	else if (name === "style" && value) for (const [key, text] of Object.entries(value)) at.style.setProperty(key, text);
 	else if (LIVE.has(name)) {
 		const typing = at.type === "number" && at === document.activeElement; // "1.0" may become "1.05"
 		const wanted = value ?? (name === "value" ? "" : false);

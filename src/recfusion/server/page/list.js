@@ -1,15 +1,16 @@
 // The list of recommendations with explanations, and the items similar to one of them.
 import { count, tags } from "./dom.js";
 import { controlsOf, describe, endWords, sliders } from "./settings.js";
-import { change, nameOf, rememberNames, state } from "./store.js";
+import { change, isCurrent, nameOf, rememberNames, state } from "./store.js";
 import { about, addButton, addChip, alertBox, iconButton, screenReaderOnly, textButton, view } from "./parts.js";
 
 const { b, button, div, li, ol, p, section, span, strong, ul } = tags;
 const PRECISION = {
-	exact: "They are exact and add up to the score.",
+	exact: "They are exact.",
 	"left out": "They are estimates: how much the score drops without that item.",
 	"partly exact": "They are exact for part of the model and estimates for the rest.",
 };
+const COLOURS = 6;
 
 // Reasons in units of the score form the bar. Terms of re-ranking have another unit: they are only named.
 function term({ items, text }) {
@@ -21,25 +22,47 @@ function term({ items, text }) {
 	return `${less ? "−" : "+"} ${value}`;
 }
 const inBar = (reason) => !term(reason);
-const barLength = ({ because }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, 0);
 
-function reasons({ because, reasons }, longest) {
+// A colour for each item of the history, in its order; of a long history, for the items that matter most to the list.
+export function colourOf(item) {
+	const { data, sent } = state.answers.list ?? {}, history = sent?.history ?? [];
+	const weights = {};
+	if (history.length > COLOURS) for (const { because } of data?.items ?? []) for (const { items: [id], weight } of because) weights[id] = (weights[id] ?? 0) + weight;
+	const place = [...history].sort((one, other) => (weights[other] ?? 0) - (weights[one] ?? 0)).indexOf(item);
+	return place >= 0 && place < COLOURS ? `c${place}` : "plain-colour";
+}
+
+// The length of each bar is the score. Scores after re-ranking (which are not the model's), and scores below 0, are
+// logarithms: their exponentials are drawn.
+const modelScore = ({ because, other }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, other ?? 0);
+function lengths(items) {
+	const scores = items.map(({ score }) => score), top = Math.max(...scores);
+	const plain = Math.min(...scores) >= 0 && items.every((one) => Math.abs(modelScore(one) - one.score) <= 0.01 * top);
+	return new Map(items.map(({ item, score }) => [item, 100 * (plain ? score / Math.max(top, 1e-12) : Math.exp(score - top))]));
+}
+
+// The parts of a bar: reasons, and everything else hatched. If other items count against it, the reasons fill the bar.
+function reasons({ because, other, reasons }, length) {
 	const parts = because.filter(inBar), terms = because.map(term).filter(Boolean);
+	const shown = parts.reduce((sum, { weight }) => sum + weight, 0), whole = Math.max(shown + Math.max(other ?? 0, 0), 1e-12);
 	const words = reasons === "popularity" ? "popular with everybody" : !because.length && "no single item of your history";
+	const colour = ({ items: [item] }) => (item === undefined ? "plain-colour" : colourOf(item));
 	return div({ class: "reasons" },
-		div({ class: "bar", "aria-hidden": "true" }, parts.map(({ weight }, place) => span({ class: `p${place}`, style: { width: `${(100 * weight) / longest}%` } }))),
+		div({ class: "bar", "aria-hidden": "true", style: { width: `${length}%` } },
+			parts.map((part) => span({ class: colour(part), style: { width: `${(100 * part.weight) / whole}%` } })),
+			span({ class: "rest" })),
 		p(null, words || [
 			parts.length > 0 && screenReaderOnly("because of "),
-			parts.map(({ text }, place) => span({ class: `part p${place}` }, text, " ")),
+			parts.map((part) => span({ class: `part ${colour(part)}`, dir: "auto" }, part.text, " ")),
 			terms.map((text) => span({ class: "term" }, text, " "))]));
 }
 
-function row(one, longest) {
+function row(one, length) {
 	const open = state.similar === one.item, spot = (what) => ({ "data-spot": `${what}-${one.rank}` });
 	return li({ key: one.item, class: "row", "data-flip": one.item },
 		span({ class: "rank", "aria-hidden": "true" }, one.rank),
-		div({ class: "what" }, strong(null, one.name), about(one)),
-		reasons(one, longest),
+		div({ class: "what" }, strong({ dir: "auto" }, one.name), about(one)),
+		reasons(one, length),
 		div({ class: "acts" },
 			addButton(one, spot("add")),
 			iconButton("≈", `Similar to ${one.name}`, () => change({ similar: open ? "" : one.item }), { "aria-expanded": String(open), ...spot("like") }),
@@ -48,30 +71,39 @@ function row(one, longest) {
 }
 
 export function similar() {
-	const { data, error } = state.answers.similar ?? {}, words = `Similar to ${nameOf(state.similar)}`;
+	const { data, sent, error } = state.answers.similar ?? {}, words = `Similar to ${nameOf(state.similar)}`;
+	const items = sent?.item === state.similar ? data.items.filter(({ item }) => !state.history.includes(item)) : [];
+	const empty = isCurrent("similar") ? "Nothing else is similar to it." : "Loading …";
 	return section({ class: "similar", "aria-label": words },
-		div({ class: "head" }, b(null, words), button({ class: "cross", "aria-label": "Close", onclick: () => change({ similar: "" }) }, "×")),
+		div({ class: "head" }, b({ dir: "auto" }, words), button({ class: "cross", "aria-label": "Close", "data-spot": "similar-close", onclick: close }, "×")),
 		alertBox(error),
-		ul(null, (data?.items ?? []).filter(({ item }) => !state.history.includes(item)).map((one) => li({ key: one.item }, addChip(one)))));
+		items.length ? ul(null, items.map((one) => li({ key: one.item }, addChip(one)))) : !error && p({ class: "note" }, empty));
 }
 
-function lead(popular) {
-	if (popular && state.history.length) return "The model knows none of the items in your history, so these are the most popular ones.";
-	if (popular) return "Your history is empty. Add an item with + and the list becomes yours.";
+// Closes the similar items; the focus goes back to the button that opened them.
+export function close() {
+	const opener = document.querySelector("[data-spot][aria-expanded=true]");
+	opener?.focus();
+	change({ similar: "" });
+}
+
+// What the list is made from, in words of its own request: while another one is open, the page shows the older list.
+function lead({ data, error, sent }) {
+	if (!data) return error ? "" : "Loading the list …";
+	if (data.basis === "popularity") return sent.history.length ? "The model knows none of the items in your history, so these are the most popular ones." : "Your history is empty. Add an item with + and the list becomes yours.";
 	const words = describe(state.current);
 	return words ? `${words[0].toUpperCase()}${words.slice(1)}.` : "No filters or re-ranking.";
 }
 
 export function list() {
-	const { data, error, ms } = state.answers.list ?? {}, items = data?.items ?? [], popular = data?.basis === "popularity";
-	const longest = Math.max(...items.map(barLength), 1e-12);
+	const answer = state.answers.list ?? {}, { data, error, sent, ms } = answer, items = data?.items ?? [], popular = data?.basis === "popularity", length = items.length && lengths(items);
 	rememberNames(items);
-	return view("list", popular ? "Most popular items" : `Based on ${count(state.history.length, "item")}`, data ? lead(popular) : "Loading the list …",
+	return view("list", popular ? "Most popular items" : data ? `Based on ${count(sent.history.length - data.unknown.length, "item")}` : "Recommendations", lead(answer),
 		alertBox(error),
-		ol({ class: error ? "rows stale" : "rows" }, items.map((one) => row(one, longest))),
+		ol({ class: error ? "rows stale" : "rows" }, items.map((one) => row(one, length.get(one.item)))),
 		div({ class: "below" },
-			items.length === state.k && state.k < 100 && textButton("Show more", () => change({ k: Math.min(100, state.k + 20) })),
+			items.length === state.k && state.k < 100 && textButton("Show more", () => change({ k: Math.min(100, state.k + 20) }, true)),
 			state.hidden.length > 0 && textButton(`Show ${count(state.hidden.length, "hidden item")}`, () => change({ hidden: [] }, true))),
 		items.length > 0 && p({ class: "note" },
-			!popular && `Bars show how much each item of your history contributes. ${PRECISION[items[0].reasons] ?? ""} `, `Computed in ${Math.ceil(ms)} ms.`));
+			!popular && ["The length of a bar is the score. Each colour is an item of your history; ", span({ class: "bar sample" }, span({ class: "rest" })), ` is everything else. ${PRECISION[items[0].reasons] ?? ""} `], `Computed in ${Math.ceil(ms)} ms.`));
 }

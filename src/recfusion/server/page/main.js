@@ -1,12 +1,12 @@
 // The page: it loads /model, draws the state, and requests whatever a change makes out of date.
 import { count, render, still, tags } from "./dom.js";
 import { ask, latest, takeToken } from "./api.js";
-import { VIEWS, change, changeCurrent, fragment, onChange, readLink, rememberNames, state } from "./store.js";
+import { VIEWS, add, change, changeCurrent, fragment, isCurrent, onChange, readLink, rememberNames, save, state } from "./store.js";
 import { condition, request, setControls } from "./settings.js";
 import { controls } from "./controls.js";
-import { historyPanel } from "./search.js";
-import { list } from "./list.js";
-import { compare, modelChoice } from "./compare.js";
+import { historyPanel, matches } from "./search.js";
+import { close, list } from "./list.js";
+import { compare, drawLines, modelChoice } from "./compare.js";
 import { ALTERNATIVES, complete } from "./complete.js";
 import { begin, nSteps, steps } from "./steps.js";
 import { model } from "./model.js";
@@ -25,9 +25,10 @@ function needs() {
 	}
 	if (view === "steps" && history.length) asked.steps = ["steps", { ...model, history, steps: nSteps(), seed: state.seed }];
 	if (state.similar) asked.similar = ["similar", { ...model, item: state.similar, k: 8 }];
+	if (!history.length) Object.assign(asked, { examples: ["examples"], surprise: [`examples?n=1&seed=${state.luck}`] });
 	if (state.query.trim()) asked.search = ["items?" + new URLSearchParams({ query: state.query.trim().slice(0, 200), limit: 8 })];
 	const nameless = [...history, state.similar].filter((item) => item && !(item in state.names));
-	if (nameless.length) asked.names = ["recommend", { history: nameless, allow: nameless, include_seen: true, k: nameless.length }];
+	if (nameless.length) asked.names = ["recommend", { history: [], allow: nameless, k: nameless.length }];
 	return asked;
 }
 
@@ -43,21 +44,45 @@ function refresh() {
 }
 
 async function answer(purpose, path, body, key) {
-	const begun = performance.now(), query = state.query.trim(), found = { query };
+	const begun = performance.now(), { data, sent } = state.answers[purpose], found = { data, sent }; // an error keeps the last good answer
 	try {
-		found.data = await ask(path, body);
+		Object.assign(found, { data: await ask(path, body), sent: body });
+		patience = FIRST_PAUSE;
 	} catch (error) {
-		found.error = error.message;
-		if (purpose === "list") found.data = state.answers.list.data; // the last good list stays visible
+		Object.assign(found, { error: words(error), passing: error.passing });
 	}
 	state.answers[purpose] = { ...found, key, asked: state.answers[purpose].asked, ms: performance.now() - begun };
-	if (purpose === "names") {
-		for (const item of body.history) state.names[item] = item;
-		rememberNames(found.data?.items ?? []);
+	if (purpose === "names" && !found.error) {
+		for (const item of body.allow) state.names[item] = item;
+		rememberNames(found.data.items);
 	}
-	if (purpose === "steps" && found.data) begin();
+	if (purpose === "search") {
+		state.active = -1; // the option that it meant may be gone
+		if (state.entered && isCurrent("search") && !found.error) state.entered = false, matches().slice(0, 1).forEach((one) => add(one));
+	}
+	if (purpose === "steps" && !found.error) begin();
 	else draw();
 	announce(purpose, found);
+}
+
+// Requests that failed in an outage are sent again, after longer and longer pauses, until they succeed.
+const FIRST_PAUSE = 1000, LONGEST_PAUSE = 10_000;
+let patience = FIRST_PAUSE, retrying;
+function words({ message, passing }) {
+	if (!passing) return message;
+	if (!retrying) {
+		retrying = setTimeout(retry, patience);
+		patience = Math.min(2 * patience, LONGEST_PAUSE);
+	}
+	return `${message} Trying again …`;
+}
+function retry() {
+	clearTimeout(retrying);
+	retrying = undefined;
+	if (!state.model) return start();
+	for (const one of Object.values(state.answers)) if (one.passing) one.asked = one.key = undefined;
+	refresh();
+	draw();
 }
 
 // Tells screen readers about an answer, once answers stop coming: a moving slider is announced once.
@@ -91,7 +116,7 @@ function app() {
 				nav({ "aria-label": "Views" },
 					Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
 				VIEW_FUNCTIONS[state.view]())),
-		footer(null, p(null, "Your history stays in this page and its address. The service computes lists from it and stores nothing.")),
+		footer(null, p(null, "Your history stays in this page and its address. The service computes lists from it and stores nothing. ", a({ href: "docs" }, "Routes of the service"))),
 	];
 }
 
@@ -109,9 +134,10 @@ async function copyLink() {
 // Draws the state: items glide to their new places, and the focus stays where it was.
 function draw() {
 	const rows = () => [...document.querySelectorAll("[data-flip]")].map((row) => [row, row.dataset.flip, row.getBoundingClientRect().top]);
-	const before = new Map(rows().map(([, item, top]) => [item, top])), spot = document.activeElement?.dataset.spot;
+	const before = new Map(rows().map(([, item, top]) => [item, top])), focused = document.activeElement, spot = focused?.dataset.spot;
 	render(app(), document.getElementById("app"));
-	if (spot && document.activeElement.dataset.spot !== spot) document.querySelector(`[data-spot="${spot}"]`)?.focus();
+	drawLines();
+	if (!focused?.isConnected || (spot && document.activeElement.dataset.spot !== spot)) refocus(spot);
 	document.getElementById(`found-${state.active}`)?.scrollIntoView({ block: "nearest" });
 	if (still.matches || !before.size) return;
 	for (const [row, item, top] of rows()) {
@@ -120,13 +146,21 @@ function draw() {
 	}
 }
 
+// Focuses the button at a spot, "hide-3", or the last one of its kind, or the search field; without a spot, the view.
+function refocus(spot) {
+	const find = (match) => [...document.querySelectorAll(match)].at(-1), kind = spot?.split("-")[0];
+	if (kind) (find(`[data-spot="${spot}"]`) ?? find(`[data-spot^="${kind}-"]`) ?? document.getElementById("query"))?.focus();
+	else document.querySelector("main").focus({ preventScroll: true });
+}
+
 async function start() {
 	if (takeToken() || !state.model) {
 		draw();
 		try {
 			state.model = await ask("model");
+			state.failed = "";
 		} catch (error) {
-			state.failed = error.message;
+			state.failed = words(error);
 			return draw();
 		}
 		setControls(state.model.controls);
@@ -137,11 +171,16 @@ async function start() {
 		});
 	}
 	readLink();
+	save("replaceState"); // in its shortest form
 	change({});
 }
 
 addEventListener("hashchange", start);
+addEventListener("pagehide", () => state.model && save());
+addEventListener("online", () => (state.failed || Object.values(state.answers).some(({ passing }) => passing)) && retry());
+addEventListener("resize", drawLines);
 addEventListener("keydown", (event) => {
+	if (event.key === "Escape" && state.similar && event.target.id !== "query") close();
 	if (event.key !== "/" || /^(input|select)$/i.test(event.target.tagName)) return;
 	event.preventDefault();
 	document.getElementById("query")?.focus();

@@ -30,7 +30,7 @@ function card(one) {
 					div({ class: "metrics" }, judged.map(metric)),
 					judged[0].judged_on === "validation" && p({ class: "note" }, "Its settings may have been chosen on these users, so expect slightly lower values for others."),
 				]
-			: p(null, "It has not been evaluated: it was trained on all users. `recfusion train --all-users --judge` does both."),
+			: p(null, "It has not been evaluated: it was trained on all users. `recfusion train --all-users --evaluate` does both."),
 		on("against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
 		h3(null, "Limitations"),
 		p(null, "It knows which items people had, not why, and it repeats the habits in its data. It does not keep unsuitable items out of a list: use filters for that."),

@@ -5,18 +5,23 @@ import { endWords, position } from "./settings.js";
 
 const { article, button, div, h2, input, label, p, span } = tags;
 
-// The columns of the item table as one short line.
-export const about = ({ name, columns }) =>
-	p({ class: "about" }, Object.entries(columns ?? {})
-		.filter(([, value]) => value !== null && value !== "" && value !== name)
+// The columns of the item table in at most two lines: short values first, addresses of pages and pictures not at all.
+const ADDRESS = /^(https?:|data:|\/\/)|^\S+\.(avif|gif|jpe?g|png|svg|webp)(\?\S*)?$/i;
+const SHORT = 60;
+export function about({ name, columns }) {
+	const words = Object.entries(columns ?? {})
+		.filter(([, value]) => value !== null && value !== "" && value !== name && !ADDRESS.test(value))
 		.map(([key, value]) => (typeof value === "string" ? value.replaceAll("|", " · ") : value === true ? key : value === false ? "" : `${key} ${value}`))
-		.filter(Boolean).join(" · "));
+		.filter(Boolean);
+	const text = [...words.filter(({ length }) => length <= SHORT), ...words.filter(({ length }) => length > SHORT)].join(" · ");
+	return p({ class: "about", dir: "auto", title: text.length > 2 * SHORT && text.slice(0, 1000) }, text.slice(0, 300));
+}
 
 export const iconButton = (sign, words, onclick, more) =>
 	button({ class: "act", "aria-label": words, title: words, onclick, ...more }, sign);
 export const addButton = (one, more) => iconButton("+", `Add ${one.name} to the history`, () => add(one), more);
 export const addChip = (one) =>
-	button({ key: one.item, class: "chip", "aria-label": `Add ${one.name} to the history`, onclick: () => add(one) }, span({ class: "sign" }, "+"), one.name);
+	button({ key: one.item, class: "chip", "aria-label": `Add ${one.name} to the history`, onclick: () => add(one) }, span({ class: "sign" }, "+"), span({ dir: "auto" }, one.name));
 // A view: its name, its title, a sentence, and its contents.
 export const view = (name, title, lead, ...rest) => article({ class: name, "aria-label": title }, h2(null, title), lead && p({ class: "lead" }, lead), rest);
 export const screenReaderOnly = (words) => span({ class: "hidden" }, words);

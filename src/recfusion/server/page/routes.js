@@ -1,6 +1,5 @@
 // Shows the OpenAPI document: every route, and every field with its type and bounds.
-const token = new URLSearchParams(location.hash.slice(1)).get("token");
-const headers = token ? { Authorization: `Bearer ${token}` } : {};
+import { ask, takeToken } from "./api.js";
 
 function element(name, text = "", ...children) {
   const made = document.createElement(name);
@@ -53,9 +52,8 @@ function route(method, path, operation, all) {
 
 const state = document.getElementById("state");
 try {
-  const answer = await fetch("/openapi.json", { headers });
-  if (!answer.ok) throw new Error((await answer.json()).error);
-  const description = await answer.json();
+  takeToken(); // the page's own is in the session of this tab
+  const description = await ask("openapi.json");
   const all = description.components?.schemas ?? {};
   for (const [path, methods] of Object.entries(description.paths))
     for (const [method, operation] of Object.entries(methods))

@@ -7,7 +7,10 @@ const { circle, div, input, li, ol, p, span, svg, title } = tags;
 const PACE = 1100; // milliseconds from one step to the next
 let playing = 0;
 
-const answered = () => (state.history.length && state.answers.steps?.data?.steps) || [];
+const ACROSS = 40, CHIPS = 12; // dots in a row, and restored items that a step names
+const sameHistory = () => state.answers.steps?.sent?.history.join("\n") === state.history.join("\n");
+const answered = () => (state.history.length && sameHistory() && state.answers.steps.data.steps) || [];
+const known = () => state.history.filter((item) => !state.answers.steps.data.unknown.includes(item));
 export const nSteps = () => Math.max(1, Math.min(6, state.history.length - 1));
 
 function play() {
@@ -31,14 +34,14 @@ export function begin() {
 	change({});
 }
 
-// A dot for each item of the history, and behind them the items that the model added instead.
+// A dot for each item of the history that the model knows, and behind them the items that the model added instead.
 function dots(here, before, final) {
-	const added = final.filter(({ in_history }) => !in_history).map(({ item }) => item);
-	const places = [...state.history, ...added], gap = added.length ? 4 : 0;
-	return svg({ class: "dots", viewBox: `0 0 ${places.length * 10 + gap} 10`, style: { "--n": places.length }, "aria-hidden": "true" },
+	const added = final.filter(({ in_history }) => !in_history).map(({ item }) => item), mine = known();
+	const places = [...mine, ...added], across = Math.min(places.length, ACROSS), gap = added.length && places.length <= ACROSS ? 4 : 0;
+	return svg({ class: "dots", viewBox: `0 0 ${across * 10 + gap} ${10 * Math.ceil(places.length / ACROSS)}`, style: { "--n": across }, "aria-hidden": "true" },
 		places.map((item, n) => {
-			const one = here.get(item), inHistory = n < state.history.length, kind = !one ? (inHistory ? "gap" : "none") : one.known ? "known" : inHistory ? "back" : "other";
-			return circle({ key: item, class: one && !before.has(item) ? `${kind} new` : kind, cx: n * 10 + 5 + (inHistory ? 0 : gap), cy: 5, r: 3.4 }, title(null, nameOf(item)));
+			const one = here.get(item), inHistory = n < mine.length, kind = !one ? (inHistory ? "gap" : "none") : one.known ? "known" : inHistory ? "back" : "other";
+			return circle({ key: item, class: one && !before.has(item) ? `${kind} new` : kind, cx: (n % ACROSS) * 10 + 5 + (inHistory ? 0 : gap), cy: 10 * Math.floor(n / ACROSS) + 5, r: 3.4 }, title(null, nameOf(item)));
 		}));
 }
 
@@ -51,19 +54,19 @@ function stage(n, states) {
 	return li({ key: n, class: n === state.step && "last" },
 		p({ class: "when" }, words[0], span(null, words[1])),
 		div(null, dots(here, before, states.at(-1).items),
-			n > 1 && p({ class: "fresh" }, restored.length ? [screenReaderOnly("Restored: "), restored.map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), one.name) : addChip(one)))] : span({ class: "note" }, "nothing yet"))));
+			n > 1 && p({ class: "fresh" }, restored.length ? [screenReaderOnly("Restored: "), restored.slice(0, CHIPS).map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), span({ dir: "auto" }, one.name)) : addChip(one))), restored.length > CHIPS && span({ class: "note" }, `and ${restored.length - CHIPS} more`)] : span({ class: "note" }, "nothing yet"))));
 }
 
 function summary(states) {
 	const last = states.at(-1).items, restored = last.filter(({ known, in_history }) => in_history && !known).length;
-	const removed = state.history.length - states[1].items.length, others = last.filter(({ in_history }) => !in_history).map(({ name }) => name);
+	const removed = known().length - states[1].items.length, others = last.filter(({ in_history }) => !in_history).map(({ name }) => name);
 	if (removed < 1) return "A single item cannot be removed: add a few more.";
-	return `${restored} of ${count(removed, "removed item")} restored.` + (others.length ? ` Added instead: ${listed(others)}.` : "");
+	return `${restored} of ${count(removed, "removed item")} restored.` + (others.length ? ` Added instead: ${listed(others.length > CHIPS ? [...others.slice(0, CHIPS), `${others.length - CHIPS} more`] : others)}.` : "");
 }
 
 export function steps() {
 	const { error } = state.answers.steps ?? {}, all = answered(), last = all.length;
-	const start = state.history.map((item) => ({ item, known: true, in_history: true }));
+	const start = last ? known().map((item) => ({ item, known: true, in_history: true })) : [], unknown = last ? state.history.length - start.length : 0;
 	const states = [{ items: start }, ...all], at = Math.min(state.step, last);
 	const lead = state.history.length
 		? "The model was trained to restore items that were removed from a history, the most likely first. Here it does so with yours: it sees only the items that are left."
@@ -75,6 +78,7 @@ export function steps() {
 			textButton("Remove others", () => change({ seed: state.seed + 1 }))),
 		ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),
 		at === last && p({ class: "lead" }, summary(states)),
+		unknown > 0 && p({ class: "note" }, `Without ${count(unknown, "item")} of your history that the model does not know.`),
 		p({ class: "key note" }, [["known", "in your history"], ["gap", "removed"], ["back", "restored"], ["other", "added instead"]].map(([kind, words]) =>
 			span(null, svg({ viewBox: "0 0 10 10", class: "dot", "aria-hidden": "true" }, circle({ class: kind, cx: 5, cy: 5, r: 3.4 })), words)))]);
 }

@@ -13,38 +13,44 @@ export const state = {
 	model: null, // the answer of /model
 	failed: "", // the error of /model
 	answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` differs from `key` while a request is open
-	query: "", open: false, active: -1, // the search field
+	query: "", open: false, active: -1, entered: false, // the search field; `entered`: Enter waits for the answer
 	brush: "", sheet: false, copied: "", step: 0,
+	luck: Math.floor(1e6 * Math.random()), // the seed of "surprise me"
 };
 
 let listener = () => {};
 export const onChange = (call) => (listener = call);
 
-// `back`: whether Back should return to the state before the change.
-export function change(patch, back = false) {
+// Back returns to the state before a change. A slider in motion is one change: its address is saved once it rests
+// (browsers also limit how often the address may change), others `now`.
+export function change(patch, now = false) {
+	if (now) save();
 	Object.assign(state, patch);
 	listener();
 	clearTimeout(pending);
-	if (back) save("pushState");
-	else pending = setTimeout(save, 250, "replaceState"); // browsers limit how often the address may change
+	if (now) save();
+	else pending = setTimeout(save, 250);
 }
 let pending;
-function save(how) {
+export function save(how = "pushState") {
 	if ((location.hash || "#") !== fragment()) history[how](null, "", fragment());
 }
 
-export const changeCurrent = (patch, back) => change({ current: { ...state.current, ...patch } }, back);
+export const changeCurrent = (patch, now) => change({ current: { ...state.current, ...patch } }, now);
 export function rememberNames(items) {
 	for (const one of items) state.names[one.item] = one.name;
 }
 export function add(...items) {
 	rememberNames(items);
 	const ids = [...new Set([...state.history, ...items.map(({ item }) => item)])];
-	change({ history: ids, similar: ids.includes(state.similar) ? "" : state.similar, query: "", open: false, active: -1 }, true);
+	change({ history: ids, similar: ids.includes(state.similar) ? "" : state.similar, query: "", open: false, active: -1, entered: false }, true);
 }
 export const remove = (item) =>
 	change({ history: state.history.filter((other) => other !== item), similar: state.similar === item ? "" : state.similar }, true);
 export const nameOf = (item) => state.names[item] ?? item;
+
+// Whether the last answer is the one to the last request: until then a view shows an older state.
+export const isCurrent = (purpose) => state.answers[purpose]?.key === state.answers[purpose]?.asked;
 
 export function fragment(changes = {}) {
 	const shown = { ...state, ...changes }, start = initial(), params = new URLSearchParams();
