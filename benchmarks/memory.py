@@ -30,11 +30,11 @@ from recfusion.models.settings import settings_of
 
 SQUARE, WIDE, LARGE = Size(20_000, 12_000, 600_000), Size(6_000, 30_000, 400_000), Size(200_000, 100_000, 3_000_000)
 SIZES = {
-    **dict.fromkeys(("slim", "bspm", "tale", "cease", "thinning-features"), Size(20_000, 8_000, 400_000)),
+    **dict.fromkeys(("slim", "bspm", "thinning-features"), Size(20_000, 8_000, 400_000)),
     **dict.fromkeys(("ease", "edlae", "rdlae", "ease-dan", "thinning-linear", "thinning-signals"), SQUARE),
     **dict.fromkeys(("thinning-pairs", "ease-pairs"), Size(8_000, 4_000, 200_000)),
     **dict.fromkeys(("infinite-ae",), Size(9_000, 12_000, 400_000)),
-    **dict.fromkeys(("random", "popularity", "recent-popularity", "content", "category-popularity", "user-knn"), LARGE),
+    **dict.fromkeys(("random", "popularity", "recent-popularity", "content", "user-knn"), LARGE),
     **dict.fromkeys(("ials", "thinning-local", "thinning-factors", "thinning-fast", "thinning"), LARGE),
     **dict.fromkeys(("mixture",), Size(6_000, 6_000, 200_000)),
     **dict.fromkeys(("recfusion-unet1d", "recfusion-map", "recfusion-unet2d"), Size(2_000, 6_000, 60_000)),

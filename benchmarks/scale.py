@@ -174,30 +174,57 @@ def table(document: dict[str, Any]) -> str:
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
-    """Draw seconds and peak memory against users, items and interactions, log-log; forecasts are crosses."""
-    from matplotlib import colormaps
+    """Draw seconds and peak memory against interactions, log-log; forecasts are crosses.
+
+    A line has its name at its end, a marker and a colour that colour-blind people can tell from its neighbours.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    figure = Figure(figsize=(12, 6.2), layout="constrained")
     names = list(dict.fromkeys(row["model"] for row in document["rows"]))
-    colours = colormaps["tab20"](np.arange(len(names)) % 20)
-    grid = figure.subplots(2, 3, sharex="col", sharey="row")
-    for (line, what), (column, count) in itertools.product(enumerate(MEASURED), enumerate(COUNTS)):
-        axes, unit = grid[line, column], 1e9 if what == "peak_bytes" else 1
-        for name, colour in zip(names, colours, strict=True):
-            own = [row for row in document["rows"] if row["model"] == name and what in row]
+    looks = list(itertools.product("osD^v", ("#0072b2", "#d55e00", "#007a5e", "#8a4f9e", "#444444")))
+    for axes, what, title in zip(
+        figure.subplots(1, 2), MEASURED, ("CPU seconds of a fit", "peak memory, GB (crosses: forecast)"), strict=True
+    ):
+        unit, ends = 1e9 if what == "peak_bytes" else 1, []
+        for number, name in enumerate(names):
+            marker, colour = looks[(7 * number) % len(looks)]
+            own = sorted((row for row in document["rows"] if row["model"] == name and what in row), key=_size)
             known = [row for row in own if row.get("forecast_bytes") and what == "peak_bytes"]
-            x, y = [row[count] for row in own], [max(row[what] / unit, 1e-2) for row in own]
+            y = [max(row[what] / unit, 1e-2) for row in own]
             dashes = "--" if name.startswith("implicit") else "-"
-            axes.loglog(x, y, dashes, marker="o", color=colour, label=name, ms=3, lw=1)
+            axes.loglog([_size(row) for row in own], y, dashes, marker=marker, color=colour, ms=4, lw=1)
             forecast = [(row["forecast_bytes"] + row["before_bytes"]) / unit for row in known]
-            axes.plot([row[count] for row in known], forecast, "x", color=colour, ms=5)
-        axes.set_xlabel(count if line else "")
-        axes.grid(alpha=0.2)
-    grid[0, 0].set_ylabel("CPU seconds of a fit")
-    grid[1, 0].set_ylabel("peak memory, GB (crosses: forecast)")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
+            axes.plot([_size(row) for row in known], forecast, "x", color=colour, ms=6)
+            if own:
+                ends.append((np.log10(y[-1]), _size(own[-1]), name, colour))
+        low, high = np.log10(axes.get_ylim())
+        right, gap = max(x for _, x, _, _ in ends), (high - low) / 26
+        heights = [y_end for y_end, *_ in sorted(ends)]  # of the names: apart from each other, and inside of the panel
+        for place in range(1, len(heights)):
+            heights[place] = max(heights[place], heights[place - 1] + gap)
+        for place in reversed(range(len(heights))):
+            heights[place] = min(heights[place], high if place == len(heights) - 1 else heights[place + 1] - gap)
+        for (y_end, x_end, name, colour), height in zip(sorted(ends), heights, strict=True):
+            axes.annotate(
+                name,
+                (x_end, 10**y_end),
+                xytext=(right * 1.8, 10**height),
+                color=colour,
+                fontsize=8.5,
+                va="center",
+                arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "shrinkA": 1, "shrinkB": 4},
+            )
+        axes.set_xlim(right=right * 14)
+        axes.set_title(title, fontsize=10.5, loc="left")
+        axes.set_xlabel("interactions")
+        axes.grid(color="#dddddd", lw=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
+
+
+def _size(row: dict[str, Any]) -> int:
+    return int(row["interactions"])
 
 
 def main() -> None:

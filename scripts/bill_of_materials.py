@@ -24,18 +24,18 @@ class Part:
     licence: str
 
 
-def parts(package: str = PACKAGE, extras: Iterable[str] = ()) -> list[Part]:
-    """Return all direct and indirect dependencies, sorted by name; raise if one is not installed."""
+def parts(package: str = PACKAGE, extras: Iterable[str] = (), without: Iterable[str] = ()) -> list[Part]:
+    """Return all direct and indirect dependencies but `without`, sorted by name; raise if one is not installed."""
     found: dict[str, Part] = {}
     pending = [(package, frozenset(extras))]
-    asked = set(pending)
+    asked, left_out = set(pending), {_normal(name) for name in without}
     while pending:
         name, wanted = pending.pop()
         here = distribution(name)
         found[_normal(name)] = Part(here.metadata["Name"], here.version.partition("+")[0], licence(here))
         for text in here.requires or ():
             needed = Requirement(text)
-            if _applies(needed, wanted):
+            if _applies(needed, wanted) and _normal(needed.name) not in left_out:
                 one = (_normal(needed.name), frozenset(needed.extras))
                 if one not in asked:
                     asked.add(one)

@@ -48,6 +48,8 @@ INPUTS = (
     f"train popularity {_DATA} --out old",
     _DESCRIBED,
 )
+_NIGHT = ("shop", "reports/nights.jsonl", "reports/latest.json", "reports/latest.html")
+_UNFINISHED = ("reports/.lock", "reports/pending.json")
 RECORD, EVENTS = "record", "events.sqlite"  # not a command: a service that records events and reloads
 _OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
 CASES = (
@@ -74,6 +76,8 @@ CASES = (
     ),
     Case("items add", "items add described --items new.csv --out out/model", ("out/model",)),
     Case("items add over", "items add described --items new.csv --out model", ("model",)),
+    Case("nightly", "nightly shop.toml", _NIGHT, keeps=_UNFINISHED),
+    Case("nightly over", "nightly shop.toml", ("shop.previous", *_NIGHT), "nightly first.toml", keeps=_UNFINISHED),
     Case("serve", RECORD, (EVENTS,)),
     Case("report csv", "report results.jsonl --out out/r.csv", ("out/r.csv",)),
     Case("report png", "report results.jsonl --out out/r.png", ("out/r.png",)),
@@ -93,6 +97,10 @@ def write_inputs(folder: Path) -> None:
     (folder / "items.csv").write_text("\n".join(["item,kind,price", *described]) + "\n")
     (folder / "new.csv").write_text("item,kind,price\nn1,Tea,2\nn2,Cups,9\n")
     models = "[models.popularity]\n[models.ease]\ntune_trials = 0\n"
+    for name, model in (("first", "popularity"), ("shop", "ease")):
+        settings = "[settings]\ntune_trials = 0\n" if model == "ease" else ""
+        files = 'folder = "shop"\norders = "data.csv"\nproducts = "items.csv"\n'
+        (folder / f"{name}.toml").write_text(f'{files}model = "{model}"\n{settings}')
     (folder / "experiment.toml").write_text(f'name = "tiny"\n[data]\ndata = "data.csv"\n[run]\nseeds = 2\n{models}')
 
 
@@ -141,6 +149,7 @@ def record() -> int:
     from recfusion.core.errors import InputError
     from recfusion.server.config import Settings
     from recfusion.server.event_store import Event, Store
+    from recfusion.server.http_errors import Fault
     from recfusion.server.metrics import Metrics
     from recfusion.server.service import Service
 
@@ -155,7 +164,7 @@ def record() -> int:
 
     try:
         asyncio.run(serve_some(Service(Settings(folder=Path("model"), events=Path(EVENTS)), Metrics())))
-    except (InputError, OSError, sqlite3.Error) as error:  # the HTTP service answers each of them
+    except (Fault, InputError, OSError, sqlite3.Error) as error:  # the HTTP service answers each of them
         print(f"Error: {str(error).rstrip('.')}.")
         sys.stdout.flush()
         return 2
@@ -184,6 +193,7 @@ def program(arguments: str, folder: Path, offer: Offer, log: Path, *, exchanges:
         from recfusion.experiments import fit as judge
         from recfusion.experiments.tuning import engine as local
         from recfusion.experiments.tuning import trials_file
+        from recfusion.nightly import run as night
 
         printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(printed, 1)
@@ -194,7 +204,7 @@ def program(arguments: str, folder: Path, offer: Offer, log: Path, *, exchanges:
         offered = replace(catalog.CATALOG["ml-100k"], md5=offer.md5)
         vars(catalog)["_PUBLISHER"] = offer.url.removesuffix(offered.archive)
         vars(catalog)["CATALOG"] = {**catalog.CATALOG, "ml-100k": offered}
-        vars(judge)["datetime"] = vars(trials_file)["datetime"] = _Still
+        vars(judge)["datetime"] = vars(trials_file)["datetime"] = vars(night)["datetime"] = _Still
         vars(time)["perf_counter"] = lambda: 0.0
         if not exchanges:
             vars(files)["_exchanged"] = lambda *_: False

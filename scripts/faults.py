@@ -114,7 +114,7 @@ def _state(output: str, old: Tree, new: Tree, found: Tree, *, may_be_cut: bool) 
     if was and not is_ and may_be_cut:  # moved away because folders cannot be swapped; the next run restores it
         hidden = {place: _hidden(output, place, found) for place in ("old", "older", "new")}
         return "new" if will == hidden["new"] else "old" if was in (hidden["old"], hidden["older"]) else "torn"
-    if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl", EVENTS)):
+    if output.endswith(("results.jsonl", "tiny.jsonl", "trials.jsonl", "nights.jsonl", EVENTS)):
         lines, before, after = (part.get(output, b"") for part in (is_, was, will))
         if lines.startswith(before) and after.startswith(lines) and (may_be_cut or not lines or lines.endswith(b"\n")):
             return "between"  # some complete lines; the next run removes an incomplete last one

@@ -25,6 +25,7 @@ from typing import TypeAlias
 # Libraries read these variables when they are loaded.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 
+import fuzz_bytes
 import fuzz_control
 import fuzz_data
 import fuzz_folders
@@ -40,12 +41,13 @@ TARGETS: Mapping[str, Target] = {
     **fuzz_folders.TARGETS,
     **fuzz_texts.TARGETS,
     **fuzz_control.TARGETS,
+    **fuzz_bytes.TARGETS,
 }
 LONGEST_MESSAGE = 3000
 SECONDS = 60  # that one case may take
 BYTES = 6 << 30  # of address space, libraries and threads included
 BATCH = 2000  # cases of one process
-_DIED = "the interpreter died or took too long"
+_DIED, _HUNG = "the interpreter died", "the case took too long"
 
 
 def outcome(target: Target, seed: int, folder: Path) -> tuple[str, str]:
@@ -110,7 +112,7 @@ def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, k
             batch = min(BATCH, last - first)
             given = [*names, "--seed", first, "--cases", batch, "--seconds", left, "--keep", keep, "--inside", place]
             result.unlink(missing_ok=True)
-            subprocess.run([sys.executable, __file__, *map(str, given)], check=False)
+            ended = subprocess.run([sys.executable, __file__, *map(str, given)], check=False)
             if result.exists():
                 found, problems = json.loads(result.read_text())
                 counts.update(found)
@@ -118,8 +120,9 @@ def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, k
                 first += batch
             else:
                 name, seed, found, problems = json.loads(started.read_text())
-                counts.update({**found, f"{name} died": 1})
-                wrong += [*problems, f"{name}, seed {seed}: {_DIED}"]
+                died = ended.returncode < 0  # by a signal; faulthandler ends a slow case with an exit code
+                counts.update({**found, f"{name} {'died' if died else 'hung'}": 1})
+                wrong += [*problems, f"{name}, seed {seed}: {_DIED if died else _HUNG}"]
                 first = seed + 1
     print_table(counts)
     return wrong
@@ -127,7 +130,7 @@ def in_processes(names: Sequence[str], first: int, cases: int, seconds: float, k
 
 def print_table(counts: Counter[str]) -> None:
     """Print the number of cases of each target and outcome."""
-    kinds = ("worked", "refused", "failed", "died")
+    kinds = ("worked", "refused", "failed", "hung", "died")
     print(f"{'target':12}" + "".join(f"{kind:>10}" for kind in kinds))
     for name in dict.fromkeys(key.split()[0] for key in counts):
         print(f"{name:12}" + "".join(f"{counts[f'{name} {kind}']:10,}" for kind in kinds))

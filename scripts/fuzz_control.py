@@ -14,9 +14,9 @@ from fuzz_folders import sound_folder
 from hostile import mutated, value, word
 
 from recfusion.core.errors import InputError
+from recfusion.data.conditions import matching
 from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.conditions import matching
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import Filters, Reranking
 from recfusion.inference.similar import similar
@@ -132,7 +132,7 @@ def rules(rng: np.random.Generator, _: Path) -> None:
         where=hostile_condition(rng) if rng.integers(5) == 0 else "stock > 0" if rng.integers(2) else None,
         allow=_ids(rng) if rng.integers(3) == 0 else None,
         deny=_ids(rng) if rng.integers(2) else (),
-        include_seen=bool(rng.integers(2)),
+        again="never" if rng.integers(4) else ("allowed", "only")[rng.integers(2)],
         at_most={"kind": _count(rng)} if rng.integers(3) == 0 else value(rng) if rng.integers(30) == 0 else {},
     )
     reranking = Reranking(
@@ -166,8 +166,8 @@ def _check_list(model: Bundle, found: pl.DataFrame, chosen: Filters, history: An
     allowed = {item for item, met in zip(table, may, strict=True) if met} - _texts(chosen.deny)
     if chosen.allow is not None:
         allowed &= _texts(chosen.allow)
-    if not chosen.include_seen:
-        allowed -= _texts(history)
+    if chosen.again != "allowed":
+        allowed = allowed & _texts(history) if chosen.again == "only" else allowed - _texts(history)
     items = found["item"].to_list()
     if not set(items) <= allowed or len(set(items)) < len(items):
         raise AssertionError(f"{items} contains a forbidden or repeated item")

@@ -19,6 +19,7 @@ from recfusion.data.published.archive import check_archive
 from recfusion.data.published.movielens import read_movielens
 from recfusion.data.published.netflix import read_netflix
 from recfusion.data.reading.columns import sniff_text
+from recfusion.data.reading.encodings import find_encoding
 from recfusion.data.reading.item_file import read_items
 
 KINDS = (".csv", ".tsv", ".dat", ".jsonl", ".parquet", ".csv.gz", ".jsonl.gz")
@@ -86,16 +87,17 @@ def items(rng: np.random.Generator, folder: Path) -> None:
 
 
 def _lines(path: Path) -> int | None:
-    """Return the number of lines below the header of a text, or of non-empty lines of JSON; None for Parquet."""
+    """Return the number of lines below the header of a text, or of lines of JSON; None for Parquet."""
     if path.suffix == ".parquet":
         return None
     content = path.read_bytes()
     content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    if ".jsonl" in path.suffixes:
-        return sum(1 for line in content.split(b"\n") if line.strip())
-    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    layout = None if ".jsonl" in path.suffixes else sniff_text(path, None)
+    encoding = find_encoding(content, path) if layout is None else layout.encoding
+    text = content if encoding == "utf-8" else content.decode(encoding, errors="replace").encode()
+    lines = text.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     lines = lines if lines[-1] else lines[:-1]
-    return len(lines) - sniff_text(path, None).skip_lines
+    return len(lines) - (0 if layout is None else layout.skip_lines)
 
 
 NAMES = ("../x", "/etc/passwd", "C:\\x", "a/../../x", "a\0b", "\ud800", "x" * 300, ".", "ml/u.data", "ml/ratings.dat")

@@ -31,7 +31,7 @@ from recfusion.experiments.result import read_results
 from recfusion.experiments.train import train
 from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import FILES
+from recfusion.inference.bundle_files import FILES, sealed
 from recfusion.inference.model_card import model_card
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import Filters, Reranking
@@ -77,7 +77,7 @@ def shop() -> Interactions:
 
 
 @cache
-def _place() -> tempfile.TemporaryDirectory[str]:
+def place_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="fuzz-")
 
 
@@ -85,7 +85,7 @@ def _place() -> tempfile.TemporaryDirectory[str]:
 def sound_folder(name: str) -> Path:
     """Return the folder of a small model."""
     settings = {**MODELS[name], **({"tune_trials": 0} if name in ("ease", "thinning-linear", "thinning-pairs") else {})}
-    return train(name, shop(), settings).save(Path(_place().name) / name)
+    return train(name, shop(), settings).save(Path(place_folder().name) / name)
 
 
 def folders(rng: np.random.Generator, folder: Path) -> None:
@@ -105,7 +105,7 @@ def folders(rng: np.random.Generator, folder: Path) -> None:
         changes[rng.integers(len(changes))](rng, path)
     sealed = rng.integers(4) > 0
     if sealed:
-        _reseal(path)
+        reseal(path)
     intact = all(_same(path / part, sound_folder(name) / part) for part in FILES)
     bundle = Bundle.load(path)
     if not sealed and not intact:
@@ -133,13 +133,13 @@ def _same(one: Path, other: Path) -> bool:
     return one.is_file() and one.read_bytes() == other.read_bytes()
 
 
-def _reseal(path: Path) -> None:
+def reseal(path: Path) -> None:
     """Correct the digests of changed files, if the configuration still has digests."""
     try:
         config = json.loads((path / "config.json").read_text())
         config["digests"] = {name: file_digest(path / name) for name in FILES}
-        (path / "config.json").write_text(json.dumps(config))
-    except (ValueError, TypeError, OSError):
+        (path / "config.json").write_text(json.dumps(sealed(config)))
+    except (ValueError, TypeError, AttributeError, OSError):
         return
 
 
@@ -254,16 +254,16 @@ def _bytes(rng: np.random.Generator, path: Path) -> None:
 
 
 @cache
-def _results() -> tuple[bytes, ...]:
+def sound_results() -> tuple[bytes, ...]:
     """Return the lines of a small store."""
-    store = Path(_place().name) / "results.jsonl"
+    store = Path(place_folder().name) / "results.jsonl"
     compare(shop(), {"popularity": "popularity", "ease": EASE(tune_trials=0)}, 2, store=store)
     return tuple(store.read_bytes().splitlines(keepends=True))
 
 
 def results(rng: np.random.Generator, folder: Path) -> None:
     """Report on a store with some edited lines."""
-    lines = list(_results())
+    lines = list(sound_results())
     for _ in range(int(rng.integers(1, 3))):
         place = int(rng.integers(len(lines)))
         if rng.integers(3):

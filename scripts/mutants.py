@@ -38,7 +38,7 @@ from typing import Any, Literal, TypeAlias
 ROOT = Path(__file__).parents[1]
 MUTANTS = ROOT / "scripts" / "mutants.toml"
 SECONDS = 900  # tests that hang for longer have detected the mutant
-COPIED = ("src", "tests", "scripts", "pyproject.toml")
+COPIED = ("src", "tests", "studies", "scripts", "pyproject.toml")
 Fate: TypeAlias = Literal["killed", "SURVIVED", "NO LONGER APPLIES", "TESTS DO NOT RUN"]
 Code: TypeAlias = Sequence[ast.AST]
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -84,8 +84,8 @@ def read_mutants(path: Path = MUTANTS) -> list[Mutant]:
 
 
 def module_file(tree: Path, module: str) -> Path:
-    """Return the file of a module."""
-    base = tree.joinpath("src", *module.split("."))
+    """Return the file of a module of src, or of a study: "studies.NAME"."""
+    base = tree.joinpath(*module.split(".") if module.startswith("studies.") else ("src", *module.split(".")))
     return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 
 

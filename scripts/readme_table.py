@@ -17,7 +17,7 @@ from recfusion.paper.tables import METRICS
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
-PUBLISHED = {"unet1d (paper)": "recfusion-unet1d", "unet2d (paper)": "recfusion-unet2d"}  # of the ablation
+PUBLISHED = {"unet1d (previous step)": "recfusion-unet1d", "unet2d (previous step)": "recfusion-unet2d"}  # ablation
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 SETS = {"ml1m": "ML-1M", **{name: name for name in ("ml-100k", "ml-latest-small", "online-retail", "lastfm-2k")}}
 OURS = DEFAULT_MODEL

@@ -1,4 +1,4 @@
-"""Rewrite the tables of docs/control.md from the request records, and docs/commands.md from the commands.
+"""Rewrite the tables of docs/control.md, docs/diffusion.md and docs/shop.md from their records, and docs/commands.md.
 
 Usage: python scripts/reference_tables.py
 """
@@ -6,12 +6,18 @@ Usage: python scripts/reference_tables.py
 from pathlib import Path
 from typing import Any
 
+from family_table import family_table
+from pydantic import BaseModel
+
 from recfusion.cli.main import command_line
 from recfusion.inference.request import Filters, HistoryEntry, ListRequest, Record, Reranking
+from recfusion.nightly.config import Shop
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "control.md"
 COMMANDS = DOCS / "commands.md"
+DIFFUSION = DOCS / "diffusion.md"
+SHOP = DOCS / "shop.md"
 HEAD = ("field", "command line", "values", "default", "meaning")
 FORMS: dict[str, type[Record]] = {"filters": Filters, "reranking": Reranking, "request": ListRequest}
 TYPES = {"boolean": "true or false", "string": "text", "array": "ids", "object": "{column: number}"}
@@ -23,15 +29,29 @@ def reference_tables() -> dict[str, str]:
     return tables | {"entry": _table(HistoryEntry, options=False)}
 
 
-def with_tables(text: str) -> str:
-    """Return the page with new tables between its markers."""
-    for name, table in reference_tables().items():
-        start, end = f"<!-- {name} -->\n", "<!-- end -->"
-        if text.count(start) != 1:
-            raise SystemExit(f"Expected one table {name} in {PAGE}: add {start.strip()} and {end}.")
-        before, _, rest = text.partition(start)
-        text = f"{before}{start}{table}{end}{rest.partition(end)[2]}"
+def with_tables(text: str, tables: dict[str, str] | None = None) -> str:
+    """Return a page with new tables between its markers (default: those of docs/control.md)."""
+    for name, table in (tables or reference_tables()).items():
+        text = _with_table(text, name, table)
     return text
+
+
+def with_shop_keys(text: str) -> str:
+    """Return the page about shops with the keys of their file."""
+    lines = ["| key | default | meaning |\n|---|---|---|\n"]
+    for name, field in Shop.model_fields.items():
+        table = isinstance(field.default, BaseModel | dict)
+        default = "required" if field.is_required() else "" if table else _default(field.default)
+        lines.append(f"| `{f'[{name}]' if table else name}` | {default} | {field.description} |\n")
+    return _with_table(text, "shop", "".join(lines))
+
+
+def _with_table(text: str, name: str, table: str) -> str:
+    start, end = f"<!-- {name} -->\n", "<!-- end -->"
+    if text.count(start) != 1:
+        raise SystemExit(f"Expected one place for the table {name}: add {start.strip()} and {end} to the page.")
+    before, _, rest = text.partition(start)
+    return f"{before}{start}{table}{end}{rest.partition(end)[2]}"
 
 
 def commands_page() -> str:
@@ -70,11 +90,22 @@ def _values(name: str, schema: Any) -> str:
     schema = next((one for one in schema.get("anyOf", ()) if one.get("type") != "null"), schema)
     if name == "history":
         return "ids or entries"
-    if "kind" in schema:
+    if schema.get("kind") == "places":
+        return "{place: id}"
+    if schema.get("kind") == "columns":
+        inner = schema["additionalProperties"]
+        return f"{{column: {inner['minimum']:g} to {inner['maximum']:g}}}"
+    if schema.get("kind") in ("weights", "shares"):
         inner = schema["additionalProperties"]["additionalProperties"]
         return f"{{column: {{value: {inner['minimum']:g} to {inner['maximum']:g}}}}}"
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    if "enum" in (inner := schema.get("additionalProperties", {}).get("additionalProperties", {})):
+        return f"{{column: {{value: {' or '.join(inner['enum'])}}}}}"
     if "minimum" in schema:
         return f"{schema['minimum']:,} to {schema['maximum']:,}" if abs(schema["maximum"]) <= 1e9 else "number"
+    if "exclusiveMinimum" in schema:
+        return f"above {schema['exclusiveMinimum']:g}, to {schema['maximum']:,g}"
     return TYPES[schema["type"]]
 
 
@@ -85,7 +116,10 @@ def _default(value: Any) -> str:
 def main() -> None:
     """Rewrite the pages."""
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    variants = with_tables(DIFFUSION.read_text(encoding="utf-8"), {"family": family_table()})
+    DIFFUSION.write_text(variants, encoding="utf-8")
     COMMANDS.write_text(commands_page(), encoding="utf-8")
+    SHOP.write_text(with_shop_keys(SHOP.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from recfusion.core.pool import THREAD_VARIABLES
 from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
+from recfusion.models.registry import MOVED, Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,14 @@ def groups() -> Interactions:
     times = list(range(len(user)))
     titles = pl.DataFrame({"item": [f"i{n:02d}" for n in range(40)], "title": [f"Item {n}" for n in range(40)]})
     return prepare(raw({"user": user, "item": item, "time": times}, titles), Preparation())
+
+
+@pytest.fixture
+def installed_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models that moved to studies/, under their old names, as if another package had them."""
+    moved = {name: Path(place.partition(":")[0]).stem + ":" + place.partition(":")[2] for name, place in MOVED.items()}
+    models = {name: Entry(name, "a model of studies", place, origin="studies") for name, place in moved.items()}
+    monkeypatch.setattr("recfusion.models.registry._installed", lambda: models)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ def missing(names: Iterable[str]) -> list[str]:
 
 def _exists(path: str, test: str) -> bool:
     file = ROOT / path
-    if not path.startswith("tests/") or not file.is_file():
+    if not path.startswith(("tests/", "studies/tests/")) or not file.is_file():
         return False
     return not test or test in _functions(file)
 

@@ -15,6 +15,7 @@ from recfusion.data.load import load
 
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 import fuzz
+import fuzz_coverage
 import fuzz_data
 
 CASES = {"commands": 50, "folders": 120, "results": 80, "tables": 30, "rules": 200, "data": 200, "items": 100}
@@ -102,3 +103,10 @@ def run_script() -> Callable[..., str]:
         return ended.stdout
 
     return run
+
+
+@pytest.mark.parametrize("name", fuzz_coverage.TARGETS)
+def test_the_corpus_of_our_parsers_works_or_is_refused(name: str) -> None:
+    files = sorted((fuzz_coverage.CORPUS / name).iterdir())
+    accepted = [fuzz_coverage.parse(name, file.read_bytes()) for file in files]
+    assert len(accepted) > 0

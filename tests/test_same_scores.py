@@ -28,5 +28,5 @@ def test_stored_digests_are_those_of_the_same_request(tmp_path: Path) -> None:
 
 
 def test_with_signals_only_the_models_that_read_them_are_fitted() -> None:
-    signals = {**REQUEST, "models": ["popularity", "tale"], "signals": ["times"], "split": "temporal"}
-    assert list(SCRIPT["digests"](ROOT, signals)) == ["tale"]
+    signals = {**REQUEST, "models": ["popularity", "recent-popularity"], "signals": ["times"], "split": "temporal"}
+    assert list(SCRIPT["digests"](ROOT, signals)) == ["recent-popularity"]

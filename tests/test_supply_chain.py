@@ -53,3 +53,32 @@ def test_the_licences_that_are_listed_are_of_the_pinned_versions() -> None:
     assert len(rows) > 30
     pinned = {normal(pin.partition("==")[0]): pin.partition("==")[2] for pin in PINS}
     assert {name: pinned.get(normal(name)) for name, _ in rows} == dict(rows), "write it: scripts/bill_of_materials.py"
+
+
+def test_the_packages_of_the_container_have_the_same_hashes_for_three_systems() -> None:
+    folder = ROOT / "requirements"
+    every = PINNING["read_hashes"]((folder / "constraints-hashes.txt").read_text(encoding="utf-8"))
+    for path, extras in PINNING["SERVE"].items():
+        serving = PINNING["read_hashes"](path.read_text(encoding="utf-8"))
+        needed = {pin: every[pin] for pin in PINNING["needed_to_serve"](PINS, extras)}
+        assert serving == needed, "scripts/pin_hashes.py writes it"
+        compiled = {pin.partition("==")[0]: len(hashes) for pin, hashes in serving.items()}
+        assert all(compiled[name] >= 3 for name in ("numpy", "scipy", "uvloop", "httptools"))
+        assert compiled.get("torch", 3) >= 3
+
+
+def test_the_lock_file_has_the_pinned_versions_with_hashes_and_names_only_the_public_index() -> None:
+    text = (ROOT / "requirements" / "pylock.toml").read_text(encoding="utf-8")
+    locked = {normal(each["name"]): each for each in tomllib.loads(text)["packages"]}
+    pinned = {normal(pin.partition("==")[0]): pin.partition("==")[2] for pin in PINS}
+    spark = {"pyspark", "py4j"}  # not installed by the README's test command
+    both = {name: each["version"] for name, each in locked.items() if name in pinned}
+    assert both == {name: pinned[name] for name in both}, "write it again: scripts/pin_hashes.py"
+    assert {*pinned} - {*both} <= spark | {"setuptools"}
+    files = [
+        file for each in locked.values() for file in [*each["wheels"], *([each["sdist"]] if "sdist" in each else [])]
+    ]
+    assert all(len(file["hashes"]["sha256"]) == 64 for file in files)
+    assert {file["url"].split("/")[2] for file in files} == {"files.pythonhosted.org"}
+    assert {*re.findall(r"\w+://[^/]*", text)} == {"https://files.pythonhosted.org"}
+    assert not re.search(r"path =|/(home|root|work|opt|tmp)/", text)
