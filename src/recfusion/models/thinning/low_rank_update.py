@@ -50,7 +50,8 @@ class Fixed:
 
     def counts(self, rows: Csr) -> Numbers:
         """Return the weighted number of users of each item, (items,)."""
-        return np.bincount(rows.indices, np.repeat(self.weights(rows), np.diff(rows.indptr)), rows.shape[1])
+        found = np.bincount(rows.indices, np.repeat(self.weights(rows), np.diff(rows.indptr)), rows.shape[1])
+        return found.astype(np.float64)
 
     def penalty(self, n: Numbers) -> Numbers:
         """Return l2 (n_i / mean)^nu, (items,)."""

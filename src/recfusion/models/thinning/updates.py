@@ -1,6 +1,5 @@
 """Updates of the linear thinning models in closed form: with items alone, and with pairs of items."""
 
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from recfusion.models.linear.gram import blas_threads, gram, invert_in_place, so
 from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear
 from recfusion.models.thinning.low_rank_update import Fixed, Numbers, core, scale_and_add, weighted_gram
 from recfusion.models.thinning.pairs import exclude_own, rescale, with_pairs
-from recfusion.models.updating import Arrays, Change, Updater, widened
+from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, widened
 
 _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
@@ -24,8 +23,8 @@ _MOST = 0.5  # share of changed items from which a new inverse is quicker than a
 
 def find(model: object) -> Updater | None:
     """Return the updater of a linear thinning model; None for other models."""
-    if isinstance(model, ThinningLinear):
-        return PairsUpdater() if len(model.pairs_) else LinearUpdater()
+    if isinstance(model, ThinningLinear):  # before the fit, the number of pairs is known only roughly
+        return PairsUpdater() if len(vars(model).get("pairs_", range(model.pairs))) else LinearUpdater()
     return None
 
 
@@ -43,7 +42,7 @@ class Counts:
         return cls(fixed, fixed.counts(rows), column_counts(rows))
 
     @classmethod
-    def kept(cls, model: RidgeRecommender, kept: Mapping[str, NDArray[Any]]) -> "Counts":
+    def kept(cls, model: RidgeRecommender, kept: Kept) -> "Counts":
         settings = {name: float(getattr(model, f"{name}_")) for name in RIDGE}
         return cls(Fixed(*(float(value) for value in kept["means"]), **settings), kept["n"], kept["users"])
 
@@ -54,8 +53,9 @@ class Counts:
     def after(self, change: Change) -> "Counts":
         grown = change.n_items - len(self.n)
         n, users = np.append(self.n, np.zeros(grown)), np.append(self.users, np.zeros(grown, np.int64))
-        n = n + self.fixed.counts(change.after) - self.fixed.counts(change.before)
-        users = users + column_counts(change.after) - column_counts(change.before)
+        before, after = change.before.matrix, change.after.matrix
+        n = n + self.fixed.counts(after) - self.fixed.counts(before)
+        users = users + column_counts(after) - column_counts(before)
         n[users == 0] = 0  # without the rounding errors of sums and differences
         return replace(self, n=n, users=users)
 
@@ -70,7 +70,14 @@ class Counts:
 
 def changed_items(change: Change) -> IntArray:
     """Return the items of changed users."""
-    return np.union1d(change.before.indices, change.after.indices).astype(np.int64)
+    return np.union1d(change.before.matrix.indices, change.after.matrix.indices).astype(np.int64)
+
+
+def _gram_change(fixed: Fixed, change: Change, before: Csr, after: Csr, features: IntArray) -> Numbers:
+    """Return the change of G over these features, for the users' rows of features before and after."""
+    return weighted_gram(after, fixed.weights(change.after.matrix), features) - weighted_gram(
+        before, fixed.weights(change.before.matrix), features
+    )
 
 
 class LinearUpdater:
@@ -81,15 +88,15 @@ class LinearUpdater:
     def n_bytes(self, model: Recommender, shape: Shape) -> int:
         return 24 * shape.items
 
-    def keep(self, model: Recommender, rows: Csr) -> Arrays:
+    def keep(self, model: Recommender, rows: UserRows) -> Arrays:
         assert isinstance(model, ThinningLinear)
-        counts = Counts.of(model, rows)
-        return counts.arrays() | {"diagonal": _diagonal(model.weights_, counts, rows)}
+        counts = Counts.of(model, rows.matrix)
+        return counts.arrays() | {"diagonal": _diagonal(model.weights_, counts, rows.matrix)}
 
     def update(
         self,
         model: Recommender,
-        kept: Mapping[str, NDArray[Any]],
+        kept: Kept,
         change: Change,
         *,
         in_place: bool = False,
@@ -99,7 +106,7 @@ class LinearUpdater:
         new, n_items, s = old.after(change), change.n_items, changed_items(change)
         found = copy(model)
         if len(s) > _MOST * n_items:
-            found.weights_, diagonal = solved(new, change.rows)
+            found.weights_, diagonal = solved(new, change.rows.matrix)
             return found, new.arrays() | {"diagonal": diagonal}
         before = replace(old, n=widened(old.n, n_items), users=widened(old.users, n_items))
         weights = widened(model.weights_, n_items, n_items)
@@ -110,8 +117,7 @@ class LinearUpdater:
         u = weights[:, s] * (-d[s] / old_scale[s]).astype(np.float32)  # (items, S)
         u[s, np.arange(len(s))] = d[s]
         fixed = new.fixed
-        m = weighted_gram(change.after, fixed.weights(change.after), s)
-        m -= weighted_gram(change.before, fixed.weights(change.before), s)
+        m = _gram_change(fixed, change, change.before.matrix, change.after.matrix, s)
         m[np.diag_indices(len(s))] += new.ridge[s] - before.ridge[s]
         with blas_threads(n_items):
             mixed = u @ core(u[s].astype(np.float64), m).astype(np.float32)  # P_.S K
@@ -124,7 +130,7 @@ class LinearUpdater:
         np.fill_diagonal(found.weights_, 0)
         return found, new.arrays() | {"diagonal": diagonal}
 
-    def error(self, model: Recommender, kept: Mapping[str, NDArray[Any]], rows: Csr, probes: Csr) -> float:
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
         assert isinstance(model, ThinningLinear)
         counts, d, weights = Counts.kept(model, kept), kept["diagonal"], model.weights_
         back = d / counts.scaling  # W_ij back_j = -P_ij
@@ -134,7 +140,7 @@ class LinearUpdater:
         for place in range(probes.shape[0]):
             own = probes.indices[probes.indptr[place] : probes.indptr[place + 1]]
             y[:, place] -= weights[:, own].astype(np.float64) @ back[own]
-        r = v - normal_product(counts, rows, y)
+        r = v - normal_product(counts, rows.matrix, y)
         wrong = d[:, None] * r - weights @ (r * back[:, None]).astype(np.float32)
         per_score = (counts.scaling / d)[:, None]
         return largest_error(wrong * per_score, y * per_score, v)
@@ -187,26 +193,23 @@ class PairsUpdater:
         assert isinstance(model, ThinningLinear)
         return 4 * (shape.items + min(model.pairs, shape.items * (shape.items - 1) // 2)) ** 2 + 24 * shape.items
 
-    def keep(self, model: Recommender, rows: Csr) -> Arrays:
+    def keep(self, model: Recommender, rows: UserRows) -> Arrays:
         assert isinstance(model, ThinningLinear)
-        counts = Counts.of(model, rows)
-        return counts.arrays() | {"p": _inverse_with_pairs(model, counts, rows)}
+        counts = Counts.of(model, rows.matrix)
+        return counts.arrays() | {"p": _inverse_with_pairs(model, counts, rows.matrix)}
 
-    def update(
-        self, model: Recommender, kept: Mapping[str, NDArray[Any]], change: Change
-    ) -> tuple[Recommender, Arrays]:
+    def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         assert isinstance(model, ThinningLinear)
         old, pairs, n_items = Counts.kept(model, kept), model.pairs_, change.n_items
         new = old.after(change)
-        before, after = (with_pairs(rows, pairs) for rows in (change.before, change.after))
+        before, after = (with_pairs(rows, pairs) for rows in (change.before.matrix, change.after.matrix))
         s = np.union1d(before.indices, after.indices).astype(np.int64)
         if len(s) > _MOST * (n_items + len(pairs)):
-            p = _inverse_with_pairs(model, new, change.rows)
+            p = _inverse_with_pairs(model, new, change.rows.matrix)
         else:
             p = _with_new_items(kept["p"], old, n_items)
             fixed, grown = new.fixed, np.zeros(n_items - len(old.n))
-            m = weighted_gram(after, fixed.weights(change.after), s)
-            m -= weighted_gram(before, fixed.weights(change.before), s)
+            m = _gram_change(fixed, change, before, after, s)
             m *= survival(pairs, n_items, s, 1 / (1 + model.kappa_))
             more = np.append(fixed.penalty(new.n) - fixed.penalty(np.append(old.n, grown)), np.zeros(len(pairs)))
             m[np.diag_indices(len(s))] += more[s]
@@ -219,17 +222,18 @@ class PairsUpdater:
         found.weights_ *= new.scaling
         return found, new.arrays() | {"p": p}
 
-    def error(self, model: Recommender, kept: Mapping[str, NDArray[Any]], rows: Csr, probes: Csr) -> float:
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
         """Test rows of P, of one item of each probe: r = e_i - A_i P is the residual, and r P the error of P_i."""
         assert isinstance(model, ThinningLinear)
-        counts, p, n_items = Counts.kept(model, kept), kept["p"], rows.shape[1]
+        matrix, counts, p = rows.matrix, Counts.kept(model, kept), kept["p"]
+        n_items = matrix.shape[1]
         ridge = np.append(counts.fixed.penalty(counts.n), np.full(len(model.pairs_), float(model.pair_l2_ or 0)))
         some = probes.indices[probes.indptr[:-1]].astype(np.int64)
         v = np.zeros((len(p), len(some)))
         v[some, np.arange(len(some))] = 1
         r = v.copy()
         for place, item in enumerate(some):
-            own = rows[np.flatnonzero(np.diff(rows[:, [item]].indptr))]
+            own = matrix[np.flatnonzero(np.diff(matrix[:, [item]].indptr))]
             row = counts.fixed.weights(own) @ with_pairs(own, model.pairs_).astype(np.float64)  # of G
             row *= survival(model.pairs_, n_items, np.arange(len(p)), 1 / (1 + model.kappa_), [item])[0]
             row[item] += ridge[item]
@@ -273,7 +277,7 @@ def _inverse_with_pairs(model: ThinningLinear, counts: Counts, rows: Csr) -> Flo
     return invert_in_place(g)
 
 
-def equivalent_l2(model: RidgeRecommender, kept: Mapping[str, NDArray[Any]], rows: Csr) -> float:
+def equivalent_l2(model: RidgeRecommender, kept: Kept, rows: Csr) -> float:
     """Return the penalty l2 with which a full fit on the rows has the scores of the updated model, up to a factor.
 
     An update keeps the scale of user weights and the mean popularity of the last full fit. A full fit divides G by the
