@@ -31,6 +31,7 @@ from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import UpdateRecord
 from recfusion.inference.histories import read_histories
 from recfusion.inference.training_rows import TrainingRows
+from recfusion.models.mixture_updates import fixed_parts
 from recfusion.models.updating import (
     OF_DISLIKES,
     OF_ENTRIES,
@@ -93,25 +94,31 @@ def update(
             "correct the ids; nothing was forgotten.",
             "forget",
         )
-    new = new_rows(bundle, training, rows, source, without=set(names))
+    how: Others = others or ("drop" if len(gone) else "keep")
+    grows = how != "keep" or not fixed_parts(bundle.model)  # a part that is kept does not know new items
+    new = new_rows(bundle, training, rows, source, without=set(names), grows=grows)
     if not len(gone) and not new.ids:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in new.left_out.items()) or "no rows"
         raise InputError(f"Expected rows or users to forget, got nothing to update ({reasons}).", "rows")
     if others == "keep" and len(gone):
         raise InputError("Expected drop or retrain for parts that cannot forget, got keep: choose one.", "others")
-    how: Others = others or ("drop" if len(gone) else "keep")
     places = training.places(training.digests(new.ids))
     change, changed, digests = _change(training, new, places, gone, replace_histories)
     generator = make_rng(rng)
-    model, kept = updater.update(bundle.model, training.kept, replace(change, others=how, seed=bundle.seed))
-    error = updater.error(model, kept, change.rows, probe_rows(change.rows.matrix, generator))
+    change = replace(change, others=how, seed=bundle.seed)
+    probes = probe_rows(change.rows.matrix, generator)
+    for again in (False, True):  # a correction that is not exact enough is replaced by a new solution
+        model, kept = updater.update(bundle.model, training.kept, replace(change, again=again))
+        error = updater.error(model, kept, change.rows, probes)
+        if error <= TOLERANCE:
+            break
     if not error <= TOLERANCE:  # also NaN
         raise InputError(
             f"The update would leave an error of {error:.1e} of the spread of scores, above {TOLERANCE:g}: {HOW}."
         )
     for reason, count in new.left_out.items():
         log.warning("Left out: %s %s.", f"{count:,} row{'s' * (count != 1)}", reason)
-    known = int(np.count_nonzero(places >= 0))
+    known, (exact, notes) = int(np.count_nonzero(places >= 0)), updater.describe(bundle.model, change)
     record = UpdateRecord(
         day=datetime.now(UTC).date().isoformat(),
         added=len(new.ids) - known,
@@ -119,7 +126,8 @@ def update(
         forgotten=len(gone),
         new_items=len(new.new_items),
         error=float(f"{error:.1e}"),
-        exact=updater.exact,
+        exact=exact,
+        notes=notes,
     )
     users = np.concatenate([np.delete(training.users, changed, axis=0), digests])
     return replace(
@@ -150,7 +158,8 @@ def joined_records(records: Sequence[UpdateRecord]) -> tuple[UpdateRecord, ...]:
         before = found.get(one.day)
         if before is not None:
             sums = {name: getattr(before, name) + getattr(one, name) for name in UpdateRecord.COUNTS}
-            one = one.model_copy(update=sums | {"exact": one.exact and before.exact})
+            notes = tuple(dict.fromkeys((*before.notes, *one.notes)))
+            one = one.model_copy(update=sums | {"exact": one.exact and before.exact, "notes": notes})
         found[one.day] = one
     return tuple(found.values())
 
@@ -163,7 +172,9 @@ def forgotten_ids(bundle: Bundle, given: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(text for text in texts if text is not None))
 
 
-def new_rows(bundle: Bundle, training: TrainingRows, rows: object, source: Source | None, without: set[str]) -> NewRows:
+def new_rows(
+    bundle: Bundle, training: TrainingRows, rows: object, source: Source | None, without: set[str], *, grows: bool
+) -> NewRows:
     """Return the rows to add; rows that the preparation would have dropped are left out and counted."""
     n_items = len(bundle.items)
     if rows is None:
@@ -178,12 +189,14 @@ def new_rows(bundle: Bundle, training: TrainingRows, rows: object, source: Sourc
     preparation, ids = bundle.protocol.preparation, bundle.items["item"]
     of_new = table.filter(pl.Series(to_columns(ids, table["item"]) < 0))
     counts = of_new.group_by("item").agg(pl.col("user").n_unique().alias("n"))
-    enough = counts.filter(pl.col("n") >= max(1, preparation.min_users_per_item))["item"].sort()
+    wanted = pl.lit(grows) & (pl.col("n") >= max(1, preparation.min_users_per_item))
+    enough = counts.filter(wanted)["item"].sort()
     entering = parse_ids(enough, ids.dtype).alias("item")
     if entering.null_count():
         raise InputError("Expected whole numbers as ids of new items, as the model's items have: name them so.", "item")
     wide = replace(bundle, items=_with_new(bundle.items, entering))
-    left_out["of new items with too few users"] = len(of_new) - int(of_new["item"].is_in(enough.implode()).sum())
+    few = "of new items with too few users" if grows else "of new items, which a part that is kept does not know"
+    left_out[few] = len(of_new) - int(of_new["item"].is_in(enough.implode()).sum())
     found = read_histories(wide, table)
     assert found.users is not None
     users = found.users.cast(pl.String).to_list()
