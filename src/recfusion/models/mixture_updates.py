@@ -33,7 +33,7 @@ def find(model: object) -> Updater | None:
 def refitted(model: Recommender, change: Change) -> Recommender:
     """Return a fit with the chosen settings on the rows after a change."""
     fresh = settled(model)
-    for _ in fit_in_epochs(fresh, change.rows.matrix, None, read_by(model, change.rows.extra), rng=change.seed):
+    for _ in fit_in_epochs(fresh, change.rows.matrix, None, read_by(model, change.rows.extra), rng=change.rng):
         pass
     return fresh
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, IntArray
+from recfusion.core.rng import RngLike
 from recfusion.data.signals import Extra
 from recfusion.models.base import Recommender, Shape
 
@@ -91,7 +92,7 @@ class Change:
     after: UserRows  # of the changed users; empty rows for users who are removed
     rows: UserRows  # all rows after the update
     others: Others = "keep"  # what happens to parts of a mixture that cannot be updated
-    seed: int = 0  # of parts that are trained again
+    rng: RngLike = None  # for models that are fitted again
     again: bool = False  # solve the model again from all rows instead of correcting it
 
     @property
