@@ -82,7 +82,7 @@ def update(
     how: Others = others or ("drop" if len(gone) else "keep")
     new = None
     if rows is not None:
-        new = new_rows(bundle, read_rows(bundle, rows, source), without=set(names), grows=_grows(bundle, how))
+        new = new_rows(bundle, read_rows(bundle, rows, source), without=set(names), grows=grows(bundle, how))
     if not len(gone) and (new is None or not new.ids):
         reasons = {} if new is None else new.left_out
         listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items()) or "no rows"
@@ -137,9 +137,13 @@ def changed_bundle(
     )
 
 
-def _grows(bundle: Bundle, others: Others) -> bool:
+def grows(bundle: Bundle, others: Others) -> bool:
     """Return whether new items may enter: a part that is kept does not know them."""
     return others != "keep" or not fixed_parts(bundle.model)
+
+
+class AnotherUpdate(InputError):  # noqa: N818
+    """Another process updates the same folder."""
 
 
 @contextmanager
@@ -149,7 +153,7 @@ def updating(out: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with Claims(path.with_name(f".{path.name}.update")) as claims:
         if not claims.take("update"):
-            raise InputError(f"Another process is updating '{out}': wait until it ends, then update again.", "out")
+            raise AnotherUpdate(f"Another process is updating '{out}': wait until it ends, then update again.", "out")
         yield
 
 
