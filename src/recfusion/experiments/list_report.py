@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recfusion.core.arrays import FloatArray, IntArray
-from recfusion.core.errors import InputError
 from recfusion.data.options import Source
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import map_batches
@@ -15,6 +14,7 @@ from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
+from recfusion.inference.new_items import without_new
 from recfusion.inference.request import Filters, Reranking
 
 
@@ -92,9 +92,7 @@ def report_lists(
     k: int = 10,
 ) -> ListReport:
     """Return how the lists of a saved model do on the test users of its split, without and with rules."""
-    parts = rebuild_split(bundle, source)
-    if len(bundle.items) > parts.train.shape[1]:
-        raise InputError("Expected a model without added items: evaluate the folder that they were added to.", "folder")
+    parts, bundle = rebuild_split(bundle, source), without_new(bundle)
     metrics = [name for name in bundle.protocol.metrics if METRICS[parse_metric(name)[0]].per_user is not None]
     metrics = metrics or [MAIN_METRIC]
     longest = max([k, *(parse_metric(name)[1] for name in metrics)])

@@ -195,6 +195,7 @@ class Bundle:
             (folder / files.CONFIG).write_text(
                 json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
             )
+            Bundle.load(folder, trust=[type(self.model)], mapped=True)  # a folder that cannot be read replaces nothing
         return path
 
     @classmethod
