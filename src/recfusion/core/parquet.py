@@ -1,7 +1,7 @@
 """Reads Parquet files with pyarrow, for which a damaged file is an error; polars may end the process instead.
 
 Every Parquet file is read here: those of users, and our own, since a digest detects damage and proves no authorship.
-The serving set has no pyarrow: there a child process reads the bytes with polars first, and only the child may be ended.
+The serving set has no pyarrow: there a child process reads the bytes with polars first, and only it may be ended.
 """
 
 import io
