@@ -26,7 +26,7 @@ from recfusion.server.keys import Key, Keys, read_key_file, scope_of
 from recfusion.server.rate_limit import RateLimit
 from recfusion.server.service import Service
 from recfusion.server.start import check_tls
-from running import Client, process, running, settings_for
+from running import Client, process, running, self_signed, settings_for
 from shop import shop
 
 ASKED = {"history": ["i01"], "k": 1}
@@ -263,15 +263,7 @@ def test_the_audit_log_has_writes_and_refusals_and_no_user_data(folder: Path, tm
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except OSError:
-        pytest.skip("there is no openssl here")
-    return made, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
