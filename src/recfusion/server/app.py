@@ -237,7 +237,7 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
         models = await service.current()  # answers 503 if changed item columns cannot be applied
         ignored = sorted({name for model in models.every for name in model.misfits})
         named = {"ready": True, "models": _versions(models), "generation": models.generation}
-        return reply(named | {"trouble": service.trouble(), "ignored_columns": ignored})
+        return reply(named | {"trouble": await service.read(service.trouble), "ignored_columns": ignored})
 
     @app.get("/metrics", summary="Counters and latencies for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recfusion.server.audit import AuditLog
 from recfusion.server.config import LOOPBACK, Settings
-from recfusion.server.http_errors import Fault, fault_reply, log_failure
+from recfusion.server.http_errors import Fault, fault_reply, log_failure, to_fault
 from recfusion.server.keys import Keys, scope_of
 from recfusion.server.metrics import Metrics
 from recfusion.server.rate_limit import RateLimit
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 OPEN = ("/live", "/ready")  # health checks
 PLACED = ("/recommend", "/recommend/batch", "/similar", "/complete")  # routes with placements
 _REFUSED = (401, 403, 421, 429)
-_BUG = "The request failed because of a bug; see the log of the service."
 _DISCARD = 1 << 24  # bytes of a refused body that are read
 _DEEPEST = 20  # nested brackets of a body
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
@@ -89,7 +88,7 @@ class Guard:
         except Exception as error:
             log_failure("A request failed", error)
             if not started:
-                await fault_reply(Fault(500, "", _BUG))(scope, receive, sending)
+                await fault_reply(to_fault(error))(scope, receive, sending)
         finally:
             self._record(scope, status, time.perf_counter() - began, headers)
 

@@ -119,7 +119,8 @@ class Service:
         """
         await self._load()
         until = time.monotonic() + _RELOAD_WAIT
-        while (counts := workers.followed(self.reading, self.models.generation))[0] < counts[1]:
+        followed = partial(workers.followed, self.reading, self.models.generation)
+        while (counts := await self.read(followed))[0] < counts[1]:
             if time.monotonic() > until:
                 break
             await asyncio.sleep(0.02)
@@ -131,7 +132,8 @@ class Service:
         A load that failed is tried again. Files that still change are being copied, so a load waits until they stay
         the same for a moment.
         """
-        wanted, old = workers.generation(self.reading), self.models.generation
+        wanted = await self.read(partial(workers.generation, self.reading))
+        old = self.models.generation
         self._answered = self._answered if wanted == self._answered else ""
         behind = self._overtaken or wanted not in (old, self._answered)
         if not behind and not self.settings.watch:
@@ -221,7 +223,7 @@ class Service:
 
     async def erase(self, seconds: float = 0.0) -> bool:
         """Remove deleted rows from the write-ahead log too; return whether none are left there."""
-        return self.reading.is_erased() or await asyncio.to_thread(self.reading.erase, seconds)
+        return await asyncio.to_thread(lambda: self.reading.is_erased() or self.reading.erase(seconds))
 
     async def expire(self) -> None:
         """Delete events that are older than `keep_events` days."""
@@ -245,7 +247,8 @@ class Service:
 
         Other processes follow if the files are others than before, or if a reload was asked for.
         """
-        files, old, wanted = self._file_states(), self.models.generation, workers.generation(self.reading)
+        wanted = await self.read(partial(workers.generation, self.reading))
+        files, old = self._file_states(), self.models.generation
         try:
             new = await asyncio.to_thread(load_served, self.settings)
         except Exception as error:
