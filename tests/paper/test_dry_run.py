@@ -1,5 +1,6 @@
 """The dry run of a reproduction: its checks, its forecasts, and finished fits that are not repeated."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RECFUSION_DATA", str(tmp_path))
     monkeypatch.setenv("RECFUSION_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "available_bytes", lambda: 32 * 10**9)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda place: SimpleNamespace(free=10**9))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=10**9))
     return tmp_path
 
 
@@ -48,7 +49,7 @@ def test_an_archive_is_compared_with_the_publisher_s_checksum(folder: Path, monk
 
 def test_too_little_memory_or_disk_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "available_bytes", lambda: 10**9)
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda place: SimpleNamespace(free=10**6))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=10**6))
     assert (results(folder)["memory"], results(folder)["disk"]) == ("failed", "failed")
 
 
