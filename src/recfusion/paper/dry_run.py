@@ -39,7 +39,8 @@ def dry_run(name: str, store: Path, *, quick: bool = False) -> tuple[Table, Tabl
     """
     experiment = experiments.packaged_experiment(name, quick=quick)
     counts = tables.COUNTS[tables.TABLES[name].data]
-    shape = Shape(**counts["train"])
+    train = counts["train"]
+    shape = Shape(train["users"], train["items"], train["interactions"])
     finished = {(one.label, one.seed): one for one in read_results(store) if one.code_state != "stale"}
     rows: list[Row] = []
     seconds, most, n_done = 0.0, 0, 0
