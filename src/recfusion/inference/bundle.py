@@ -31,6 +31,7 @@ from recfusion.inference.categories import Categories
 from recfusion.inference.model_card import model_card
 from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity
+from recfusion.inference.training_rows import TrainingRows
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
@@ -72,6 +73,8 @@ class Bundle:
     recipes: Recipes = Recipes()  # how tables of items and users become features, for a model that reads them
     items_time: float | None = None  # when the file of the item table was written, seconds since 1970
     rates: Rates | None = None  # how items are bought again, if the training data had repeat purchases with times
+    training: TrainingRows | None = None  # what updates need
+    updates: tuple[files.UpdateRecord, ...] = ()  # since the last full fit, by days
 
     @property
     def name(self) -> str:
@@ -199,6 +202,10 @@ class Bundle:
                 saved.append(files.REORDERS)
                 save_file(self.rates.arrays(), folder / files.REORDERS)
                 shutil.copymode(folder / files.ITEMS, folder / files.REORDERS)
+            if self.training is not None:
+                saved.append(files.TRAINING)
+                save_file(self.training.arrays(), folder / files.TRAINING)
+                shutil.copymode(folder / files.ITEMS, folder / files.TRAINING)
             digests = {name: file_digest(folder / name) for name in saved}
             (folder / files.CONFIG).write_text(
                 json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
@@ -218,7 +225,7 @@ class Bundle:
         config = files.read_config(path)
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
-        rates = None
+        rates, training = None, None
         for name in (files.ITEMS, files.WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
@@ -236,6 +243,8 @@ class Bundle:
                 arrays = load_file(path / files.REORDERS)
                 _check_finite(arrays)
                 rates = Rates.of_arrays(arrays)
+            if files.TRAINING in config.digests:  # mapped: only updates read it
+                training = TrainingRows.of_arrays(map_arrays(path / files.TRAINING), len(items))
         except _DAMAGE as error:
             problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
@@ -246,7 +255,8 @@ class Bundle:
         if files.stamps(path) != before:
             raise InputError(f"The model folder '{path}' changed while it was read: load it again.")
         recipes = files.read_recipes(path, config)
-        return cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
+        made = cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
+        return replace(made, training=training, updates=config.updates)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -264,6 +274,7 @@ class Bundle:
             "train_users": self.train_users,
             "fit_seconds": self.fit_seconds,
             "items_time": self.items_time,
+            **({"updates": [one.model_dump(mode="json") for one in self.updates]} if self.updates else {}),
         }
 
 
