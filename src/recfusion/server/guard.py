@@ -202,7 +202,7 @@ def _same(origin: str, host: str) -> bool:
 
 
 def _is_static(path: str) -> bool:
-    return path in ("/", "/docs", "/favicon.ico") or path.startswith("/static/")
+    return path in ("/", "/docs", "/workbench", "/favicon.ico") or path.startswith("/static/")
 
 
 def _depth(body: bytes) -> int:
