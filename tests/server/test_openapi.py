@@ -45,6 +45,8 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("GET", "/admin/stats", None),
     ("POST", "/admin/count", {"where": "stock > 0"}),
     ("PUT", "/admin/placements", {"placements": {"home": {"k": 3}}, "version": 0}),
+    ("PUT", "/admin/placements", {"placements": {}, "version": 1}),
+    ("POST", "/admin/placements/undo", {"version": 2}),
     ("GET", "/admin/placements", None),
     ("GET", "/live", None),
     ("GET", "/ready", None),

@@ -340,13 +340,11 @@ class Store:
         ]
 
     def add_shown(self, lists: Mapping[tuple[int, str, str, int], int], items: Mapping[tuple[int, str], int]) -> None:
-        """Add numbers of lists by (day, model, placement, bucket of users), and of lists with an item by (day, item)."""
-        for table, counts in {"shown": lists, "exposures": items}.items():
-            rows = [(*key, n) for key, n in counts.items()]
-            places = ", ".join("?" * len(rows[0])) if rows else ""
-            query = f"INSERT INTO {table} VALUES ({places}) ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
-            if rows:
-                self._db.executemany(query, rows)
+        """Add numbers of lists by (day, model, placement, bucket of users), and of lists with an item by day."""
+        upsert = "ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
+        shown, exposed = ([(*key, n) for key, n in counts.items()] for counts in (lists, items))
+        self._db.executemany(f"INSERT INTO shown VALUES (?, ?, ?, ?, ?) {upsert}", shown)
+        self._db.executemany(f"INSERT INTO exposures VALUES (?, ?, ?) {upsert}", exposed)
 
     def placements(self) -> list[tuple[int, float, str, dict[str, Any]]]:
         """Return the versions of the placements, the newest first: number, time, kind of change, tables."""

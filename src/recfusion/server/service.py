@@ -353,9 +353,8 @@ def load_served(given: Settings) -> LoadedModels:
     with closing(Store(given.events)) as store:  # a connection belongs to one thread
         folders = (given.folder, given.also, given.also_share, given.histories)
         found = load_models(*folders, store, others=given.models, mapped=given.workers > 1)
-        check_placements(
-            current_placements(store, given.placements)[0], {model.label: model.bundle for model in found.every}
-        )
+        placements, _ = current_placements(store, given.placements)
+    check_placements(placements, {model.label: model.bundle for model in found.every})
     return found
 
 

@@ -12,13 +12,12 @@ from starlette.responses import Response
 from recfusion.core.arrays import gini
 from recfusion.inference.bundle import COUNT
 from recfusion.inference.filters import apply_filters
-from recfusion.inference.request import ItemFilters
+from recfusion.inference.request import ItemFilters, Record
 from recfusion.server import responses
 from recfusion.server.event_store import Store
 from recfusion.server.http_errors import Fault, reply
 from recfusion.server.loaded_models import LoadedModel
 from recfusion.server.outcomes import compare_outcomes
-from recfusion.server.schemas import Record
 from recfusion.server.service import Service
 
 DAYS = 90  # that are reported
@@ -49,11 +48,7 @@ class Counted(Record):
 def add_workbench_routes(app: FastAPI, service: Service) -> None:
     """Add the routes that need the scope admin and serve the workbench."""
 
-    @app.get(
-        "/admin/stats",
-        summary="What lists showed and led to, by day, model and placement",
-        response_model=responses.Stats,
-    )
+    @app.get("/admin/stats", summary="What lists showed and led to", response_model=responses.Stats)
     async def stats() -> Response:
         main = (await service.current()).main
         await service.flush()
@@ -66,27 +61,23 @@ def add_workbench_routes(app: FastAPI, service: Service) -> None:
         mask = await service.score(lambda: apply_filters(ItemFilters(where=request.where), bundle).mask)
         return reply({"keeps": len(bundle.items) if mask is None else int(mask.sum()), "of": len(bundle.items)})
 
-    @app.get(
-        "/admin/placements", summary="The placements and their versions", response_model=responses.PlacementVersions
-    )
+    versions: dict[str, Any] = {"response_model": responses.PlacementVersions}
+
+    @app.get("/admin/placements", summary="The placements and their versions", **versions)
     async def placements() -> Response:
         return reply(await _versions(service))
 
-    @app.put("/admin/placements", summary="Replace the placements", response_model=responses.PlacementVersions)
+    @app.put("/admin/placements", summary="Replace the placements", **versions)
     async def replace_placements(request: NewPlacements) -> Response:
         await service.set_placements(request.placements, "edit", request.version)
         return reply(await _versions(service))
 
-    @app.post(
-        "/admin/placements/undo",
-        summary="Use the placements before this version again",
-        response_model=responses.PlacementVersions,
-    )
+    @app.post("/admin/placements/undo", summary="Use the placements before this version again", **versions)
     async def undo(request: Undo) -> Response:
-        versions = await service.read(service.reading.placements)
-        if len(versions) < 2:
+        stored = await service.read(service.reading.placements)
+        if len(stored) < 2:
             raise Fault(409, "version", "There is no earlier version of the placements.")
-        await service.set_placements(versions[1][3], "undo", request.version)
+        await service.set_placements(stored[1][3], "undo", request.version)
         return reply(await _versions(service))
 
 
@@ -103,9 +94,8 @@ def read_stats(store: Store, model: LoadedModel) -> dict[str, Any]:
     """Return lists and events by day, outcomes by model and placement, and which items lists show."""
     first = int(time.time() // 86400) - DAYS + 1
     lists = store.rows(f"SELECT day, model, placement, sum(lists) FROM shown WHERE day >= {first} GROUP BY 1, 2, 3")
-    days = store.rows(
-        f"SELECT CAST(time / 86400 AS INTEGER) AS day, kind, count(*) FROM events WHERE time >= {first * 86400} GROUP BY 1, 2"
-    )
+    recent = f"FROM events WHERE time >= {first * 86400}"
+    days = store.rows(f"SELECT CAST(time / 86400 AS INTEGER), kind, count(*) {recent} GROUP BY 1, 2")
     outcomes = {by: [vars(one) for one in compare_outcomes(store, by)[0]] for by in ("model", "placement")}
     return {
         "days": DAYS,
@@ -119,13 +109,8 @@ def read_stats(store: Store, model: LoadedModel) -> dict[str, Any]:
 def _exposure(store: Store, model: LoadedModel, first: int) -> dict[str, Any]:
     """Return how many items of the model lists showed, how unequally, and items that stand out."""
     shown = dict(store.rows(f"SELECT item, sum(lists) FROM exposures WHERE day >= {first} GROUP BY item"))
-    hidden = Counter(
-        dict(
-            store.rows(
-                f"SELECT item, count(*) FROM events WHERE kind IN {_HIDES} AND time >= {first * 86400} GROUP BY item"
-            )
-        )
-    )
+    recent = f"FROM events WHERE time >= {first * 86400} AND kind IN {_HIDES}"
+    hidden = Counter(dict(store.rows(f"SELECT item, count(*) {recent} GROUP BY item")))
     items = model.bundle.items
     ids = items["item"].cast(str).to_list()
     counts = np.array([shown.get(item, 0) for item in ids], np.float64)
