@@ -172,7 +172,7 @@ class Guard:
     def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float, headers: Headers) -> None:
         """Count a request and log it: the route, never the path, the query or the body."""
         path = scope["path"]
-        route = path if path in self._routes else "page" if _is_static(path) else "other"
+        route = "page" if _is_static(path) else path if path in self._routes else "other"
         self._metrics.seconds.labels(route).observe(seconds)
         self._metrics.requests.labels(route, str(status)).inc()
         needed = scope_of(scope["method"], path)
@@ -201,7 +201,7 @@ def _same(origin: str, host: str) -> bool:
 
 
 def _is_static(path: str) -> bool:
-    return path in ("/", "/docs", "/favicon.ico") or path.startswith("/static/")
+    return path in ("/", "/docs", "/workbench", "/favicon.ico") or path.startswith("/static/")
 
 
 def _depth(body: bytes) -> int:

@@ -212,7 +212,7 @@ async def _recommend(
         "basis": found.basis,
         "unknown": found.unknown,
         "items": items,
-        "recommendation_id": service.count_list(model, user),
+        "recommendation_id": service.count_list(model, user, request.placement, [item["item"] for item in items]),
         "cursor": cursor,
     }
 
