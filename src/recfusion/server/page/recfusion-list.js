@@ -38,8 +38,10 @@ class RecfusionList extends HTMLElement {
 	}
 
 	async #load() {
+		const asked = ++this.#wanted;
 		await undefined; // attributes that are set together make one request
-		const asked = ++this.#wanted, kind = this.getAttribute("kind") ?? "recommend", k = Number(this.getAttribute("k"));
+		const kind = this.getAttribute("kind") ?? "recommend", k = Number(this.getAttribute("k"));
+		if (asked !== this.#wanted || (kind === "similar" && !this.getAttribute("item"))) return;
 		const body = { ...(this.hasAttribute("placement") && { placement: this.getAttribute("placement") }), ...(k && { k }),
 			...(kind === "similar" ? { item: this.getAttribute("item") ?? "" } : { history: this.#words("history") }) };
 		let found;
