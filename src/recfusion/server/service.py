@@ -34,7 +34,7 @@ from recfusion.server.config import Settings
 from recfusion.server.event_kinds import parse_weights
 from recfusion.server.event_store import Change, Store
 from recfusion.server.http_errors import Fault
-from recfusion.server.known_users import KnownUsers
+from recfusion.server.known_users import KnownUsers, histories_files
 from recfusion.server.loaded_models import (
     LoadedModel,
     LoadedModels,
@@ -229,7 +229,7 @@ class Service:
             path for folder in filter(None, (given.folder, given.also, *given.models)) for path in _files_in(folder)
         ]
         found = []
-        for path in sorted([*files, *filter(None, [given.histories])]):
+        for path in sorted([*files, *histories_files(given.histories)]):
             with suppress(OSError):  # removed since it was listed
                 state = path.stat()
                 found.append((str(path), state.st_mtime_ns, state.st_size, state.st_ino))
@@ -285,9 +285,9 @@ class Service:
             self._delay = min(2 * self._delay, _LAST_RETRY) if files == self._failed else _FIRST_RETRY
             self._failed, self._retry = files, time.monotonic() + self._delay
             trouble = cause = self._explain(error)
-            histories = self.settings.histories
-            if histories is not None and histories.name in cause:  # it may quote ids, and anybody can read /ready
-                trouble = f"The histories file {histories.name} cannot be read; POST /admin/reload says why."
+            for name in (path.name for path in histories_files(self.settings.histories)):
+                if name in cause:  # it may quote ids, and anybody can read /ready
+                    trouble = f"The histories file {name} cannot be read; POST /admin/reload says why."
             await self.write(lambda store: workers.report_trouble(store, trouble))
             self.metrics.reloads.labels("failed").inc()
             log.warning(json.dumps({"event": "reload failed", "kind": type(error).__name__, "process": os.getpid()}))
@@ -309,7 +309,8 @@ class Service:
         if not isinstance(error, InputError | OSError):
             return f"Loading failed ({type(error).__name__})."
         given, text = self.settings, str(error)
-        for path in filter(None, (given.folder, given.also, given.events, given.histories, *given.models)):
+        files = (*given.histories, *histories_files(given.histories))
+        for path in filter(None, (given.folder, given.also, given.events, *files, *given.models)):
             text = text.replace(str(path), path.name)
         return text
 
