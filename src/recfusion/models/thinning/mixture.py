@@ -50,6 +50,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 log = logging.getLogger(__name__)
 
 _LONGEST = 2 * 3600.0  # most seconds of a part's fit
+_SECONDS_PER_SCORE = 2e-7  # of a part, with a share of the search for weights (measured)
 _RECENCY = 0.5  # power of recency without validation users
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency that are tried
 _RATING_POWERS = (0.5, 1.0)  # of ratings and counts that are tried
@@ -295,6 +296,12 @@ class Thinning(Recommender):
         """Return the bytes of the largest part: parts are fitted one after another."""
         known = [part.forecast(shape).bytes for part in self._planned(shape).values()]
         return max((size for size in known if size is not None), default=None)
+
+    def seconds(self, shape: Shape) -> float:
+        """Return the sum of the parts' forecasts, and the time to score validation users for the weights."""
+        parts = self._planned(shape).values()
+        scored = min(shape.users / 10, _JUDGED) * shape.items * sum(1 + 7 * weighs_entries(part) for part in parts)
+        return sum(part.forecast(shape).seconds or 0.0 for part in parts) + scored * _SECONDS_PER_SCORE
 
     def _planned(self, shape: Shape) -> dict[str, Recommender]:
         """Return the parts to fit; warn about parts that are left out because they would take hours."""

@@ -95,7 +95,7 @@ def choose_together(
     chosen = {name: powers[0] for name, powers in tried.items()}
 
     def mixed(changed: Mapping[str, Powers]) -> Ballot:
-        return ballot.named({name: variant(name, (chosen | changed).get(name, UNWEIGHTED)) for name in usual})
+        return ballot.named({name: variant(name, {**chosen, **changed}.get(name, UNWEIGHTED)) for name in usual})
 
     for name, powers in tried.items():
         chosen[name] = _best(powers, lambda each: ballot.ndcg_of(variant(name, each)))  # noqa: B023
