@@ -13,9 +13,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from recfusion.cli.loading import loading
-from recfusion.cli.low_memory import NO_MEMORY, guard_low_memory, is_out_of_memory, report
+from recfusion.cli.low_memory import NO_MEMORY, guard_low_memory, report
 from recfusion.core.errors import InputError
 from recfusion.core.extras import missing_package
+from recfusion.core.memory import is_out_of_memory
 
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -13,7 +13,11 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine
 class ShopOptions(BaseModel, frozen=True, extra="forbid"):
     """The options of `recfusion serve` that each shop may have of its own."""
 
-    histories: Path | None = Field(None, description="File of user histories, with a row per user and item")
+    histories: tuple[Path, ...] = Field(
+        (),
+        description="File of user histories, with a row per user and item, read as the model read its orders; `*` "
+        "matches several; may be repeated",
+    )
     events: Path | None = Field(None, description="SQLite file for the events; by default beside the model folder")
     keep_events: float | None = Field(None, gt=0, description="Delete events after this number of days")
     event_weight: tuple[str, ...] = Field(
@@ -41,6 +45,11 @@ class ShopOptions(BaseModel, frozen=True, extra="forbid"):
         50_000, ge=1, description="Largest cost of a request: the sum over its lists of k x (1 + why)"
     )
     audit_log: Path | None = Field(None, description="File for a line per request that writes or is refused")
+
+    @field_validator("histories", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str | Path) else value
 
     @field_validator("event_weight")
     @classmethod
