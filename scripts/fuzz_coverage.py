@@ -1,6 +1,6 @@
 """Fuzz our own parsers, guided by coverage: `python scripts/fuzz_coverage.py where --seconds 3600`.
 
-Needs atheris, which is not among the dependencies, because it exists for Linux alone: `pip install atheris==3.0.0`.
+Needs atheris, which exists for Linux alone: `pip install -r requirements/fuzz.txt`.
 Inputs that reach new code are added to `--corpus`; `tests/corpus` keeps a few of them, which the tests parse. An input
 that raises anything but an `InputError` ends the run and is kept beside the corpus.
 """

@@ -40,7 +40,7 @@ from recfusion.core.errors import InputError
 logging.disable()
 sound, place, rng, cases = Path(sys.argv[1]), Path(sys.argv[2]), random.Random(int(sys.argv[3])), int(sys.argv[4])
 history, faults = ["i1", "i2"], []
-best = rf.recommend(rf.Bundle.load(sound), {"u": history}, k=5)
+best = rf.recommend(rf.Bundle.load(sound), {"u": history}, k=5).to_frame()
 for _ in range(cases):
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(sound, place)
@@ -50,7 +50,7 @@ for _ in range(cases):
     content[bit // 8] ^= 1 << bit % 8
     file.write_bytes(content)
     try:
-        if not rf.recommend(rf.Bundle.load(place), {"u": history}, k=5).equals(best):
+        if not rf.recommend(rf.Bundle.load(place), {"u": history}, k=5).to_frame().equals(best):
             faults.append(f"bit {bit} of {file.name} changes a list")
     except InputError as error:
         if not str(error).endswith(".") or "\\n" in str(error):
