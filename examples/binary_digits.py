@@ -21,7 +21,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from recfusion.diffusion import Binomial, Bits, Bound, Denoiser, elbo, inpaint, make_schedule, reverse_steps
@@ -61,10 +60,17 @@ def sinusoids(t: Tensor, width: int) -> Tensor:
 
 def load(data: str, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return training and held-out digits (4 : 1) as zeros and ones, (digits, pixels)."""
-    bits = mnist() if data == "mnist" else torch.tensor(load_digits().data) >= 8
+    bits = mnist() if data == "mnist" else small_digits()
     x = bits.float()[torch.randperm(len(bits), generator=rng)]
     n_train = len(x) * 4 // 5
     return x[:n_train], x[n_train:]
+
+
+def small_digits() -> Tensor:
+    """Return the 1,797 digits of scikit-learn, (1797, 64): whether a pixel has at least half of the ink."""
+    from sklearn.datasets import load_digits
+
+    return torch.tensor(load_digits().data) >= 8
 
 
 def mnist() -> Tensor:
