@@ -1,6 +1,6 @@
 """Our proposals against Hyperopt's own search on one machine, and with a trial that still runs."""
 
-from spark_trials import agrees, ours, searched
+from hyperopt_trials import agrees, ours, searched
 
 
 def test_our_proposals_are_those_of_fmin_for_the_same_seed_and_past() -> None:

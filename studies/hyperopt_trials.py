@@ -1,6 +1,6 @@
 """Hyperopt's own SparkTrials, as in the paper, against this project's search: are the trials the same?
 
-    python studies/spark_trials.py --data ml-100k --out studies/results/spark-trials.json
+    python studies/hyperopt_trials.py --data ml-100k --out studies/results/spark-trials.json
 
 Two searches of EASE's l2 by validation NDCG@100, `fmin` with SparkTrials in local mode and with plain Trials; and our
 proposal for each of their trials, from the trials before it and the seed that `fmin` drew for it. SparkTrials asks for
