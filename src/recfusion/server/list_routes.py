@@ -142,6 +142,8 @@ def _placed(service: Service, http: Request, kind: Kind, request: Placed, prefix
     if allowed is not None and request.placement not in allowed:
         listed = ", ".join(sorted(allowed))
         raise Fault(403, f"{prefix}placement", f"This key is for the placements {listed}: name one of them.")
+    if http.scope.get("browser") and getattr(request, "user", None) is not None:
+        raise Fault(403, f"{prefix}user", "Visitors know this key, so it may not ask for a user: send a history.")
     try:
         return with_placement(service.placements, kind, request)
     except InputError as error:
