@@ -133,12 +133,18 @@ def _add_events(app: FastAPI, service: Service) -> None:
         "/events/forget",
         summary="Delete all events of a user",
         response_model=responses.Deleted,
-        responses={202: {"model": responses.Deleted, "description": "deleted, and not yet erased from SQLite's log"}},
+        responses={
+            202: {
+                "model": responses.Deleted,
+                "description": "deleted, and not yet erased from SQLite's log, or not yet removed from the weights",
+            }
+        },
     )
     async def forget(request: schemas.Forget) -> Response:
-        deleted = await service.write(lambda store: store.forget(request.user))
+        deleted, unlearned = await service.forget(request.user)
         erased = await service.erase(ERASE_SECONDS)
-        return reply({"deleted": deleted, "erased": erased}, 200 if erased else 202)
+        more = {} if unlearned is None else {"unlearned": unlearned}
+        return reply({"deleted": deleted, "erased": erased} | more, 200 if erased and unlearned is not False else 202)
 
     @app.put(
         "/items",
@@ -291,6 +297,7 @@ async def _run_maintenance(service: Service) -> None:
             await service.flush()
             await service.erase()
             await service.follow()
+            await service.learn()
             loop_time = asyncio.get_running_loop().time()
             if loop_time - last_expired > _HOUR:
                 last_expired = loop_time

@@ -29,6 +29,8 @@ class ShopOptions(BaseModel, frozen=True, extra="forbid"):
         (), description="A further model folder, which requests and placements can name; may be repeated"
     )
     watch: bool = Field(False, description="Reload the model folder when it changes")
+    learn: bool = Field(False, description="Update the weights by the events; the folder must be --updatable")
+    learn_every: float = Field(30.0, gt=0, description="With --learn: seconds between updates")
     api_key_env: str | None = Field(None, description="Environment variable with the key for reading")
     admin_key_env: str | None = Field(
         None, description="Environment variable with the key for events, items and reload"

@@ -179,6 +179,9 @@ class Recorded(Body):
 class Deleted(Body):
     deleted: int
     erased: bool = Field(description="false: SQLite's log still holds the deleted rows; the service tries again")
+    unlearned: bool | None = Field(
+        None, description="with --learn; false: the user leaves the weights with the next update, in a moment"
+    )
 
 
 class Cleared(Body):
