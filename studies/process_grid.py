@@ -1,7 +1,7 @@
 """Bounds and ranking of the forward processes of results/processes-ml100k.toml, side by side.
 
     python studies/process_grid.py --out studies/results/processes-ml100k.json
-    python studies/process_grid.py --out studies/results/processes-ml100k.json --table   # as in docs/processes.md
+    python studies/process_grid.py --out studies/results/processes-ml100k.json --table  # docs/explanation/processes.md
 
 Every row of the experiment is fitted on each split; rows that are trained on their bound also get the bound in nats of
 whole rows of the test users, as in studies/bound.py. Each fit is written when it is finished, and an interrupted run

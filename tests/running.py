@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvicorn
 
 from recfusion.core.pool import THREAD_VARIABLES
@@ -146,6 +147,18 @@ def only(worker: int, workers: list[int]) -> Iterator[None]:
     finally:
         for one in others:
             os.kill(one, signal.SIGCONT)
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """Return the files of a certificate for this machine and of its key; skip the test without openssl."""
+    made, key = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except OSError:
+        pytest.skip("there is no openssl here")
+    return made, key
 
 
 def settings_for(folder: Path, **more: Any) -> Settings:

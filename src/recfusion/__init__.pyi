@@ -33,6 +33,7 @@ from recfusion.inference.request import HistoryEntry as HistoryEntry
 from recfusion.inference.request import ItemFilters as ItemFilters
 from recfusion.inference.request import Reranking as Reranking
 from recfusion.inference.similar import similar as similar
+from recfusion.inference.update import update as update
 from recfusion.models.base import Recommender as Recommender
 from recfusion.models.baselines.popularity import Popularity as Popularity
 from recfusion.models.baselines.popularity import Random as Random

@@ -37,9 +37,7 @@ def test_a_function_of_a_user_s_list_has_intervals_and_tests(groups: Interaction
 
 
 def test_an_edited_metric_has_another_name_and_so_another_protocol() -> None:
-    names = []
-    for own in (lambda user: 1.0, lambda user: 2.0):
-        names.append(metric(own, name="constant"))
+    names = [metric(own, name="constant") for own in (lambda user: 1.0, lambda user: 2.0)]
     assert names[0] != names[1]
 
 

@@ -12,8 +12,8 @@ from recfusion.models.sequence.recency import (
     in_order,
     newer,
     recency,
-    recency_weighted,
     recent_counts,
+    weighted_entries,
 )
 
 # Two users: one with an invoice of two items at time 30, one with nothing at the end.
@@ -33,12 +33,12 @@ def test_weights_fall_with_the_rank_and_are_1_on_average() -> None:
 
 def test_histories_are_weighted_only_if_times_are_known_and_the_power_is_not_0() -> None:
     history = csr_array((np.ones(4, np.float32), TIMES.indices, TIMES.indptr), shape=TIMES.shape)
-    found = recency_weighted(history, Extra(times=TIMES), 1.0)
+    found = weighted_entries(history, Extra(times=TIMES), (1.0, 0.0))
     assert found.data.tolist() == recency(TIMES, 1.0).tolist()
     assert found.indices.tolist() == history.indices.tolist()
-    assert recency_weighted(history, Extra(times=TIMES), 0.0) is history
-    assert recency_weighted(history, Extra(), 1.0) is history
-    assert recency_weighted(history, None, 1.0) is history
+    assert weighted_entries(history, Extra(times=TIMES), (0.0, 0.0)) is history
+    assert weighted_entries(history, Extra(), (1.0, 0.0)) is history
+    assert weighted_entries(history, None, (1.0, 0.0)) is history
 
 
 def test_histories_in_order_have_0_for_the_newest_entry_and_less_for_older_ones() -> None:

@@ -150,7 +150,7 @@ class Comparison:
         seconds = {label: self.models[label].fit_seconds for label in (best, *ties)}
         quick = min(ties, key=lambda label: seconds[label])
         found += f", the highest, but {', '.join(ties)} {'do' if len(ties) > 1 else 'does'} not differ significantly"
-        faster = seconds[quick] < seconds[best] / 2
+        faster = seconds[quick] < min(seconds[best] / 2, seconds[best] - 1)  # less is chance
         return (
             f"{found}; {quick} fits in {seconds[quick]:.1f} s instead of {seconds[best]:.1f} s."
             if faster

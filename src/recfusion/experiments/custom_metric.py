@@ -1,4 +1,4 @@
-"""Metrics of other people: a function of a user's list, or of the lists of all users, from Python or "file.py:function".
+"""Metrics of other people: a function of one user's list or of all lists, from Python or "file.py:function".
 
 A metric's name has a digest of its code, `own_share#1f3a@20`, so that results of an edited metric are other results.
 """

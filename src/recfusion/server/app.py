@@ -29,6 +29,7 @@ from recfusion.server.metrics import Metrics
 from recfusion.server.model_info import describe
 from recfusion.server.service import Service
 from recfusion.server.shops import Shops
+from recfusion.server.workbench import add_workbench_routes
 
 log = logging.getLogger(__name__)
 SETTINGS = "RECFUSION_SERVE"  # environment variable with the settings of worker processes
@@ -90,6 +91,7 @@ def _shop_app(settings: Settings) -> Guard:
     add_list_routes(app, service)
     _add_events(app, service)
     _add_monitoring(app, service)
+    add_workbench_routes(app, service)
     _add_page(app)
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
     keys = Keys.of(settings)
@@ -237,7 +239,7 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
         models = await service.current()  # answers 503 if changed item columns cannot be applied
         ignored = sorted({name for model in models.every for name in model.misfits})
         named = {"ready": True, "models": _versions(models), "generation": models.generation}
-        return reply(named | {"trouble": service.trouble(), "ignored_columns": ignored})
+        return reply(named | {"trouble": await service.read(service.trouble), "ignored_columns": ignored})
 
     @app.get("/metrics", summary="Counters and latencies for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -263,6 +265,10 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return file("routes.html")
+
+    @app.get("/workbench", include_in_schema=False)
+    async def workbench() -> Response:
+        return file("workbench.html")
 
     @app.get("/static/{name:path}", include_in_schema=False)
     async def static(name: str) -> Response:

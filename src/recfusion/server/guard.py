@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recfusion.server.audit import AuditLog
 from recfusion.server.config import LOOPBACK, Settings
-from recfusion.server.http_errors import Fault, fault_reply, log_failure
+from recfusion.server.http_errors import Fault, fault_reply, log_failure, to_fault
 from recfusion.server.keys import Keys, scope_of
 from recfusion.server.metrics import Metrics
 from recfusion.server.rate_limit import RateLimit
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 OPEN = ("/live", "/ready")  # health checks
 PLACED = ("/recommend", "/recommend/batch", "/similar", "/complete")  # routes with placements
 _REFUSED = (401, 403, 421, 429)
-_BUG = "The request failed because of a bug; see the log of the service."
 _DISCARD = 1 << 24  # bytes of a refused body that are read
 _DEEPEST = 20  # nested brackets of a body
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
@@ -89,7 +88,7 @@ class Guard:
         except Exception as error:
             log_failure("A request failed", error)
             if not started:
-                await fault_reply(Fault(500, "", _BUG))(scope, receive, sending)
+                await fault_reply(to_fault(error))(scope, receive, sending)
         finally:
             self._record(scope, status, time.perf_counter() - began, headers)
 
@@ -173,7 +172,7 @@ class Guard:
     def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float, headers: Headers) -> None:
         """Count a request and log it: the route, never the path, the query or the body."""
         path = scope["path"]
-        route = path if path in self._routes else "page" if _is_static(path) else "other"
+        route = "page" if _is_static(path) else path if path in self._routes else "other"
         self._metrics.seconds.labels(route).observe(seconds)
         self._metrics.requests.labels(route, str(status)).inc()
         needed = scope_of(scope["method"], path)
@@ -202,7 +201,7 @@ def _same(origin: str, host: str) -> bool:
 
 
 def _is_static(path: str) -> bool:
-    return path in ("/", "/docs", "/favicon.ico") or path.startswith("/static/")
+    return path in ("/", "/docs", "/workbench", "/favicon.ico") or path.startswith("/static/")
 
 
 def _depth(body: bytes) -> int:

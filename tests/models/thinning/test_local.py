@@ -55,7 +55,7 @@ def test_settings_are_chosen_as_the_whole_model_chooses_them() -> None:
         for model in (ThinningLinear(tune_trials=3), ThinningLocal(tune_trials=3, neighbours=1000))
     )
     pair_free = {name: value for name, value in whole.chosen().items() if name != "pair_l2"}
-    assert part.chosen() == pair_free
+    assert part.chosen() == {**pair_free, "a": 0.0}
     assert part.trials_ == whole.trials_ > 0
     assert part.score(parts.test.history) == pytest.approx(whole.score(parts.test.history), abs=1e-4)
 
