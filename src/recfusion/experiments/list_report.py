@@ -147,23 +147,12 @@ def _values(items: IntArray, parts: Split, metrics: list[str]) -> dict[str, Valu
 
 def _shown(bundle: Bundle, items: IntArray) -> Shown:
     places = items[items >= 0]
-<<<<<<< HEAD
     counts = np.bincount(places, minlength=len(bundle.items))
-    stock = bundle.items["stock"] if "stock" in bundle.items.columns else None
-    sold_out = None
-    if stock is not None and stock.dtype.is_numeric():
-        sold_out = float(np.mean((stock.fill_null(1) <= 0).to_numpy()[places])) if len(places) else 0.0
-    return Shown(len(counts), int(np.count_nonzero(counts)), gini_index(counts), sold_out)
-=======
-    counts = np.sort(np.bincount(places, minlength=len(bundle.items)))
-    n, total = len(counts), max(1, int(counts.sum()))
-    gini = float(((2 * np.arange(1, n + 1) - n - 1) * counts).sum() / (n * total))
     sold_out = None
     if (stock := bundle.roles.get("stock")) is not None:
         gone = (bundle.items[stock].cast(pl.Float64) <= 0).fill_null(False).to_numpy()
         sold_out = float(np.mean(gone[places])) if len(places) else 0.0
-    return Shown(n, int(np.count_nonzero(counts)), gini, sold_out)
->>>>>>> main
+    return Shown(len(counts), int(np.count_nonzero(counts)), gini_index(counts), sold_out)
 
 
 def _gain(bundle: Bundle, fold: Fold, items: IntArray, popular: IntArray) -> Gain:
