@@ -24,10 +24,11 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[-4]  # TyperException
 
 # "data list" is the function `data_list` of the module `cli/data.py`; its docstring is the help.
 COMMANDS = (
-    *("demo", "models", "train", "update", "tune", "evaluate", "compare", "run", "report", "reproduce"),
+    *("demo", "models", "train", "update", "tune", "evaluate", "compare", "run", "judge", "report", "reproduce"),
     *("recommend", "why-not", "similar", "complete", "serve", "nightly"),
     *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),
+    *("split export",),
     *("figure diffusion", "figure architecture"),
     *("spark prepare", "spark train", "spark recommend"),
 )
@@ -35,6 +36,7 @@ GROUPS = {
     "events": "Export, compare and delete the events that a service recorded.",
     "items": "Add new items to a model.",
     "data": "List, fetch, describe, prepare and generate data sets.",
+    "split": "Write splits for other programs.",
     "figure": "Draw the paper's figures.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
 }

@@ -13,8 +13,9 @@ from recfusion.data.catalog import CATALOG
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.reading.database import is_database
 from recfusion.data.signals import BINARY, parse_signals
-from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.custom_metric import named_metrics
 from recfusion.experiments.result import Seeds
 from recfusion.models.registry import find
 
@@ -75,7 +76,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     try:
         seeds = parse_seeds(found.run.seeds, "[run] seeds")
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
-        metrics = check_metrics(found.run.metrics)
+        metrics = named_metrics([str(folder / name) if ".py:" in name else name for name in found.run.metrics])
         parse_signals(found.signals)
     except InputError as error:
         raise InputError(f"In '{where}': {error}", error.field) from None

@@ -19,7 +19,8 @@ from recfusion.data.options import Source, SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import AUTO, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
-from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
@@ -182,7 +183,8 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may name the new place of the same data; other data is refused.
     """
     parts = rebuild_split(bundle, source)
-    return with_intervals(evaluate(without_new(bundle).model, parts.test, parts.train, bundle.protocol.metrics))
+    model = without_new(bundle).model
+    return with_intervals(evaluate_metrics(model, parts.test, parts.train, bundle.protocol.metrics))
 
 
 def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
