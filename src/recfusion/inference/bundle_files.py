@@ -23,6 +23,8 @@ CONFIG = "config.json"  # marks a model folder
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
 ADDED, FEATURES = "added.safetensors", "features.json"  # items added after the training; recipes of features
 REORDERS = "reorders.safetensors"  # how items are bought again
+LAYOUT = "layout.safetensors"  # the map of the items
+OPTIONAL = (ADDED, FEATURES, REORDERS, LAYOUT)
 
 
 class Config(BaseModel):
@@ -82,7 +84,7 @@ def read_config(path: Path, *, unchecked: str = "") -> Config:
             f"The model folder '{path}' has format {config.format}, this recfusion reads formats 1 and {FORMAT}: "
             "train the model again, or install the version that wrote it."
         )
-    if version == FORMAT and config.digests.keys() - {ADDED, FEATURES, REORDERS} != set(FILES):
+    if version == FORMAT and config.digests.keys() - {*OPTIONAL} != set(FILES):
         raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
     for name, digest in config.digests.items():
         if name != unchecked and file_digest(path / name) != digest:
@@ -110,7 +112,7 @@ def _check_writer(path: Path, document: Mapping[str, Any]) -> None:
 
 def stamps(path: Path) -> list[list[Any]]:
     """Return size and time of each file of a model folder, to detect changes."""
-    return file_stamps([path / name for name in (CONFIG, *FILES, ADDED, FEATURES, REORDERS) if (path / name).is_file()])
+    return file_stamps([path / name for name in (CONFIG, *FILES, *OPTIONAL) if (path / name).is_file()])
 
 
 def read_recipes(path: Path, config: Config) -> Recipes:
