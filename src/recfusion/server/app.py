@@ -18,6 +18,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
 from recfusion.server import responses, schemas
+from recfusion.server.compression import Packed
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
 from recfusion.server.guard import OPEN, Guard
@@ -248,25 +249,24 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
 def _add_page(app: FastAPI) -> None:
     # Only names that exist are looked up: no name of a request reaches the file system.
     files = {path.relative_to(_PAGE).as_posix(): path for path in _PAGE.rglob("*") if path.suffix in _TYPES}
-    contents = {name: (path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
+    contents = {name: Packed(path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
 
-    def file(name: str) -> Response:
+    def file(request: Request, name: str) -> Response:
         if name not in contents:
             raise Fault(404, "path", "There is no such file.")
-        body, media_type = contents[name]
-        return Response(body, media_type=media_type, headers={"Cache-Control": "no-cache"})
+        return contents[name].reply(request, {"Cache-Control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return file("index.html")
+    async def page(request: Request) -> Response:
+        return file(request, "index.html")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return file("routes.html")
+    async def docs(request: Request) -> Response:
+        return file(request, "routes.html")
 
     @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(name: str) -> Response:
-        return file(name)
+    async def static(request: Request, name: str) -> Response:
+        return file(request, name)
 
 
 async def _run_maintenance(service: Service) -> None:

@@ -26,6 +26,7 @@ class Error(Body):
 class Item(Body):
     item: str
     name: str
+    users: int = Field(description="number of training users who have the item")
     columns: dict[str, Json] = Field(description="the other columns of the item table")
 
 
@@ -93,6 +94,28 @@ class Items(Body):
 
 class Examples(Body):
     examples: list[Items]
+
+
+class MapColumn(Body):
+    """A column to colour the map by."""
+
+    name: str
+    values: list[str] = Field(description="the most frequent values")
+    of: list[int] = Field(description="the place of each item's value among them; -1 for another one")
+
+
+class ItemMap(Body):
+    """Items on the map, the most popular first, as lists of equal length; similar items lie together."""
+
+    model: str
+    note: str | None = Field(description="why there is no map")
+    without: int = Field(description="items without a place")
+    items: list[str]
+    names: list[str]
+    x: list[float] = Field(description="0 to 1, from the left")
+    y: list[float] = Field(description="0 to 1, from the top")
+    users: list[int]
+    columns: list[MapColumn]
 
 
 class ModelVersion(Body):
