@@ -10,7 +10,8 @@ import pytest
 
 from messy_shop import CANCELLED, write_shop
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import RawData, name_column
+from recfusion.data.column_roles import title_column
+from recfusion.data.interactions import RawData
 from recfusion.data.load import load, read
 from recfusion.data.options import Preparation, Source
 from recfusion.data.reading.item_file import read_items
@@ -312,7 +313,7 @@ def test_the_export_of_a_shop_is_read_as_it_is(tmp_path: Path, caplog: pytest.Lo
     assert found.items["Preis"][0] == 1208.06
     assert found.items["Neu seit"].dtype == pl.Date
     assert not any("\ufffd" in name for name in found.items["Bezeichnung"])
-    assert name_column(found.items) == "Bezeichnung"
+    assert title_column(found.items) == "Bezeichnung"
     assert (found.items["Bestand"] == 0).sum() == true.sold_out
     data = load(source, LOOSE)
     assert data.n_users <= true.customers

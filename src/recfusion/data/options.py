@@ -55,6 +55,11 @@ class Source(BaseModel, frozen=True, extra="forbid"):
     feature_columns: str | None = Field(
         None, description="columns that become item features, separated by commas; all usable ones by default"
     )
+    roles: str | None = Field(
+        None,
+        description="columns of the item file with a role (title, price, stock, image, link, date, flag, text), as in "
+        "price=Listenpreis,link=none; found by their names and values by default",
+    )
     max_bad_share: float = Field(0.05, ge=0, le=1, description="largest accepted share of unusable rows")
 
     def moved_to(self, data: str) -> "Source":

@@ -12,7 +12,8 @@ import numpy as np
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
-from recfusion.data.interactions import Interactions, Signal, name_column
+from recfusion.data.column_roles import column_roles, parse_roles
+from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold, Split
@@ -183,7 +184,7 @@ def examples(
 def item_names(data: Interactions) -> list[str]:
     """Return the title or name of each item, or its id if it has none."""
     ids = [str(item) for item in data.items]
-    column = name_column(data.item_table)
+    column = column_roles(data.item_table, parse_roles(data.source.roles)).get("title")
     if column is None:
         return ids
     return [str(title or name) for title, name in zip(data.item_table[column].to_list(), ids, strict=True)]

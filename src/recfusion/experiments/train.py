@@ -27,7 +27,7 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.fit import check_grades, fit, fit_and_judge
 from recfusion.experiments.reorders import reorder_rates
 from recfusion.inference.bundle import Bundle, name_among
-from recfusion.inference.new_items import with_new
+from recfusion.inference.new_items import with_new, without_new
 from recfusion.models import abilities
 from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
@@ -161,7 +161,7 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may name the new place of the same data; other data is refused.
     """
     parts = rebuild_split(bundle, source)
-    return with_intervals(evaluate(bundle.model, parts.test, parts.train, bundle.protocol.metrics))
+    return with_intervals(evaluate(without_new(bundle).model, parts.test, parts.train, bundle.protocol.metrics))
 
 
 def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:

@@ -21,10 +21,11 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
 from recfusion.core.memory_map import map_arrays
 from recfusion.core.parquet import read_parquet
+from recfusion.data.column_roles import Role, column_roles, parse_roles
 from recfusion.data.conditions import matching
 from recfusion.data.feature_recipe import Recipes
 from recfusion.data.features import recipes_of
-from recfusion.data.interactions import Interactions, name_column, to_columns
+from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.inference import bundle_files as files
 from recfusion.inference.categories import Categories
@@ -114,8 +115,8 @@ class Bundle:
         new = list(columns)
         changed = {series.name for series in new}
         other = replace(self, items=self.items.with_columns(new))
-        kept = {"counts", "popularity", "similarity", "_columns"}
-        kept |= set() if name_column(self.items) in changed else {"names"}
+        kept = {"counts", "popularity", "similarity", "roles", "_columns"}
+        kept |= set() if self.roles.get("title") in changed else {"names"}
         vars(other).update({name: value for name, value in vars(self).items() if name in kept})
         return other
 
@@ -131,10 +132,17 @@ class Bundle:
         return counts / np.float32(max(1.0, float(counts.max(initial=0))))
 
     @cached_property
+    def roles(self) -> dict[Role, str]:
+        """The columns of the item table with a role, such as the title and the price."""
+        asked = parse_roles(self.protocol.source.roles)
+        own = {role: name and name_among(self.items.columns, name) for role, name in asked.items()}
+        return column_roles(self.items.drop(COUNT), own)
+
+    @cached_property
     def names(self) -> list[tuple[str, str]]:
         """Each item's id and its title or name, or the id if the item table has neither."""
         ids = self.items["item"].cast(pl.String).to_list()
-        column = name_column(self.items) or "item"
+        column = self.roles.get("title", "item")
         return [(text, str(name or text)) for text, name in zip(ids, self.items[column], strict=True)]
 
     @cached_property
@@ -200,6 +208,7 @@ class Bundle:
             (folder / files.CONFIG).write_text(
                 json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
             )
+            Bundle.load(folder, trust=[type(self.model)], mapped=True)  # a folder that cannot be read replaces nothing
         return path
 
     def _layout(self, path: Path) -> Layout:

@@ -12,7 +12,6 @@ import polars as pl
 
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import file_digest
-from recfusion.data.interactions import name_column
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.name_search import NameSearch
@@ -230,6 +229,6 @@ def _changed(model: LoadedModel, rows: Sequence[Change], number: int) -> LoadedM
         return model
     bundle = model.bundle.with_columns([changed_column(items[name], by_name[name]) for name in by_name])
     model = replace(model, bundle=bundle, facts=ItemFacts(bundle))
-    if name_column(items) in by_name:
+    if bundle.roles.get("title") in by_name:
         return replace(model, search=NameSearch([name for _, name in bundle.names], bundle.counts))
     return model

@@ -212,9 +212,10 @@ class Thinning(Recommender):
         self.weights_ = full.weights if "weights" in chosen else _shares(full.weights)
         self.recency_, self.contributions_ = full.recency or {}, {}
         self.parts_ = _made(full.parts)
+        known = len(state.get(f"{FEATURES}.new_", range(n_items)))  # items of the fit, without those added later
         for name, part in self.parts_.items():
             own = {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}
-            part.load_state(own, {}, n_items)
+            part.load_state(own, {}, n_items if name == FEATURES else known)
 
     @property
     def keeps_histories(self) -> bool:
