@@ -47,9 +47,10 @@ def test_the_repulsion_on_a_fine_grid_is_that_of_all_pairs(
     places = 8 * np.random.default_rng(0).normal(size=(300, 2))
     apart = places[:, None] - places[None]
     q = 1 / (1 + (apart**2).sum(2))
-    exact = (q**2)[:, :, None] * apart
+    masses = np.linspace(1, 5, len(places))
+    exact = masses[:, None, None] * masses[None, :, None] * (q**2)[:, :, None] * apart
     exact = exact.sum(1) / (q.sum() - len(places))
-    wrong = float(np.abs(layout._Grid().repulsion(places) - exact).mean())
+    wrong = float(np.abs(layout._Grid().repulsion(places, masses) - exact).mean())
     assert wrong < error * float(np.abs(exact).mean())
 
 

@@ -24,6 +24,7 @@ _NEIGHBOURS = 15
 _EARLY, _LATE = (12.0, 80), (1.0, 220)  # exaggeration of attraction, and steps with it
 _CELL, _LEAST_CELLS, _MOST_CELLS = 1.0, 20, 300  # width of a grid cell, and cells on a side
 _LONGEST = 5.0  # a step of an item, so that none leaves the map
+_HEAVY = 2.0  # mass of the most popular item beyond that of the least popular one
 _KNOWN = 0.5  # share of the items with an earlier place from which these places are the start
 _SCALE = 0.3  # standard deviation of a refined layout, over the root of its number of items
 _SMALL = 1e-4  # standard deviation of the first layout: larger ones stay tangled
@@ -66,10 +67,12 @@ def make_layout(similarity: Similarity, counts: IntArray, before: Mapping[int, F
     before = before or {}
     known = np.array([item in before for item in items.tolist()])
     old = np.array([before.get(item, (0, 0)) for item in items.tolist()], np.float64)
+    logs = np.log1p(counts[items])
+    masses = 1 + _HEAVY * ((logs - logs.min()) / max(float(np.ptp(logs)), 1e-12)) ** 4
     if known.mean() >= _KNOWN:
-        places = _turned(_refined(_filled(old, known, graph), graph, [_LATE]), old, known)
+        places = _turned(_refined(_filled(old, known, graph), graph, masses, [_LATE]), old, known)
     else:
-        places = _refined(_spectral(graph), graph)
+        places = _refined(_spectral(graph), graph, masses)
     low, high = places.min(0), places.max(0)
     centred = (places - (low + high) / 2) / max(float((high - low).max()), 1e-12)
     return Layout(items, (0.5 + 0.98 * centred).astype(np.float32))
@@ -128,8 +131,13 @@ def _turned(places: FloatArray, old: FloatArray, known: NDArray[np.bool_]) -> Fl
     return np.asarray((places - places[known].mean(0)) @ (left @ right))
 
 
-def _refined(places: FloatArray, graph: Csr, phases: Sequence[tuple[float, int]] = (_EARLY, _LATE)) -> FloatArray:
-    """Return the places after gradient descent on the t-SNE loss with momentum and gains."""
+def _refined(
+    places: FloatArray, graph: Csr, masses: FloatArray, phases: Sequence[tuple[float, int]] = (_EARLY, _LATE)
+) -> FloatArray:
+    """Return the places after gradient descent on the t-SNE loss with momentum and gains.
+
+    Items repel each other by their masses: popular ones have larger dots and need more room.
+    """
     degrees = np.diff(graph.indptr)
     rows, columns, size = np.repeat(np.arange(len(degrees)), degrees), graph.indices, len(degrees)
     shares = 1 / np.sqrt(degrees[rows] * degrees[columns].astype(np.float64))  # an item that many are joined to pulls each less
@@ -142,7 +150,7 @@ def _refined(places: FloatArray, graph: Csr, phases: Sequence[tuple[float, int]]
             apart = places[rows] - places[columns]
             apart *= (shares / (1 + (apart**2).sum(1)))[:, None]
             pulled = np.stack([np.bincount(rows, apart[:, axis], size) for axis in (0, 1)], 1)
-            slope = 4 * (exaggeration * pulled - grid.repulsion(places))
+            slope = 4 * (exaggeration * pulled - grid.repulsion(places, masses))
             gains = np.maximum(np.where(slope * speed < 0, gains + 0.2, gains * 0.8), 0.01)
             speed = momentum * speed - rate * gains * slope
             speed *= min(1.0, _LONGEST / max(float(np.abs(speed).max()), 1e-12))
@@ -157,8 +165,8 @@ class _Grid:
     def __init__(self) -> None:
         self._kernels: dict[tuple[int, float], tuple[NDArray[Any], NDArray[Any]]] = {}
 
-    def repulsion(self, places: FloatArray) -> FloatArray:
-        """Return sum_j q_ij^2 (y_i - y_j) / sum_kl q_kl with q = 1 / (1 + distance^2), (items, 2).
+    def repulsion(self, places: FloatArray, masses: FloatArray) -> FloatArray:
+        """Return m_i sum_j m_j q_ij^2 (y_i - y_j) / sum_kl q_kl with q = 1 / (1 + distance^2), (items, 2).
 
         Masses are spread on the four corners of their cells; sums over items are convolutions of the grid. For few
         items the sum is exact.
@@ -166,7 +174,7 @@ class _Grid:
         if len(places) <= _EXACT:
             apart = places[:, None] - places[None]
             q = 1 / (1 + (apart**2).sum(2))
-            return np.einsum("ij,ijk->ik", q**2, apart) / max(float(q.sum()) - len(places), 1e-12)
+            return masses[:, None] * np.einsum("ij,ijk->ik", masses * q**2, apart) / max(float(q.sum()) - len(places), 1e-12)
         low = places.min(0)
         span = max(float((places.max(0) - low).max()), 1e-12)
         width = max(span / _MOST_CELLS, min(_CELL, span / _LEAST_CELLS))
@@ -190,10 +198,10 @@ class _Grid:
             grid = irfft2(transform, (size, size))[:cells, :cells].ravel()
             return np.asarray(sum(share * grid[cell] for cell, share in corners))
 
-        masses = spread(np.ones(len(places)))
-        total, near = gathered(masses * kernel).sum() - len(places), gathered(masses * squared)
-        sums = [places[:, axis] * near - gathered(spread(places[:, axis]) * squared) for axis in (0, 1)]
-        return np.stack(sums, 1) / max(float(total), 0.01 * len(places))  # a coarse grid may lose the others
+        total = gathered(spread(np.ones(len(places))) * kernel).sum() - len(places)
+        near = gathered(spread(masses) * squared)
+        sums = [places[:, axis] * near - gathered(spread(masses * places[:, axis]) * squared) for axis in (0, 1)]
+        return masses[:, None] * np.stack(sums, 1) / max(float(total), 0.01 * len(places))  # a coarse grid may lose the others
 
     def _transforms(self, size: int, width: float) -> tuple[NDArray[Any], NDArray[Any]]:
         if (size, width) not in self._kernels:
