@@ -27,14 +27,14 @@ COMMANDS = (
     *("recommend", "why-not", "similar", "complete", "serve", "nightly"),
     *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),
-    *("figure diffusion", "figure architecture"),
+    *("figure diffusion", "figure architecture", "figure map"),
     *("spark prepare", "spark train", "spark recommend"),
 )
 GROUPS = {
     "events": "Export, compare and delete the events that a service recorded.",
     "items": "Add new items to a model.",
     "data": "List, fetch, describe, prepare and generate data sets.",
-    "figure": "Draw the paper's figures.",
+    "figure": "Draw the paper's figures and the map of a model.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
 }
 

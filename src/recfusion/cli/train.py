@@ -127,7 +127,7 @@ def train(
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(candidate, data, signals=recipe.signals, judge=evaluate or judge, **shared)
+                bundle = job.train(candidate, data, signals=recipe.signals, judge=evaluate or judge, costs=True, **shared)
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")

@@ -220,7 +220,7 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
     )
     async def model() -> Response:
         models = await service.current()
-        return reply(await service.score(lambda: describe(models)))
+        return reply(await service.score(lambda: describe(models, service.settings.image_origin)))
 
     @app.get("/placements", summary="The placements that requests can name", response_model=responses.Placements)
     async def placements() -> Response:

@@ -141,6 +141,14 @@ class MetricBody(Body):
     words: str
 
 
+class CostPoint(Body):
+    """The lists of validation users with a re-ranking slider at a position."""
+
+    at: float
+    ndcg: float = Field(description="mean NDCG@20")
+    popularity: float | None = Field(description="median number of training users of the listed items")
+
+
 class ModelBody(ModelVersion):
     model: str
     title: str
@@ -149,6 +157,7 @@ class ModelBody(ModelVersion):
     holds_histories: bool
     fit_seconds: float
     metrics: list[MetricBody]
+    costs: dict[str, list[CostPoint]] = Field(description="by control; empty if they were not measured at the training")
     licence: str
 
 
@@ -181,6 +190,8 @@ class ModelInfo(Body):
     share: float = Field(description="of the users who get the second model")
     items: int
     columns: list[ColumnBody]
+    roles: dict[str, str] = Field(description="title, price, image and so on -> the column with this role")
+    image_origins: list[str] = Field(description="origins from which the page may load images")
     controls: list[Control]
 
 

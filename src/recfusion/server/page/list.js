@@ -3,7 +3,7 @@ import { count, number, tags } from "./dom.js";
 import { controlsOf, describe, endWords, isReranked, sliders } from "./settings.js";
 import { change, isCurrent, nameOf, rememberNames, state } from "./store.js";
 import { whyNot } from "./whynot.js";
-import { about, addButton, addChip, alertBox, iconButton, screenReaderOnly, textButton, view } from "./parts.js";
+import { about, addButton, addChip, alertBox, iconButton, picture, price, screenReaderOnly, textButton, view } from "./parts.js";
 
 const { b, button, div, li, ol, p, section, span, strong, ul } = tags;
 const PRECISION = {
@@ -69,7 +69,7 @@ function row(one, length) {
 	const open = state.similar === one.item, spot = (what) => ({ "data-spot": `${what}-${one.rank}` });
 	return li({ key: one.item, class: "row", "data-flip": one.item },
 		span({ class: "rank", "aria-hidden": "true" }, one.rank),
-		div({ class: "what" }, strong({ dir: "auto" }, one.name), about(one)),
+		div({ class: "what" }, picture(one), div(null, strong({ dir: "auto" }, one.name), price(one), about(one))),
 		reasons(one, length),
 		div({ class: "acts" },
 			addButton(one, spot("add")),

@@ -356,8 +356,8 @@ function card() {
 	if (n === undefined) return false;
 	const listed = state.answers.list?.data?.items.find(({ item }) => item === state.chosen), mine = state.history.includes(state.chosen);
 	return section({ class: "chosen", "aria-label": data.names[n] },
-		div({ class: "what" }, strong({ dir: "auto" }, data.names[n]),
-			p({ class: "note" }, `${count(data.users[n], "user")}. `, mine ? "In your history." : listed && state.history.length ? `Rank ${listed.rank}${listed.because.length ? `, because of ${listed.because.slice(0, 3).map(({ text }) => text).join(", ")}` : ""}.` : "")),
+		div({ class: "what" }, div(null, strong({ dir: "auto" }, data.names[n]),
+			p({ class: "note" }, `${count(data.users[n], "user")}. `, mine ? "In your history." : listed && state.history.length ? `Rank ${listed.rank}${listed.because.length ? `, because of ${listed.because.slice(0, 3).map(({ text }) => text).join(", ")}` : ""}.` : ""))),
 		div({ class: "acts" },
 			!mine && addButton(one(n)),
 			!mine && !listed && state.history.length > 0 && whyNotButton(one(n)),
