@@ -125,13 +125,13 @@ def fit_and_judge(
             model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
             seconds += more
         rows = example_rows(parts.test)
-        judged: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
-        found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **judged)
+        asked: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
+        found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
         plain = found.per_user if protocol.rules else {}
         if protocol.rules:
             bundle = Bundle.of(entry, model, data, parts.train, protocol, seed=parts.seed)
-            judged["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
-            found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **judged)
+            asked["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
+            found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
         tested = {
             "score_seconds": found.seconds,
             "overall": found.overall,
