@@ -19,6 +19,7 @@ from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
 from recfusion.server import responses, schemas
 from recfusion.server.client_code import javascript_client, python_client
+from recfusion.server.compression import Packed
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
 from recfusion.server.guard import OPEN, Guard
@@ -232,7 +233,7 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
     )
     async def model() -> Response:
         models = await service.current()
-        return reply(await service.score(lambda: describe(models)))
+        return reply(await service.score(lambda: describe(models, service.settings.image_origin)))
 
     @app.get("/placements", summary="The placements that requests can name", response_model=responses.Placements)
     async def placements() -> Response:
@@ -261,32 +262,31 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
 def _add_page(app: FastAPI) -> None:
     # Only names that exist are looked up: no name of a request reaches the file system.
     files = {path.relative_to(_PAGE).as_posix(): path for path in _PAGE.rglob("*") if path.suffix in _TYPES}
-    contents = {name: (path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
+    contents = {name: Packed(path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
     document = app.openapi()
-    contents["client.js"] = (javascript_client(document).encode(), _TYPES[".js"])
-    contents["client.py"] = (python_client(document).encode(), _TYPES[".txt"])
+    contents["client.js"] = Packed(javascript_client(document).encode(), _TYPES[".js"])
+    contents["client.py"] = Packed(python_client(document).encode(), _TYPES[".txt"])
 
-    def file(name: str) -> Response:
+    def file(request: Request, name: str) -> Response:
         if name not in contents:
             raise Fault(404, "path", "There is no such file.")
-        body, media_type = contents[name]
-        return Response(body, media_type=media_type, headers={"Cache-Control": "no-cache"})
+        return contents[name].reply(request, {"Cache-Control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return file("index.html")
+    async def page(request: Request) -> Response:
+        return file(request, "index.html")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return file("routes.html")
+    async def docs(request: Request) -> Response:
+        return file(request, "routes.html")
 
     @app.get("/workbench", include_in_schema=False)
-    async def workbench() -> Response:
-        return file("workbench.html")
+    async def workbench(request: Request) -> Response:
+        return file(request, "workbench.html")
 
     @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(name: str) -> Response:
-        return file(name)
+    async def static(request: Request, name: str) -> Response:
+        return file(request, name)
 
 
 async def _run_maintenance(service: Service) -> None:
