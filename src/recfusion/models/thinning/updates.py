@@ -18,7 +18,7 @@ from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, w
 
 _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
-_TESTED = 1000  # items whose scores the certificate tests
+_TESTED = 256  # items whose scores the certificate tests
 _MOST = 0.5  # share of changed items from which a new inverse is quicker than a correction of the old one
 
 
