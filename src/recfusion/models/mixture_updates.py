@@ -16,6 +16,7 @@ from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.parts import economical
+from recfusion.models.thinning.signal_updates import SignalsUpdater, has_correction
 from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, updater_of, widened
 
@@ -30,6 +31,8 @@ def find(model: object) -> Updater | None:
         return FactorUpdater()
     if isinstance(model, ThinningFeatures):  # features of users are not kept
         return None if len(vars(model).get("people_", ())) else RefitUpdater()
+    if isinstance(model, ThinningSignals) and has_correction(model):
+        return SignalsUpdater()
     return RefitUpdater() if isinstance(model, ThinningLocal | ThinningSignals) else None
 
 
