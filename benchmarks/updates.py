@@ -133,8 +133,7 @@ def four_shops(bench: Bench) -> Bench:
     many = copy(bench)
     many.model, many.fit_seconds = model, float("nan")
     many.rows = UserRows(csr_array(block_diag([rows] * 4, format="csr")))
-    tiled = {name: np.tile(array, 4) for name, array in bench.kept.items() if name != "means"}
-    many.kept = tiled | {"means": bench.kept["means"]}
+    many.kept = {n: a if n in ("means", "age") else np.tile(a, 4) for n, a in bench.kept.items()}
     return many
 
 
