@@ -1,5 +1,6 @@
 """A night of a shop: what it reads, what it refuses, what it leaves behind."""
 
+import html
 import json
 import os
 import signal
@@ -276,7 +277,9 @@ def test_a_night_answers_in_products_and_money(tmp_path: Path) -> None:
         "\n".join(["product;Bezeichnung;Bestand;Preis", *rows, ""]), encoding="utf-8"
     )
     found = night(file)
-    assert "Lists of 10 hold " in found.sentence
-    assert " in prices per user (" in found.sentence
-    assert "of the places are sold out." in found.sentence
+    gain, shown = found.comparison["answers"]
+    assert gain.startswith("Lists of 10 hold ")
+    assert " in prices per user (" in gain
+    assert shown.endswith("of the places are sold out.")
+    assert gain in html.unescape((tmp_path / "reports" / "latest.html").read_text(encoding="utf-8"))
     assert found.comparison["lists"]["gain"]["money"]["ci95"]

@@ -107,7 +107,7 @@ class Outcome:
     ci95: tuple[float, float] | None = None
     bestsellers: float | None = None  # mean of the same list for everyone
     lists: dict[str, Any] | None = None  # gain over bestsellers, and the products that lists show
-    answers: tuple[str, ...] = ()  # the same in words
+    answers: tuple[str, ...] = ()  # the same in sentences
 
     def sentence(self) -> str:
         """Return the outcome in words."""
@@ -119,8 +119,7 @@ class Outcome:
         used = self.old if self.decision == "old" else self.new
         if used is None or self.bestsellers is None:
             return told
-        means = f"{self.metric} is {100 * used['mean']:.2f}, that of bestsellers {100 * self.bestsellers:.2f}."
-        return " ".join((told, means, *self.answers))
+        return f"{told} {self.metric} is {100 * used['mean']:.2f}, that of bestsellers {100 * self.bestsellers:.2f}."
 
 
 def train_better(
