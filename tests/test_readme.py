@@ -17,7 +17,7 @@ from recfusion.cli import main as cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/**/*.md")])
 WITH_PYTHON = [path for path in DOCUMENTS if "```python\n" in path.read_text(encoding="utf-8")]
 MOST_BYTES = 7000
 

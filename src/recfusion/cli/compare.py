@@ -22,9 +22,10 @@ from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import parse_models
 from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.custom_metric import named_metrics
 from recfusion.experiments.rules import rules_document
 from recfusion.experiments.run import run_candidates
 from recfusion.inference.request import Filters, Reranking
@@ -43,7 +44,9 @@ def compare(
     ] = f"popularity,ease,{DEFAULT_MODEL}",
     splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 1,
     seed: Annotated[int, Option(help="Seed of the first split; the others follow.", min=0)] = 0,
-    metrics: Annotated[str, Option(help="Metrics, separated by commas.")] = ",".join(DEFAULT_METRICS),
+    metrics: Annotated[
+        str, Option(help="Metrics, separated by commas: a name with @K, or file.py:function@K.")
+    ] = ",".join(DEFAULT_METRICS),
     settings: SetOption = None,
     tune_trials: TuneOption = None,
     workers: WorkersOption = None,
@@ -62,7 +65,7 @@ def compare(
     under these rules, and it says what they cost each model.
     """
     chosen = parse_models(models, parse_settings(settings), tune_trials)
-    names = check_metrics([name.strip() for name in metrics.split(",") if name.strip()])
+    names = named_metrics([name.strip() for name in metrics.split(",") if name.strip()])
     for path in (store, page):
         if path is not None:
             check_writable_file(path)

@@ -119,6 +119,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         orders = {
             "temporal": "per-user temporal: the end of each held-out history is predicted; training has all times",
             "global": "histories end at one moment, and later items are predicted",
+            "leave-one-out": "the last items of histories are held out, at random in data without times",
             "given": "histories are unordered sets, divided by the files",
         }
         order = orders.get(plan.kind, "histories are unordered sets, divided at random")
@@ -176,6 +177,11 @@ def _generalization(plan: SplitPlan) -> str:
         return (
             f"Two moments divide all interactions {shares} into training, validation and test: the model learns from "
             "the first part, and is shown everything before the part that it is evaluated on. The seed is not used."
+        )
+    if plan.kind == "leave-one-out":
+        return (
+            "Leave one out: one item of every user with at least three is tested and one validates; all others are "
+            "training items. The test shows training and validation items."
         )
     if plan.kind == "given":
         return (

@@ -17,9 +17,10 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol, check_same_protocol
 from recfusion.data.signals import BINARY
-from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
+from recfusion.evaluation.metrics import DEFAULT_METRICS, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.comparison_parts import Activity, ExampleUser, ItemGroups, ModelSummary, example_users
+from recfusion.experiments.custom_metric import named_metrics
 from recfusion.experiments.experiment_file import parse_seeds
 from recfusion.experiments.paired_tests import PairedTest, from_best, make_draws, paired_tests
 from recfusion.experiments.result import Result, Seeds
@@ -153,7 +154,7 @@ class Comparison:
         seconds = {label: self.models[label].fit_seconds for label in (best, *ties)}
         quick = min(ties, key=lambda label: seconds[label])
         found += f", the highest, but {', '.join(ties)} {'do' if len(ties) > 1 else 'does'} not differ significantly"
-        faster = seconds[quick] < seconds[best] / 2 and seconds[best] >= 1
+        faster = seconds[quick] < min(seconds[best] / 2, seconds[best] - 1)  # less is chance
         return (
             f"{found}; {quick} fits in {seconds[quick]:.1f} s instead of {seconds[best]:.1f} s."
             if faster
@@ -257,7 +258,7 @@ def compare(
         with_features(data, signals),
         [(candidate, seeds) for candidate in planned],
         plan=plan or SplitPlan(),
-        metrics=check_metrics(metrics),
+        metrics=named_metrics(metrics),
         signals=signals,
         store=store,
         workers=workers,

@@ -17,7 +17,8 @@ from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold, Split
-from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
@@ -113,7 +114,9 @@ def fit_and_judge(
         stop=stop,
     )
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
-    valid = evaluate(model, judged_users(parts.valid, most), parts.train, protocol.metrics, threads=threads)
+    ids = None if data is None else data.items
+    judged = judged_users(parts.valid, most)
+    valid = evaluate_metrics(model, judged, parts.train, protocol.metrics, threads=threads, ids=ids)
     entry, found, chosen, trials = candidate.entry, None, model.chosen(), model.trials_
     tested: dict[str, Any] = {}
     if data is not None:
@@ -122,13 +125,13 @@ def fit_and_judge(
             model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
             seconds += more
         rows = example_rows(parts.test)
-        judged: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH}
-        found = evaluate(model, parts.test, parts.train, protocol.metrics, **judged)
+        asked: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
+        found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
         plain = found.per_user if protocol.rules else {}
         if protocol.rules:
             bundle = Bundle.of(entry, model, data, parts.train, protocol, seed=parts.seed)
-            judged["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
-            found = evaluate(model, parts.test, parts.train, protocol.metrics, **judged)
+            asked["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
+            found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
         tested = {
             "score_seconds": found.seconds,
             "overall": found.overall,

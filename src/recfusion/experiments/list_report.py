@@ -11,6 +11,7 @@ from recfusion.data.column_roles import Role
 from recfusion.data.options import Source
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import map_batches
+from recfusion.evaluation.list_metrics import gini_index
 from recfusion.evaluation.metrics import MAIN_METRIC, METRICS, Values, judge, parse_metric, per_user
 from recfusion.evaluation.significance import Difference, bootstrap_means, paired_difference
 from recfusion.experiments.rules import cost_text, lists_of, rules_document
@@ -147,14 +148,12 @@ def _values(items: IntArray, parts: Split, metrics: list[str]) -> dict[str, Valu
 def shown_products(lists: IntArray, items: pl.DataFrame, roles: Mapping[Role, str]) -> Shown:
     """Return which products some lists (users, k) show; -1 is an empty place."""
     places = lists[lists >= 0]
-    counts = np.sort(np.bincount(places, minlength=len(items)))
-    n, total = len(counts), max(1, int(counts.sum()))
-    gini = float(((2 * np.arange(1, n + 1) - n - 1) * counts).sum() / (n * total))
+    counts = np.bincount(places, minlength=len(items))
     sold_out = None
     if (stock := roles.get("stock")) is not None:
         gone = (items[stock].cast(pl.Float64) <= 0).fill_null(False).to_numpy()
         sold_out = float(np.mean(gone[places])) if len(places) else 0.0
-    return Shown(n, int(np.count_nonzero(counts)), gini, sold_out)
+    return Shown(len(counts), int(np.count_nonzero(counts)), gini_index(counts), sold_out)
 
 
 def prices_of(items: pl.DataFrame, roles: Mapping[Role, str]) -> Values | None:

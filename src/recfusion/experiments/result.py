@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _LINES = JsonLines(b'{"recfusion_result":', "result", "its fit counts as not run")
 Seeds: TypeAlias = tuple[int, ...]
 ResultKey: TypeAlias = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
+_ADDED = {"min_improvement": 0.0}  # settings that older results lack, with the value that changes nothing
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,8 @@ def result_key(
     protocol: Protocol, label: str, model: str, source: str, settings: Mapping[str, Any], seed: int
 ) -> ResultKey:
     """Return the key of a result; `settings` are all values, so that a changed default gives another key."""
-    return protocol.hash, label, model, source, json.dumps(settings, sort_keys=True), seed
+    named = {name: value for name, value in settings.items() if (name, value) not in _ADDED.items()}
+    return protocol.hash, label, model, source, json.dumps(named, sort_keys=True), seed
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:

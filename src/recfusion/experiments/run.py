@@ -18,6 +18,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, PackedJob, unique
+from recfusion.experiments.custom_metric import load_metric, origins
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
 from recfusion.experiments.fit_queue import FitQueue
@@ -97,9 +98,12 @@ class FitJob:
     threads: int | None
     user_ids: bool
     first: Split | None  # the split of the first task
+    custom_metrics: tuple[str, ...] = ()  # places of metrics that are not ours
 
     def start(self) -> RunTask:
         parts = self.first
+        for place in self.custom_metrics:
+            load_metric(place)
 
         def work(task: Task, report: SendProgress) -> Result:
             nonlocal parts
@@ -178,7 +182,11 @@ def run_candidates(
     cores = available_cores()
     workers = cores if workers is None else workers
     threads = max(1, cores // workers) if workers else None
-    job = FitJob(data, protocol, by_label, threads, user_ids, first)
+    custom = origins(metrics)
+    if custom is None:
+        log.warning("A metric is known in this process only, so all models are fitted here.")
+        workers = 0
+    job = FitJob(data, protocol, by_label, threads, user_ids, first, custom or ())
     progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
     report = on_event or (lambda _: None)
     queue = FitQueue(

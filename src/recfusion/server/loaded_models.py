@@ -26,13 +26,14 @@ class ItemFacts:
     """Id, name and columns of each item as JSON values, read once from the item table."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._names = bundle.names
+        self._names, self._users = bundle.names, bundle.counts.tolist()
         columns = [name for name in bundle.items.columns if name not in ("item", COUNT)]
         self._columns = {name: json_values(bundle.items[name].to_list()) for name in columns}
 
     def of(self, column: int) -> dict[str, Any]:
         item, name = self._names[column]
-        return {"item": item, "name": name, "columns": {key: values[column] for key, values in self._columns.items()}}
+        columns = {key: values[column] for key, values in self._columns.items()}
+        return {"item": item, "name": name, "users": self._users[column], "columns": columns}
 
 
 def json_values(values: Sequence[Any]) -> list[Any]:
