@@ -13,6 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
 from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, BatchCache, Faults
+from recfusion.data.reading.database import FetchedRows
 from recfusion.data.reading.formats import table_errors
 from recfusion.data.reading.row_reader import FIELDS, MISSING, NEEDED, QUOTE, RowReader, no_rows, open_rows, short_text
 from recfusion.data.reading.text_lines import BROKEN, EXTRA_FIELD
@@ -22,7 +23,7 @@ OnRows = Callable[[int], None]
 
 
 def read_table(
-    table: Path | pl.DataFrame | Sequence[Path],
+    table: Path | pl.DataFrame | FetchedRows | Sequence[Path],
     source: Source | None = None,
     *,
     lone_users: bool = False,
@@ -31,7 +32,7 @@ def read_table(
     on_rows: OnRows | None = None,
     parts_of_files: Sequence[int] = (),
 ) -> RawData:
-    """Return the interactions of a file, files or a frame; the report names the columns that are guessed.
+    """Return the interactions of a file, files, a frame or a query; the report names the columns that are guessed.
 
     Rows that lack a value or cannot be parsed are counted and left out; a share above `max_bad_share` is an error. A
     rating or time column named "none" is not read. With `lone_users` a row may have a user and no item: a user without
@@ -40,7 +41,8 @@ def read_table(
     the part of each file in a given split, the rows have a column `part`.
     """
     source = source or Source(data="frame")
-    readers = _open_alike([table] if isinstance(table, Path | pl.DataFrame) else table, source, lone_users=lone_users)
+    one = [table] if isinstance(table, Path | pl.DataFrame | FetchedRows) else table
+    readers = _open_alike(one, source, lone_users=lone_users)
     reader = readers[0]
     counts: Counter[str] = Counter()
     faults: Faults = {}
@@ -70,7 +72,9 @@ def read_table(
     return RawData(name, pl.DataFrame(columns), None, reader.report(counts, faults), ids=ids)
 
 
-def _open_alike(tables: Sequence[Path | pl.DataFrame], source: Source, *, lone_users: bool) -> list[RowReader]:
+def _open_alike(
+    tables: Sequence[Path | pl.DataFrame | FetchedRows], source: Source, *, lone_users: bool
+) -> list[RowReader]:
     """Return the readers of several tables with the same roles, which share the codes of ids."""
     first, *others = [open_rows(table, source, lone_users=lone_users) for table in tables]
     for other in others:
