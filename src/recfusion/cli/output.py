@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.report.formats import counted as counted
@@ -71,8 +72,9 @@ def working(text: str, expected: float | None = None) -> Iterator[Callable[[str]
         note(text)
         yield note
         return
-    of = [] if expected is None else [TextColumn(f"of about {clock(expected)}")]
-    columns = (SpinnerColumn(), TimeElapsedColumn(), *of, TextColumn("{task.description}", markup=False))
+    of = "" if expected is None else f"of about {clock(expected)}"
+    times = TimeElapsedColumn(Column(min_width=7)), TextColumn(of, table_column=Column(min_width=len(of)))
+    columns = (SpinnerColumn(), *times, TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(text, total=None)
         yield lambda progress: bar.update(task, description=f"{text.partition(' on ')[0]}, {progress}")
