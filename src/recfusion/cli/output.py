@@ -73,9 +73,9 @@ def working(text: str, expected: float | None = None) -> Iterator[Callable[[str]
         yield note
         return
     of = "" if expected is None else f"of about {clock(expected)}"
-    times = TimeElapsedColumn(Column(min_width=7)), TextColumn(of, table_column=Column(min_width=len(of)))
-    columns = (SpinnerColumn(), *times, TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as bar:
+    rest = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn(of), rest)  # the rest is cut, not the times
+    with Progress(*columns, console=console, transient=True, expand=True) as bar:
         task = bar.add_task(text, total=None)
         yield lambda progress: bar.update(task, description=f"{text.partition(' on ')[0]}, {progress}")
 
