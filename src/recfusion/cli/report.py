@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from recfusion.cli.options import DecidingOption
 from recfusion.cli.output import counted, note
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable_file
@@ -26,6 +27,7 @@ def report(
     reference: Annotated[
         str | None, Option(help="Label of the model that the others are tested against (default: ease).")
     ] = None,
+    deciding: DecidingOption = None,
 ) -> None:
     """Write a page from stored results: tables, charts, training curves, examples and the protocol.
 
@@ -52,5 +54,7 @@ def report(
     if not stored:
         of = f" of '{experiment}'" if experiment is not None else ""
         raise InputError(f"Expected results{of} in the store '{results}', got none: run them first.")
-    write_report(Comparison.of(stored, reference=reference, table=name if name in TABLES else None, title=title), path)
+    table = name if name in TABLES else None
+    comparison = Comparison.of(stored, reference=reference, table=table, title=title, deciding=deciding)
+    write_report(comparison, path)
     note(f"Report: {path}")

@@ -34,12 +34,12 @@ def run(
     """
     experiment = read_experiment(file)
     store = out or Path("results") / f"{experiment.name}.jsonl"
-    with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
+    with shown(f"Running {experiment.name}", store, experiment.deciding or experiment.metrics[-1]) as on_event:
         summary = run_experiment(
             experiment, store, workers=workers, user_ids=user_ids, keep_stale=keep_stale, on_event=on_event
         )
     if summary.results:
-        comparison = Comparison.of(summary.results, title=experiment.title)
+        comparison = Comparison.of(summary.results, title=experiment.title, deciding=experiment.deciding)
         if as_json:
             print_json(comparison.document() | {"experiment": experiment.name})
         else:

@@ -102,6 +102,7 @@ def fit_and_judge(
     If validation users times items are very many, a part of these users is evaluated, the same for all candidates.
     If the split has a `whole` training matrix, the model that is tested is fitted on it, with the chosen settings.
     """
+    cpu = time.process_time()
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid),
         seed=parts.seed,
@@ -110,6 +111,7 @@ def fit_and_judge(
         on_epoch=on_epoch,
         stop=stop,
     )
+    cpu = time.process_time() - cpu
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
     ids = None if data is None else data.items
     judged = judged_users(parts.valid, most)
@@ -118,9 +120,10 @@ def fit_and_judge(
     tested: dict[str, Any] = {}
     if data is not None:
         if parts.whole is not None:
-            final = replace(candidate, model=settled(model))
+            final, before = replace(candidate, model=settled(model)), time.process_time()
             model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
             seconds += more
+            cpu += time.process_time() - before
         rows = example_rows(parts.test)
         asked = (model, parts.test, parts.train, protocol.metrics)
         found = evaluate_metrics(*asked, threads=threads, shown=rows, length=LENGTH, ids=ids)
@@ -148,6 +151,7 @@ def fit_and_judge(
         trials=trials,
         curve=curve,
         fit_seconds=seconds,
+        cpu_seconds=cpu,
         threads=threads or available_cores(),
         validation=valid.mean(),
         **tested,
