@@ -37,6 +37,7 @@ class Experiment:
     models: tuple[tuple[Candidate, Seeds], ...]  # with the seeds of each
     signals: str = BINARY  # what is used besides the interactions
     deciding: str | None = None  # the metric that ranks the models; the last one that measures accuracy if None
+    hypotheses: tuple[str, ...] = ()  # what its author expects
 
 
 class _Runs(BaseModel):
@@ -54,6 +55,7 @@ class _Document(BaseModel):
     title: str = ""
     data: Source
     signals: str = BINARY
+    hypotheses: list[str] = []
     preparation: Preparation = Preparation()
     split: SplitPlan = SplitPlan()
     run: _Runs
@@ -84,7 +86,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     except InputError as error:
         raise InputError(f"In '{where}': {error}", error.field) from None
     planned = (_located(found.data, folder), found.preparation, found.split, seeds, metrics, models, found.signals)
-    return Experiment(found.name, found.title, *planned, deciding)
+    return Experiment(found.name, found.title, *planned, deciding, tuple(found.hypotheses))
 
 
 def _placed(metric: str, folder: Path) -> str:
