@@ -39,6 +39,7 @@ exclude_patterns = [
 exclude_patterns += ["**/__pycache__", ".github/ISSUE_TEMPLATE", ".github/*TEMPLATE*"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+myst_fence_as_directive = ["math"]
 # Some pages start below level 1 on purpose; a type variable T is no attribute T.
 suppress_warnings = ["myst.header", "misc.highlighting_failure", "ref.python"]
 pygments_style = "a11y-high-contrast-light"

@@ -43,8 +43,9 @@ def main() -> None:
                 beside.write_text(drawn, encoding="utf-8")
             text.append(
                 f"\n![Mean ranks of the models that all data sets have]({name})\n\nMean ranks of the {len(common)} "
-                f"models that all {len(sets)} data sets have. A bar joins models with mean ranks that differ by less than "
-                f"the critical difference of {distance:.2f} (Nemenyi, 5 %): with so few data sets, that is most of them.\n"
+                f"models that all {len(sets)} data sets have. A bar joins models with mean ranks that differ by less "
+                f"than the critical difference of {distance:.2f} (Nemenyi, 5 %): with so few data sets, that is most "
+                "of them.\n"
             )
     with replacing(RESULTS / "leaderboard.md") as beside:
         beside.write_text("\n".join(text), encoding="utf-8")
@@ -54,9 +55,9 @@ INTRODUCTION = f"""
 {MAIN_METRIC} x 100 of every model of the registry with its defaults, from the stores of this folder
 (`python scripts/leaderboard.py`). A mean is over the splits that the model has, so means with fewer splits (in
 brackets) are not quite comparable; the tables of each store have paired tests. Rank: the mean rank among the models
-that all data sets of the table have. Fit: seconds on the first data set. Not in the stores, and so not here: coverage, popularity
-bias, unpruned users, and the variance between training seeds (a split's seed is also the training's). †: fitted by
-older code than that of this version.
+that all data sets of the table have. Fit: seconds on the first data set. Not in the stores, and so not here: coverage,
+popularity bias, unpruned users, and the variance between training seeds (a split's seed is also the training's).
+†: fitted by older code than that of this version.
 """
 
 

@@ -51,8 +51,8 @@ class ExposureRecFusion(RecFusion):
             raise InputError("Exposure needs a binary process, net mlp, objective simple and a start above 0.")
 
     def with_schedule(self, net: nn.Module) -> nn.Module:
-        start = min(self.start, 1 - 1e-6)
-        net.exposure = nn.Parameter(torch.full((net.get_submodule("outer").out_features,), start).logit())
+        like = net.get_parameter("outer.bias")  # an entry for each item
+        net.exposure = nn.Parameter(torch.full_like(like, min(self.start, 1 - 1e-6)).logit())
         net.exposure.requires_grad_(self.start < 1)
         return net
 

@@ -1,6 +1,7 @@
 """The composite prior: its mixture by enumeration, its divergence by definition, and the old network."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from conftest import random_csr
 from recfusion.core.errors import InputError
 from recfusion.testing import Subject, checks
 
-SMALL = {"width": 16, "max_epochs": 2}
+SMALL: dict[str, Any] = {"width": 16, "max_epochs": 2}
 
 
 def test_the_mixture_and_its_divergence_are_those_of_all_states() -> None:

@@ -1,5 +1,7 @@
 """Exposure: the likelihood and the posterior by a sum over both exposures, and items that few were exposed to."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra
 from recfusion.testing import Subject, checks
 
-SMALL = {"width": 16, "max_epochs": 2}
+SMALL: dict[str, Any] = {"width": 16, "max_epochs": 2}
 
 
 def test_likelihood_and_posterior_are_the_sums_over_both_exposures() -> None:

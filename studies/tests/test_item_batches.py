@@ -1,12 +1,12 @@
 """Batches of items and of categories: shares by hand, one category in a batch, guidance, and the contract."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
-from torch import Tensor
+from torch import Tensor, nn
 
 from conftest import csr, random_csr
 from item_batches import CategoryBatches, ItemBatches
@@ -14,6 +14,7 @@ from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
+from recfusion.diffusion import Denoiser
 from recfusion.testing import Subject, checks
 
 SMALL: dict[str, Any] = {"width": 16, "max_epochs": 2}
@@ -29,34 +30,41 @@ def test_scores_are_the_shares_of_an_item_among_the_users_of_the_history_s_items
     assert model.score(csr([[0, 2], []], 3)).tolist() == [pytest.approx([3 / 4, 7 / 12, 2 / 3]), [0, 0, 0]]
 
 
+class Watched(ItemBatches):
+    """Keeps the rows of its batches."""
+
+    seen: ClassVar[list[Csr]] = []
+
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
+        self.seen.append(rows)
+        return super().loss(rows, trained, rng)
+
+
 def test_an_example_is_a_column() -> None:
-    model = ItemBatches(**SMALL)
-    seen: list[Csr] = []
-    model.loss = lambda rows, trained, rng: (  # type: ignore[method-assign,assignment]
-        seen.append(rows) or trained.outer.bias.sum()  # type: ignore[func-returns-value,union-attr]
-    )
     train = random_csr(20, 6, 0.4, 0)
-    model.fit(train, rng=0)
-    columns = np.concatenate([rows.toarray() for rows in seen])
+    Watched(**SMALL).fit(train, rng=0)
+    columns = np.concatenate([rows.toarray() for rows in Watched.seen])
     assert sorted(map(tuple, columns)) == sorted(map(tuple, np.tile(train.toarray().T, (2, 1))))
 
 
+class WatchedCategories(CategoryBatches):
+    """Keeps the columns and the condition of each batch."""
+
+    seen: ClassVar[list[tuple[Csr, Tensor]]] = []
+
+    def denoiser(self, rows: Csr, rng: torch.Generator) -> Denoiser:
+        self.seen.append((rows, self._condition))
+        return super().denoiser(rows, rng)
+
+
 def test_a_batch_has_items_of_one_category_which_is_the_condition() -> None:
-    model = CategoryBatches(**SMALL, drop=0.0)
     train = csr([[0, 1], [0, 3], [2, 3], [1, 2]], 4)
-    told: list[tuple[Tensor, Tensor]] = []
-    made = CategoryBatches.conditional
-    model.conditional = lambda condition: told.append(condition) or made(model, condition)  # type: ignore[assignment,method-assign,arg-type,func-returns-value]
-    rows: list[Csr] = []
-    examples = model._examples
-    model._examples = lambda given: rows.append(given) or examples(given)  # type: ignore[method-assign,func-returns-value]
-    list(model.epochs(train, rng=0, extra=Extra(item_features=GENRES)))
+    WatchedCategories(**SMALL, drop=0.0).fit(train, rng=0, extra=Extra(item_features=GENRES))
     columns = {0: {(1, 1, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0)}, 1: {(0, 0, 1, 1), (0, 1, 1, 0)}}
-    for condition, given in zip(told, rows, strict=True):
-        category = int(torch.as_tensor(condition)[0].argmax())
-        assert float(torch.as_tensor(condition)[0].sum()) == 1
-        assert {tuple(map(int, row)) for row in given.toarray()} == columns[category]
-    assert len(told) == 4  # two categories, two epochs
+    assert len(WatchedCategories.seen) == 4  # two categories, two epochs
+    for rows, condition in WatchedCategories.seen:
+        assert sorted(condition.tolist()) == [0, 1]
+        assert {tuple(map(int, row)) for row in rows.toarray()} == columns[int(condition.argmax())]
 
 
 @pytest.mark.parametrize("guidance", [0.0, 1.0, 2.0])

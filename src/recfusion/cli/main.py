@@ -42,7 +42,7 @@ COMMANDS = (
     *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),
     *("split export",),
-    *("figure diffusion", "figure architecture"),
+    *("figure diffusion", "figure architecture", "figure map"),
     *("spark prepare", "spark train", "spark recommend"),
 )
 GROUPS = {
@@ -50,7 +50,7 @@ GROUPS = {
     "items": "Add new items to a model.",
     "data": "List, fetch, describe, prepare and generate data sets.",
     "split": "Write splits for other programs.",
-    "figure": "Draw the paper's figures.",
+    "figure": "Draw the paper's figures and the map of a model.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
 }
 

@@ -29,7 +29,7 @@ from recfusion.experiments.candidate import parse_model
 from recfusion.experiments.preset import Preset, shop_choices
 from recfusion.experiments.recipes import Recipe, train_better
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import CONFIG
+from recfusion.inference.bundle_files import CONFIG, CONTROL
 from recfusion.inference.new_items import placement_notes
 from recfusion.inference.training_rows import updatable_bytes
 from recfusion.models.abilities import planned_parts, signals_read
@@ -137,7 +137,9 @@ def train(
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(candidate, data, signals=recipe.signals, judge=evaluate or judge, **shared)
+                bundle = job.train(
+                    candidate, data, signals=recipe.signals, judge=evaluate or judge, costs=True, **shared
+                )
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")
@@ -166,7 +168,7 @@ def train(
 def _print_metrics(bundle: Bundle) -> None:
     console = print_protocol(bundle.protocol)
     for users, metrics in bundle.metrics.items():
-        for metric, value in metrics.items():
+        for metric, value in () if users.startswith(CONTROL) else metrics.items():
             gain = users == "against"
             console.print(f"{'gain in' if gain else users} {metric}: {100 * value['mean']:{'+' if gain else ''}.2f}")
     for sentence in (*bundle.notes, *placement_notes(bundle)):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
@@ -60,16 +60,18 @@ def evaluate_metrics(
     shown: Sequence[int] = (),
     length: int = 0,
     ids: pl.Series | None = None,
+    make_lists: Callable[[Fold, int], IntArray] | None = None,
 ) -> Evaluation:
     """Return what `evaluate` returns, also for metrics that need whole lists or all scores; `ids` are the items'."""
     plain = [name for name in metrics if METRICS[parse_metric(name)[0]].in_batches]
     if len(plain) == len(metrics):
-        return evaluate(model, fold, train, metrics, threads=threads, shown=shown, length=length)
+        return evaluate(model, fold, train, metrics, threads=threads, shown=shown, length=length, make_lists=make_lists)
     listed = [name for name in metrics if not needs_scores(name)]
     deepest = max([length, 1, *(parse_metric(name)[1] for name in listed)])
     everybody = range(len(fold.users))
     usual = [f"hit_rate@{deepest}"]  # so that a metric is there if all others need scores
-    found = evaluate(model, fold, train, usual, threads=threads, shown=everybody, length=deepest)
+    asked = (model, fold, train, usual)
+    found = evaluate(*asked, threads=threads, shown=everybody, length=deepest, make_lists=make_lists)
     judged = evaluate_lists(found.lists, fold, train, listed or usual, ids=ids, seconds=found.seconds)
     users = judged.per_user | _of_scores(model, fold, [name for name in metrics if needs_scores(name)])
     return dataclasses.replace(

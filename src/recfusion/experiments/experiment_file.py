@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
@@ -138,9 +138,10 @@ def _located(source: Source, folder: Path) -> Source:
 def refusal(where: str, error: ValidationError, record: type[BaseModel]) -> InputError:
     """Return the error about the first wrong key: the file, the key, and what the record allows there."""
     records = {
-        name: field.annotation
+        name: kind
         for name, field in record.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        for kind in (field.annotation, *get_args(field.annotation))  # a table may be optional
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
     } | {"": record}
     # An unknown key first: it is often the misspelling of a missing one.
     first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")

@@ -22,6 +22,8 @@ from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
+from recfusion.experiments.rules import fold_lists, rule_maker
+from recfusion.inference.bundle import Bundle
 from recfusion.models.abilities import check_rating_values, fit_in_epochs, settled, signals_read
 from recfusion.models.base import Recommender
 from recfusion.models.code_digest import source_commit
@@ -100,6 +102,7 @@ def fit_and_judge(
     """Fit a candidate on one split of `data` and evaluate it; without `data`, on the validation users only.
 
     If validation users times items are very many, a part of these users is evaluated, the same for all candidates.
+    With rules in the protocol, the lists of test users are made under them, and the metrics without them are kept too.
     If the split has a `whole` training matrix, the model that is tested is fitted on it, with the chosen settings.
     """
     cpu = time.process_time()
@@ -125,8 +128,13 @@ def fit_and_judge(
             seconds += more
             cpu += time.process_time() - before
         rows = example_rows(parts.test)
-        asked = (model, parts.test, parts.train, protocol.metrics)
-        found = evaluate_metrics(*asked, threads=threads, shown=rows, length=LENGTH, ids=ids)
+        asked: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
+        found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
+        plain = found.per_user if protocol.rules else {}
+        if protocol.rules:
+            bundle = Bundle.of(entry, model, data, parts.train, protocol, seed=parts.seed)
+            asked["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
+            found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
         tested = {
             "score_seconds": found.seconds,
             "overall": found.overall,
@@ -134,6 +142,7 @@ def fit_and_judge(
             "users": found.users,
             "history_size": np.diff(parts.test.history.indptr),
             "test": found.per_user,
+            "plain": plain,
             "examples": examples(found.lists, rows, data, parts.test, user_ids=user_ids),
         }
     result = Result(

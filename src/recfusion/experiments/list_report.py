@@ -12,9 +12,9 @@ from recfusion.evaluation.evaluate import map_batches
 from recfusion.evaluation.list_metrics import gini_index
 from recfusion.evaluation.metrics import MAIN_METRIC, METRICS, Values, judge, parse_metric, per_user
 from recfusion.evaluation.significance import Difference, bootstrap_means, paired_difference
+from recfusion.experiments.rules import cost_text, lists_of, rules_document
 from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.new_items import without_new
 from recfusion.inference.request import Filters, Reranking
@@ -78,11 +78,7 @@ class ListReport:
     def cost_sentence(self, metric: str) -> str:
         """Return what the rules cost in points of a metric."""
         assert self.costs is not None
-        cost = self.costs[metric]
-        verb, sign = ("cost", -100) if cost.difference <= 0 else ("gain", 100)
-        ends = sorted(sign * end for end in cost.ci95 or ())
-        interval = f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else ""
-        return f"These rules {verb} {sign * cost.difference:.2f} points of {metric}{interval}."
+        return f"These rules {cost_text(self.costs[metric].difference, self.costs[metric].ci95, metric)}."
 
 
 def report_lists(
@@ -99,7 +95,7 @@ def report_lists(
     metrics = metrics or [MAIN_METRIC]
     longest = max([k, *(parse_metric(name)[1] for name in metrics)])
     plain, popular = ListMaker.of(bundle), ListMaker.of(bundle, filters)
-    ruled = filters not in (None, Filters()) or reranking not in (None, Reranking())
+    ruled = bool(rules_document(filters, reranking))
     maker = ListMaker.of(bundle, filters, reranking) if ruled else plain
     items = {
         "plain": _lists(plain, parts.test, longest),
@@ -135,7 +131,7 @@ def _lists(maker: ListMaker, fold: Fold, k: int, *, popular: bool = False) -> In
     def run(rows: slice) -> IntArray:
         part = fold.take(rows)
         scores: FloatArray | None = np.tile(maker.bundle.popularity, (len(part.users), 1)) if popular else None
-        return maker.lists(Histories(part.history, part.extra), k, scores=scores).items
+        return lists_of(maker, part, k, scores)
 
     return np.concatenate(list(map_batches(run, fold.history)))
 

@@ -115,6 +115,7 @@ class Result(BaseModel):
     users: _Ints = _NONE  # rows of the prepared data, one per value below
     history_size: _Ints = _NONE  # items of each user that the model was shown
     test: dict[str, _Floats] = Field(default_factory=dict)  # metric -> one value per user
+    plain: dict[str, _Floats] = Field(default_factory=dict)  # the same without the rules of the protocol
     examples: tuple[Example, ...] = ()  # of a few test users
     versions: dict[str, str]
     finished: datetime  # UTC
@@ -122,7 +123,7 @@ class Result(BaseModel):
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> Self:
-        for name, values in {"history_size": self.history_size, **self.test}.items():
+        for name, values in (("history_size", self.history_size), *self.test.items(), *self.plain.items()):
             if len(values) != len(self.users):
                 raise ValueError(f"expected {len(self.users)} values of {name}, one per user, got {len(values)}")
         if len({len(part) for part in vars(self.curve).values()}) > 1:

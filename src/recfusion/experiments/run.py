@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
@@ -31,6 +31,7 @@ from recfusion.experiments.result import (
     read_results,
     result_key,
 )
+from recfusion.experiments.rules import check_rules
 from recfusion.experiments.tuning.equal_budget import fit_with_budget
 from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
@@ -135,12 +136,14 @@ def run_candidates(
     workers: int | None = None,
     user_ids: bool = False,
     keep_stale: bool = False,
+    rules: Mapping[str, Any] | None = None,
     on_event: OnEvent | None = None,
 ) -> RunSummary:
     """Fit each candidate on the splits of its seeds, skip the fits that `store` has, and save each result at once.
 
     Stored results of other code than today's are stale: they are reported and fitted again, or used with `keep_stale`.
-    `data` must have its features already if `signals` asks for them.
+    `data` must have its features already if `signals` asks for them. `rules` (see `rules_document`) are filters and
+    re-ranking weights of the lists of test users.
 
     `workers` processes run in parallel (default: one per core; 0: all fits in this process), each with an equal share
     of the cores as threads. The numbers do not depend on the number of workers, except for rounding in sums that
@@ -156,7 +159,9 @@ def run_candidates(
     by_label = {candidate.label: candidate for candidate, _ in candidates}
     check_signals_are_read(signals, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     used = used_signals(signals, data)
-    protocol = Protocol.of(data, plan, tuple(metrics), used)
+    if rules:
+        check_rules(data, rules)
+    protocol = Protocol.of(data, plan, tuple(metrics), used, rules)
     offset = 0 if store is None else complete_bytes(store)
     stored = [] if store is None else read_results(store)
     found = match_results(candidates, protocol, stored)

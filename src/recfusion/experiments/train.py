@@ -25,6 +25,7 @@ from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.control_costs import control_costs
 from recfusion.experiments.fit import check_grades, fit, fit_and_judge
 from recfusion.experiments.reorders import reorder_rates
 from recfusion.inference.bundle import Bundle, name_among
@@ -53,6 +54,7 @@ def train(
     signals: str = AUTO,
     judge: bool = False,
     updatable: bool = False,
+    costs: bool = False,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
@@ -69,7 +71,8 @@ def train(
 
     Items of the data's item file that no user has, or too few, are placed by their features if the model can do that.
 
-    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users.
+    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users. With
+    `costs` the re-ranking controls are measured on the validation users, for the curves of the page's sliders.
     An `updatable` model keeps the rows of its training users, so that `update` can add, change and forget users.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
@@ -125,6 +128,9 @@ def train(
             rates = reorder_rates(part, data, used, np.setdiff1d(np.arange(data.n_users), held.train_users))
     if rates is not None:
         notes += (f"Items are usually bought again after {rates.intervals.mean():.0f} days (--again allowed).",)
+    if costs and parts is not None:
+        part_of_it = Bundle.of(candidate.entry, judged.model, data, parts.train, protocol, seed=seed)
+        found |= control_costs(part_of_it, parts.valid)
     bundle = Bundle.of(
         *(candidate.entry, fitted, data, matrix, protocol),
         seed=seed,
