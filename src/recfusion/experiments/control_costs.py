@@ -29,7 +29,9 @@ def control_costs(bundle: Bundle, fold: Fold) -> dict[str, dict[str, Any]]:
         return found
     for control in (one for one in describe_controls() if one["title"] is not None):
         positions = {*np.linspace(control["min"], control["max"], _POSITIONS).round(4).tolist(), control["default"]}
-        points = {f"{value:g}": _point(bundle, fold, Reranking(**{control["name"]: value})) for value in sorted(positions)}
+        points = {
+            f"{value:g}": _point(bundle, fold, Reranking(**{control["name"]: value})) for value in sorted(positions)
+        }
         found[CONTROL + control["name"]] = points
     return found
 

@@ -140,7 +140,9 @@ def _refined(
     """
     degrees = np.diff(graph.indptr)
     rows, columns, size = np.repeat(np.arange(len(degrees)), degrees), graph.indices, len(degrees)
-    shares = 1 / np.sqrt(degrees[rows] * degrees[columns].astype(np.float64))  # an item that many are joined to pulls each less
+    shares = 1 / np.sqrt(
+        degrees[rows] * degrees[columns].astype(np.float64)
+    )  # an item that many are joined to pulls each less
     shares /= shares.sum()
     speed, gains, grid = np.zeros_like(places), np.ones_like(places), _Grid()
     for number, (exaggeration, steps) in enumerate(phases):
@@ -174,7 +176,11 @@ class _Grid:
         if len(places) <= _EXACT:
             apart = places[:, None] - places[None]
             q = 1 / (1 + (apart**2).sum(2))
-            return masses[:, None] * np.einsum("ij,ijk->ik", masses * q**2, apart) / max(float(q.sum()) - len(places), 1e-12)
+            return (
+                masses[:, None]
+                * np.einsum("ij,ijk->ik", masses * q**2, apart)
+                / max(float(q.sum()) - len(places), 1e-12)
+            )
         low = places.min(0)
         span = max(float((places.max(0) - low).max()), 1e-12)
         width = max(span / _MOST_CELLS, min(_CELL, span / _LEAST_CELLS))
@@ -201,7 +207,9 @@ class _Grid:
         total = gathered(spread(np.ones(len(places))) * kernel).sum() - len(places)
         near = gathered(spread(masses) * squared)
         sums = [places[:, axis] * near - gathered(spread(masses * places[:, axis]) * squared) for axis in (0, 1)]
-        return masses[:, None] * np.stack(sums, 1) / max(float(total), 0.01 * len(places))  # a coarse grid may lose the others
+        return (
+            masses[:, None] * np.stack(sums, 1) / max(float(total), 0.01 * len(places))
+        )  # a coarse grid may lose the others
 
     def _transforms(self, size: int, width: float) -> tuple[NDArray[Any], NDArray[Any]]:
         if (size, width) not in self._kernels:

@@ -50,13 +50,14 @@ class ShopOptions(BaseModel, frozen=True, extra="forbid"):
         parse_weights(texts)
         return texts
 
-
     @field_validator("image_origin")
     @classmethod
     def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?", origin):
-                raise ValueError(f"expected an origin such as https://cdn.example, without a path, got '{origin[:100]}'")
+                raise ValueError(
+                    f"expected an origin such as https://cdn.example, without a path, got '{origin[:100]}'"
+                )
         return origins
 
 
