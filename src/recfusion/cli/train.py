@@ -136,12 +136,11 @@ def train(
         title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
         with training(title, forecast.seconds) as on_epoch:
             shared |= {"all_users": all_users, "checkpoint": checkpoint, "on_epoch": on_epoch}
+            judge = judge or evaluate
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(
-                    candidate, data, signals=recipe.signals, judge=evaluate or judge, costs=True, **shared
-                )
+                bundle = job.train(candidate, data, signals=recipe.signals, judge=judge, costs=True, **shared)
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")
