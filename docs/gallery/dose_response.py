@@ -9,7 +9,7 @@ from drawing import BLUE, ORANGE, Figure, movies, plt
 
 import recfusion as rf
 
-HISTORIES = {f"user {n}": [318 + 0 * n, 356, 296, *((1, 260, 480), (527, 593, 608), (50, 47, 32))[n]] for n in range(3)}
+HISTORIES = {f"user {n}": [318, 356, 296, *((1, 260, 480), (527, 593, 608), (50, 47, 32))[n]] for n in range(3)}
 
 
 def _lists(**weights: float) -> list[list[int]]:

@@ -17,7 +17,7 @@ def draw() -> Figure:
     rows = rf.recommend(bundle, {"somebody": HISTORY}, k=5, why=3).to_frame().to_dicts()
     shown, axes = figure(6.4, 2.9)
     for place, row in enumerate(rows):
-        parts = {str(one["item"]): float(one["contribution"]) for one in row["why"]}
+        parts = {one["items"][0]: float(one["weight"]) for one in row["because"]}
         left = 0.0
         for item, colour in zip(map(str, HISTORY), COLOURS, strict=False):
             share = max(parts.get(item, 0.0), 0.0)

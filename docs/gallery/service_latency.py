@@ -1,7 +1,7 @@
 """Latency of the service.
 
-Milliseconds of a request for a list of 3,125 items' model, median and 99th percentile, from benchmarks/serve.json: alone, with an empty route
-and the library for comparison, and with 200 requests per second for a minute.
+Milliseconds of a request, median and 99th percentile, with a model of 3,125 items (benchmarks/serve.json): one client alone, an empty route and
+a call of the library for comparison, and 200 requests per second for a minute.
 """
 
 from drawing import BLUE, ORANGE, Figure, document, figure
