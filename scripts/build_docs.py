@@ -71,9 +71,9 @@ def llms_text(output: Path) -> str:
             page = source.relative_to(ROOT).with_suffix(".html")
             if source.stem != "index" and (output / page).exists():
                 title, *rest = source.read_text(encoding="utf-8").split("\n\n")
-                first = next((text for text in rest if re.match(r"[A-Z`]", text)), "")
+                first = next((text for text in rest if re.match(r"[A-Z]|`[^`]", text)), "")
                 plain = re.sub(r"<!--.*?-->|\[([^]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
-                lines.append(f"- [{title.strip('# `')}]({page}): {re.split(r'(?<=[.:]) ', plain)[0]}")
+                lines.append(f"- [{title.strip('# `')}]({page}): {re.split(r'(?<=\.) ', plain)[0]}")
     return "\n".join(lines) + "\n"
 
 

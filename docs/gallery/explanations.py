@@ -25,5 +25,6 @@ def draw() -> Figure:
             left += share
         axes.barh(-place, max(float(row["score"]) - left, 0), left=left, color=GREY, alpha=0.4)
     axes.set(yticks=-np.arange(len(rows)), yticklabels=[names[str(row["item"])] for row in rows], xlabel="score")
-    axes.legend(frameon=False, title="in the history")
+    axes.legend(frameon=False, title="in the history", loc="lower right")
+    axes.set_xlim(0, 1.35 * max(float(row["score"]) for row in rows))
     return shown
