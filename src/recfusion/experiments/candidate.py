@@ -29,12 +29,7 @@ class Candidate:
     model: Recommender
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label, str) or re.fullmatch(_LABEL, self.label) is None:
-            raise InputError(
-                "Expected a label of at most 60 letters, digits, spaces and .,+()=/-_ that begins with a letter or "
-                f"digit, got '{self.label}': give it another.",
-                "label",
-            )
+        check_label(self.label)
         _ = self.values
 
     @classmethod
@@ -61,6 +56,16 @@ class Candidate:
     def code(self) -> str:
         """The digest of the code that fits it today."""
         return code_digest(self.entry, self.values)
+
+
+def check_label(label: str) -> None:
+    """Raise if a label cannot stand in a table."""
+    if not isinstance(label, str) or re.fullmatch(_LABEL, label) is None:
+        raise InputError(
+            "Expected a label of at most 60 letters, digits, spaces and .,+()=/-_ that begins with a letter or "
+            f"digit, got '{label}': give it another.",
+            "label",
+        )
 
 
 def candidates(models: Models) -> list[Candidate]:

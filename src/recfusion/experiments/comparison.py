@@ -17,13 +17,16 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol, check_same_protocol
 from recfusion.data.signals import BINARY
-from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics, is_descriptive
+from recfusion.evaluation.metrics import DEFAULT_METRICS, is_descriptive
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.comparison_parts import Activity, ExampleUser, ItemGroups, ModelSummary, example_users
+from recfusion.experiments.custom_metric import named_metrics
 from recfusion.experiments.experiment_file import parse_seeds
 from recfusion.experiments.paired_tests import PairedTest, from_best, make_draws, paired_tests
 from recfusion.experiments.result import Result, Seeds
+from recfusion.experiments.rules import rule_costs, rules_document
 from recfusion.experiments.run import OnEvent, run_candidates
+from recfusion.inference.request import Filters, Reranking
 from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve
 
@@ -53,6 +56,7 @@ class Comparison:
     versions: dict[str, str]
     finished: datetime  # of the last fit
     paper: PaperValues | None = None
+    costs: tuple[PairedTest, ...] = ()  # of the rules of the protocol: each model with minus without them
     title: str = ""
     note: str = ""
     command: str = ""
@@ -107,6 +111,7 @@ class Comparison:
             versions=_versions(results),
             finished=max(one.finished for one in results),
             paper=paper_values(first.protocol, {label: model.model for label, model in models.items()}, table),
+            costs=rule_costs(by_model, metrics),
             title=title,
             note=note,
             command=command,
@@ -149,7 +154,7 @@ class Comparison:
         seconds = {label: self.models[label].fit_seconds for label in (best, *ties)}
         quick = min(ties, key=lambda label: seconds[label])
         found += f", the highest, but {', '.join(ties)} {'do' if len(ties) > 1 else 'does'} not differ significantly"
-        faster = seconds[quick] < seconds[best] / 2
+        faster = seconds[quick] < min(seconds[best] / 2, seconds[best] - 1)  # less is chance
         return (
             f"{found}; {quick} fits in {seconds[quick]:.1f} s instead of {seconds[best]:.1f} s."
             if faster
@@ -182,6 +187,8 @@ class Comparison:
         for name in ("title", "note", "command"):
             if text := getattr(self, name):
                 document[name] = text
+        if self.costs:
+            document["rule_costs"] = [asdict(cost) for cost in self.costs]
         if self.paper is not None:
             document["paper"] = asdict(self.paper)
         found: dict[str, Any] = json.loads(json.dumps(document, allow_nan=False))
@@ -228,6 +235,8 @@ def compare(
     reference: str | None = None,
     user_ids: bool = False,
     keep_stale: bool = False,
+    filters: Filters | None = None,
+    reranking: Reranking | None = None,
     on_event: OnEvent | None = None,
 ) -> Comparison:
     """Fit every model on every split and return their metrics with intervals and paired tests.
@@ -236,7 +245,9 @@ def compare(
     their number, or the list of their seeds. `signals` names what is used besides the interactions, some of
     "graded,timed,features"; disliked items are then masked for all models. Fits that `store` has are not run again,
     unless they are stale (made by other code; `keep_stale` uses them), and each result is saved at once. `workers`
-    processes run in parallel; 0 fits in this process. The others are tested against `reference` (default: EASE).
+    processes run in parallel; 0 fits in this process. With `filters` and `reranking`, the lists of test users are made
+    under these rules, and `costs` says what they cost each model. The others are tested against `reference` (default:
+    EASE).
     """
     seeds = parse_seeds(splits, "splits")
     planned = candidates(models)
@@ -247,12 +258,13 @@ def compare(
         with_features(data, signals),
         [(candidate, seeds) for candidate in planned],
         plan=plan or SplitPlan(),
-        metrics=check_metrics(metrics),
+        metrics=named_metrics(metrics),
         signals=signals,
         store=store,
         workers=workers,
         user_ids=user_ids,
         keep_stale=keep_stale,
+        rules=rules_document(filters, reranking),
         on_event=on_event,
     )
     for task, failure in run.failures.items():

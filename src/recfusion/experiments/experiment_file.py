@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
@@ -13,8 +13,9 @@ from recfusion.data.catalog import CATALOG
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.reading.database import is_database
 from recfusion.data.signals import BINARY, parse_signals
-from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.custom_metric import named_metrics
 from recfusion.experiments.result import Seeds
 from recfusion.models.registry import find
 
@@ -75,7 +76,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     try:
         seeds = parse_seeds(found.run.seeds, "[run] seeds")
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
-        metrics = check_metrics(found.run.metrics)
+        metrics = named_metrics([str(folder / name) if ".py:" in name else name for name in found.run.metrics])
         parse_signals(found.signals)
     except InputError as error:
         raise InputError(f"In '{where}': {error}", error.field) from None
@@ -127,9 +128,10 @@ def _located(source: Source, folder: Path) -> Source:
 def refusal(where: str, error: ValidationError, record: type[BaseModel]) -> InputError:
     """Return the error about the first wrong key: the file, the key, and what the record allows there."""
     records = {
-        name: field.annotation
+        name: kind
         for name, field in record.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        for kind in (field.annotation, *get_args(field.annotation))  # a table may be optional
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
     } | {"": record}
     # An unknown key first: it is often the misspelling of a missing one.
     first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")

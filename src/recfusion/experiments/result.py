@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _LINES = JsonLines(b'{"recfusion_result":', "result", "its fit counts as not run")
 Seeds: TypeAlias = tuple[int, ...]
 ResultKey: TypeAlias = tuple[str, str, str, str, str, int]  # protocol hash, label, model, source, settings, seed
+_ADDED = {"min_improvement": 0.0}  # settings that older results lack, with the value that changes nothing
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Result(BaseModel):
     users: _Ints = _NONE  # rows of the prepared data, one per value below
     history_size: _Ints = _NONE  # items of each user that the model was shown
     test: dict[str, _Floats] = Field(default_factory=dict)  # metric -> one value per user
+    plain: dict[str, _Floats] = Field(default_factory=dict)  # the same without the rules of the protocol
     examples: tuple[Example, ...] = ()  # of a few test users
     versions: dict[str, str]
     finished: datetime  # UTC
@@ -119,7 +121,7 @@ class Result(BaseModel):
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> Self:
-        for name, values in {"history_size": self.history_size, **self.test}.items():
+        for name, values in (("history_size", self.history_size), *self.test.items(), *self.plain.items()):
             if len(values) != len(self.users):
                 raise ValueError(f"expected {len(self.users)} values of {name}, one per user, got {len(values)}")
         if len({len(part) for part in vars(self.curve).values()}) > 1:
@@ -169,7 +171,8 @@ def result_key(
     protocol: Protocol, label: str, model: str, source: str, settings: Mapping[str, Any], seed: int
 ) -> ResultKey:
     """Return the key of a result; `settings` are all values, so that a changed default gives another key."""
-    return protocol.hash, label, model, source, json.dumps(settings, sort_keys=True), seed
+    named = {name: value for name, value in settings.items() if (name, value) not in _ADDED.items()}
+    return protocol.hash, label, model, source, json.dumps(named, sort_keys=True), seed
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:

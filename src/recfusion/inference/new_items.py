@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
 from recfusion.core.parquet import read_parquet
@@ -108,8 +109,8 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
 
     It is `add_items` in memory; the table has the columns of the bundle's item table.
     """
-    recipe, adds = bundle.recipes.items, adding_part(bundle.model)
-    if recipe is None or adds is None or table.is_empty():
+    recipe = bundle.recipes.items
+    if recipe is None or not can_add(bundle) or table.is_empty():
         return bundle
     ids = parse_ids(table["item"], bundle.items["item"].dtype)
     fresh = _fresh(bundle.items, table.with_columns(ids.alias("item")).drop_nulls("item"))[0]
@@ -118,11 +119,28 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
     known = np.diff(encoded.indptr) > 0
     if not known.any():
         return bundle
-    label, part = adds[0], copy(adds[1])
-    for name, array in part.with_added(partial(getattr, part), encoded[known], getattr(part, "features_")).items():  # noqa: B009
-        setattr(part, name, array)
-    model = with_part(bundle.model, label, part)
+    model = _with_added(bundle.model, encoded[known], len(bundle.items))
     return replace(bundle, model=model, items=_joined(bundle.items, fresh.filter(pl.Series(known))))
+
+
+def without_new(bundle: Bundle) -> Bundle:
+    """Return the model with the items of its fit alone: test users have no items that were added by features."""
+    n_items = bundle.protocol.items
+    if adding_part(bundle.model) is None or len(bundle.items) <= n_items:
+        return bundle
+    return replace(bundle, model=_with_added(bundle.model, None, n_items), items=bundle.items.head(n_items))
+
+
+def _with_added(model: Recommender, features: Csr | None, n_items: int) -> Recommender:
+    """Return the model with its first `n_items` items, and more items with these features."""
+    adds = adding_part(model)
+    assert adds is not None
+    label, part = adds[0], copy(adds[1])
+    kept: Csr = getattr(part, "features_")[:n_items]  # noqa: B009
+    changed = part.with_added(partial(getattr, part), kept[:0] if features is None else features, kept)
+    for name, array in changed.items():
+        setattr(part, name, array)
+    return with_part(model, label, part)
 
 
 def _saved_kinds(config: files.Config) -> dict[str, type[Recommender]]:
@@ -139,7 +157,7 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
             os.link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
         except OSError:  # the file system has no links
             shutil.copyfile(folder / files.WEIGHTS, fresh / files.WEIGHTS)
-        for name in (files.PROTOCOL, files.METRICS, files.FEATURES, files.REORDERS):
+        for name in (files.PROTOCOL, files.METRICS, files.FEATURES, files.REORDERS, files.LAYOUT):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, fresh / name)
         items.write_parquet(fresh / files.ITEMS)

@@ -219,6 +219,11 @@ class Reranking(Record):
         json_schema_extra={"kind": "places"},
     )
 
+    @property
+    def is_greedy(self) -> bool:
+        """Whether a list is selected item by item."""
+        return bool(self.diversity or self.shares or self.pins or self.new_share)
+
     @field_validator("pins")
     @classmethod
     def _check_pins(cls, pins: dict[str, str]) -> dict[str, str]:

@@ -122,5 +122,9 @@ def _placed_options(options: ShopOptions, folder: Path) -> ShopOptions:
     """Return the options with paths in the folder of the file."""
     given = {name: value for name, value in options if name in options.model_fields_set}
     paths = {name: folder / value for name, value in given.items() if isinstance(value, Path)}
-    models = {"models": tuple(folder / path for path in options.models)} if "models" in given else {}
-    return ShopOptions.model_validate(given | paths | models)
+    several = {
+        name: tuple(folder / path for path in value)
+        for name, value in given.items()
+        if isinstance(value, tuple) and value and isinstance(value[0], Path)
+    }
+    return ShopOptions.model_validate(given | paths | several)

@@ -21,8 +21,11 @@ FILE = "again.toml"
 def experiment_toml(comparison: Comparison) -> str | None:
     """Return an experiment with the same data, protocol, splits and models as TOML; defaults are left out.
 
-    None if a model has no name or place for a file: one of an older registry, or of a notebook.
+    None with rules of `compare`, or if a model has no name or place for a file: one of an older registry, or of a
+    notebook.
     """
+    if comparison.protocol.rules:  # an experiment file has no rules
+        return None
     card, seeds = comparison.protocol, list(comparison.seeds)
     metrics = {} if card.metrics == DEFAULT_METRICS else {"metrics": list(card.metrics)}
     tables: list[tuple[str, dict[str, Any]]] = [
