@@ -21,7 +21,15 @@ extensions = ["myst_parser", "mathml"]
 html_math_renderer = "mathml"
 root_doc = "docs/index"
 include_patterns = [
-    *("docs/**.md", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", ".github/SECURITY.md", ".github/CODE_OF_CONDUCT.md"),
+    *(
+        "docs/**.md",
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        ".github/SECURITY.md",
+        ".github/CODE_OF_CONDUCT.md",
+    ),
     *("results/*.md", "benchmarks/*.md", "studies/README.md", "studies/results/*.md"),
 ]
 exclude_patterns = [

@@ -73,7 +73,8 @@ def llms_text(output: Path) -> str:
                 title, *rest = source.read_text(encoding="utf-8").split("\n\n")
                 first = next((text for text in rest if re.match(r"[A-Z]|`[^`]", text)), "")
                 plain = re.sub(r"<!--.*?-->|\[([^]]*)\]\([^)]*\)", r"\1", " ".join(first.split()))
-                lines.append(f"- [{title.strip('# `')}]({page}): {re.split(r'(?<=\.) ', plain)[0]}")
+                sentence = plain.partition(". ")[0].rstrip(".")
+                lines.append(f"- [{title.strip('# `')}]({page}): {sentence}.")
     return "\n".join(lines) + "\n"
 
 

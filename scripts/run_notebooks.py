@@ -41,9 +41,13 @@ def run_cell(code: str, module: ModuleType) -> list[dict[str, Any]]:
             value = eval(compile(ast.Expression(last.value), "cell", "eval"), vars(module))
     outputs: list[dict[str, Any]] = []
     if printed.getvalue():
-        outputs.append({"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(keepends=True)})
+        outputs.append(
+            {"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(keepends=True)}
+        )
     if value is not None:
-        outputs.append({"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": _shown(value)})
+        outputs.append(
+            {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": _shown(value)}
+        )
     return outputs
 
 

@@ -1,7 +1,7 @@
 """The bound, step by step.
 
-Nats that each reverse step costs for independent bits, under a denoiser that knows only their rate, for three schedules of bit flips. Most
-of the cost lies in the last steps of the reverse process, where little noise is left.
+Nats that each reverse step costs for independent bits, under a denoiser that knows only their rate, for three
+schedules of bit flips. Most of the cost lies in the last steps of the reverse process, where little noise is left.
 """
 
 import torch

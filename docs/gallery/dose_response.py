@@ -1,7 +1,7 @@
 """Dose and response of re-ranking.
 
-Two re-ranking weights from none to full strength on the embedded films: the mean popularity of the list, and the mean similarity of its
-items. Zero is the plain list.
+Two re-ranking weights from none to full strength on the embedded films: the mean popularity of the list, and the mean
+similarity of its items. Zero is the plain list.
 """
 
 import numpy as np
@@ -25,7 +25,9 @@ def draw() -> Figure:
     weights = np.asarray(bundle.model.weights_)  # type: ignore[attr-defined]
     shown, axes = plt.subplots(1, 2, figsize=(6.4, 3.0), layout="constrained")
     doses = np.linspace(-1, 1, 9)
-    axes[0].plot(doses, [np.mean([counts[one].mean() for one in _lists(popularity=dose)]) for dose in doses], "o-", color=BLUE)
+    axes[0].plot(
+        doses, [np.mean([counts[one].mean() for one in _lists(popularity=dose)]) for dose in doses], "o-", color=BLUE
+    )
     axes[0].set(xlabel="popularity", ylabel="users per recommended item")
     doses = np.linspace(0, 1, 6)
     near = [np.mean([np.abs(weights[np.ix_(one, one)]).mean() for one in _lists(diversity=dose)]) for dose in doses]

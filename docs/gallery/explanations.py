@@ -1,6 +1,7 @@
 """Explanations.
 
-Five recommendations for a history of three films. Each bar is the score, divided into the contributions of the films in the history.
+Five recommendations for a history of three films. Each bar is the score, divided into the contributions of the films
+in the history.
 """
 
 import numpy as np
