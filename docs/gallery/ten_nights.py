@@ -1,7 +1,7 @@
 """Ten nights in a shop.
 
-NDCG@100 of the served model after each night, from the log of examples/shop/ten_nights.py, in which eight nights were killed and run again and
-one got a truncated file. The marks say which recipe won.
+NDCG@100 of the served model after each night, from the log of examples/shop/ten_nights.py, in which eight nights were
+killed and run again and one got a truncated file. The marks say which recipe won.
 """
 
 import re
