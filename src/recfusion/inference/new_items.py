@@ -158,7 +158,7 @@ def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArr
             os.link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
         except OSError:  # the file system has no links
             shutil.copyfile(folder / files.WEIGHTS, fresh / files.WEIGHTS)
-        for name in (files.PROTOCOL, files.METRICS, files.FEATURES, files.REORDERS, files.LAYOUT):
+        for name in (files.PROTOCOL, files.METRICS, files.FEATURES, files.REORDERS, files.LAYOUT, files.TRAINING):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, fresh / name)
         items.write_parquet(fresh / files.ITEMS)
