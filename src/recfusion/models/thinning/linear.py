@@ -84,7 +84,7 @@ class ThinningLinear(RidgeRecommender):
     popularity. kappa = nu = b = c = 0 is EASE.
 
     With pairs, the products of two items' entries are features too; each target is predicted from the features that
-    do not contain it. The derivations are in docs/thinning.md.
+    do not contain it. The derivations are in docs/explanation/thinning.md.
     """
 
     needs_validation: ClassVar[bool] = False  # settings are scored on training users that are left out of the fit
