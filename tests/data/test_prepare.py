@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from conftest import csr, raw
 from recfusion.core.errors import InputError
-from recfusion.data.interactions import Features, name_column
+from recfusion.data.column_roles import title_column
+from recfusion.data.interactions import Features
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare, resolve_min_rating
 from recfusion.data.rating_scale import Scale
@@ -197,5 +198,5 @@ def test_the_paper_s_counts_come_out_on_ml_1m(data_folder: object) -> None:
 )
 def test_the_column_with_an_items_name_is_found_whatever_its_capitals(columns: list[str], found: str | None) -> None:
     table = pl.DataFrame({"item": [1, 2], **{name: ["a", "b"] for name in columns}})
-    assert name_column(table) == found
-    assert name_column(table.with_columns(pl.lit([1]).alias("title"))) == found or "title" in columns
+    assert title_column(table) == found
+    assert title_column(table.with_columns(pl.lit([1]).alias("title"))) == found or "title" in columns

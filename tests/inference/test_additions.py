@@ -14,6 +14,7 @@ from recfusion.data.load import load
 from recfusion.data.options import Source
 from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
+from recfusion.experiments.list_report import report_lists
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference.baskets import complete
 from recfusion.inference.bundle import Bundle
@@ -210,3 +211,20 @@ def test_columns_of_users_that_a_table_lacks_are_named(tmp_path: Path, caplog: p
     caplog.clear()
     recommend(bundle, {7: [1, 2]}, users=pl.DataFrame({"user": [7], "taste": ["reader"], "town": ["Bern"]}))
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("model", ["thinning-features", "thinning"])
+def test_a_model_with_unsold_products_is_loaded_judged_and_asked_like_one_without(model: str, tmp_path: Path) -> None:
+    """No test user has a product that nobody bought: the metrics are those of the products of the fit."""
+    data, items = interactions(tmp_path)
+    settings = {"tune_trials": 0} | (
+        {"members": "thinning-pairs,thinning-local"} if model == "thinning" else {"l2": 20}
+    )
+    sold = train(model, load(data, items=items), settings, signals="features")
+    more = pl.concat([pl.read_csv(items), NEW.head(2)])
+    more.write_csv(items)
+    bundle = Bundle.load(train(model, load(data, items=items), settings, signals="features").save(tmp_path / "model"))
+    assert len(bundle.items) == len(sold.items) + 2
+    asked = Source(data=str(data))
+    assert evaluate_bundle(bundle, asked) == evaluate_bundle(sold, asked)
+    assert report_lists(bundle, asked).plain == pytest.approx(report_lists(sold, asked).plain)

@@ -308,3 +308,19 @@ def test_a_model_of_all_users_cannot_be_judged(groups: Interactions) -> None:
     assert bundle.searched == ()
     with pytest.raises(InputError, match="trained on all users"):
         evaluate_bundle(bundle)
+
+
+def test_the_columns_of_a_bundle_have_roles_found_or_as_asked(tmp_path: Path) -> None:
+    rows = [(f"u{user}", item) for user in range(30) for item in range(user % 5, user % 5 + 6)]
+    pl.DataFrame(rows, schema=["user", "item"], orient="row").write_csv(tmp_path / "orders.csv")
+    names = [f"Ware {n}" for n in range(10)]
+    table = {"item": range(10), "Bezeichnung": names, "rank": names[::-1], "Preis": range(10), "UVP": range(10)}
+    pl.DataFrame(table).write_csv(tmp_path / "products.csv")
+    source = Source(data=str(tmp_path / "orders.csv"), items=str(tmp_path / "products.csv"))
+    assert train("ease", load(source), {"l2": 9}).roles == {"title": "Bezeichnung", "price": "Preis"}
+    asked = source.model_copy(update={"roles": "price=UVP,title=rank"})
+    bundle = Bundle.load(train("ease", load(asked), {"l2": 9}).save(tmp_path / "model"))
+    assert bundle.roles == {"title": "item_rank", "price": "UVP"}
+    assert bundle.names[0] == ("0", "Ware 9")
+    with pytest.raises(InputError, match="Expected a column 'Preise' of the item table for the role price"):
+        load(source.model_copy(update={"roles": "price=Preise"}))

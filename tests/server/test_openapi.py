@@ -35,6 +35,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("PUT", "/items", {"items": [{"item": "i01", "columns": {"stock": 1}}, {"item": "new", "columns": {"stock": 2}}]}),
     ("GET", "/popular?k=3&where=stock%20%3E%200&deny=i01&deny=i02&model=shop", None),
     ("GET", "/examples?n=2&seed=7", None),
+    ("GET", "/map", None),
     ("POST", "/explain", {"history": ["i01"], "item": "i30", "k": 3, "reranking": {"popularity": -1}}),
     ("GET", "/model", None),
     ("POST", "/events", EVENT),
@@ -43,6 +44,12 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("DELETE", "/items?item=i01&column=stock", None),
     ("POST", "/admin/reload", {}),
     ("GET", "/placements", None),
+    ("GET", "/admin/stats", None),
+    ("POST", "/admin/count", {"where": "stock > 0"}),
+    ("PUT", "/admin/placements", {"placements": {"home": {"k": 3}}, "version": 0}),
+    ("PUT", "/admin/placements", {"placements": {}, "version": 1}),
+    ("POST", "/admin/placements/undo", {"version": 2}),
+    ("GET", "/admin/placements", None),
     ("GET", "/live", None),
     ("GET", "/ready", None),
     ("GET", "/metrics", None),
@@ -207,7 +214,7 @@ def test_each_refusal_agrees_with_the_document_and_is_listed(
             assert reply.status == tried
             assert problems(answer, schema_of(document, "POST", "/recommend", tried), document) == []
             assert reply.headers["x-content-type-options"] == "nosniff"
-    listed = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    listed = (ROOT / "docs" / "how-to" / "service.md").read_text(encoding="utf-8")
     table = listed[listed.index("| status |") : listed.index("## Users, events and items")]
     assert {int(one) for one in re.findall(r"\b[45]\d\d\b", table)} >= REFUSED.keys() | {409}
 

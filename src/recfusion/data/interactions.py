@@ -1,7 +1,6 @@
 """The data types: `RawData` as read, and `Interactions` after preparation, a 0/1 matrix with ids and signals."""
 
 import hashlib
-import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,14 +14,8 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.data.feature_recipe import Recipe
 from recfusion.data.options import Preparation, Source
-from recfusion.data.reading.columns import TITLE_WORDS, words_of
 from recfusion.data.reading.ids import parse_ids
 
-_ITEM_WORDS = {
-    *("item", "product", "article", "movie", "film", "book", "game", "song", "track", "artist", "display", "full"),
-    *("artikel", "produkt", "produit", "article", "producto", "articulo", "prodotto", "articolo", "produto", "artigo"),
-    *("towaru", "produktu", "du", "de", "del", "do", "van", "het"),
-}
 _DIGEST_STEP = 1 << 20  # numbers at a time
 TRAIN, VALID, TEST = 0, 1, 2  # the parts of a given split
 Signal = Literal["grades", "times", "item_features", "user_features"]  # ratings, timestamps, features
@@ -180,16 +173,6 @@ class Interactions:
     def __repr__(self) -> str:
         size = f"{self.n_users:,} users x {self.n_items:,} items, {self.n_interactions:,} ones"
         return f"Interactions({self.name!r}: {size})"
-
-
-def name_column(items: pl.DataFrame) -> str | None:
-    """Return the column of an item table with the titles: `title` or `name`, else one such as `Product name`."""
-    plain = {name: words_of(name) for name, kind in items.schema.items() if not kind.is_nested() and kind != pl.Binary}
-    known = ("title", "name", *sorted(TITLE_WORDS - {"title", "name"}))
-    alone = (name for word in known for name, words in plain.items() if words == [word])
-    pairs = itertools.product(known, plain.items())
-    longer = (name for word, (name, words) in pairs if word in words and {*words} <= {*_ITEM_WORDS, word})
-    return next(itertools.chain(alone, longer), None)
 
 
 def to_columns(ids: pl.Series, wanted: pl.Series) -> IntArray:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.core.errors import InputError
 from recfusion.data import given
+from recfusion.data.column_roles import column_roles, parse_roles
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
 from recfusion.data.purchases import earlier_purchases, repeated_rows
@@ -73,6 +74,8 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     items = item_ids[item_kept].alias("item")
     users = user_ids[user_kept].alias("user")
     item_table, item_notes = _described(items, raw.items)
+    if raw.source.roles is not None:
+        column_roles(item_table, parse_roles(raw.source.roles))  # raises for a wrong column
     user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
     made = preparation_notes(choices, threshold, scale, steps, returned=returned, late=late)
     matrix = binary_csr(indptr, item_column, len(item_kept))

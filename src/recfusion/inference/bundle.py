@@ -3,6 +3,7 @@
 import importlib.metadata
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +21,19 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
 from recfusion.core.memory_map import map_arrays
 from recfusion.core.parquet import read_parquet
+from recfusion.data.column_roles import Role, column_roles, parse_roles
 from recfusion.data.conditions import matching
 from recfusion.data.feature_recipe import Recipes
 from recfusion.data.features import recipes_of
-from recfusion.data.interactions import Interactions, name_column, to_columns
+from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.inference import bundle_files as files
 from recfusion.inference.categories import Categories
+from recfusion.inference.layout import Layout, make_layout
 from recfusion.inference.model_card import model_card
 from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity
+from recfusion.inference.training_rows import TrainingRows
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
@@ -71,6 +75,9 @@ class Bundle:
     recipes: Recipes = Recipes()  # how tables of items and users become features, for a model that reads them
     items_time: float | None = None  # when the file of the item table was written, seconds since 1970
     rates: Rates | None = None  # how items are bought again, if the training data had repeat purchases with times
+    training: TrainingRows | None = None  # what updates need
+    updates: tuple[files.UpdateRecord, ...] = ()  # since the last full fit, by days
+    layout: Layout | None = None  # the map of the items; None before the first save, and in old folders
 
     @property
     def name(self) -> str:
@@ -111,8 +118,8 @@ class Bundle:
         new = list(columns)
         changed = {series.name for series in new}
         other = replace(self, items=self.items.with_columns(new))
-        kept = {"counts", "popularity", "similarity", "_columns"}
-        kept |= set() if name_column(self.items) in changed else {"names"}
+        kept = {"counts", "popularity", "similarity", "roles", "_columns"}
+        kept |= set() if self.roles.get("title") in changed else {"names"}
         vars(other).update({name: value for name, value in vars(self).items() if name in kept})
         return other
 
@@ -128,10 +135,17 @@ class Bundle:
         return counts / np.float32(max(1.0, float(counts.max(initial=0))))
 
     @cached_property
+    def roles(self) -> dict[Role, str]:
+        """The columns of the item table with a role, such as the title and the price."""
+        asked = parse_roles(self.protocol.source.roles)
+        own = {role: name and name_among(self.items.columns, name) for role, name in asked.items()}
+        return column_roles(self.items.drop(COUNT), own)
+
+    @cached_property
     def names(self) -> list[tuple[str, str]]:
         """Each item's id and its title or name, or the id if the item table has neither."""
         ids = self.items["item"].cast(pl.String).to_list()
-        column = name_column(self.items) or "item"
+        column = self.roles.get("title", "item")
         return [(text, str(name or text)) for text, name in zip(ids, self.items[column], strict=True)]
 
     @cached_property
@@ -183,7 +197,7 @@ class Bundle:
             (folder / files.PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
             (folder / files.METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
-            saved = [*files.FILES]
+            saved = [*files.FILES, files.LAYOUT]
             if self.recipes != Recipes():
                 saved.append(files.FEATURES)
                 (folder / files.FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
@@ -191,11 +205,30 @@ class Bundle:
                 saved.append(files.REORDERS)
                 save_file(self.rates.arrays(), folder / files.REORDERS)
                 shutil.copymode(folder / files.ITEMS, folder / files.REORDERS)
+            if self.training is not None:
+                saved.append(files.TRAINING)
+                save_file(self.training.arrays(), folder / files.TRAINING)
+                shutil.copymode(folder / files.ITEMS, folder / files.TRAINING)
+            save_file(self._layout(path).arrays(), folder / files.LAYOUT)
+            shutil.copymode(folder / files.ITEMS, folder / files.LAYOUT)
             digests = {name: file_digest(folder / name) for name in saved}
             (folder / files.CONFIG).write_text(
                 json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
             )
+            Bundle.load(folder, trust=[type(self.model)], mapped=True)  # a folder that cannot be read replaces nothing
         return path
+
+    def _layout(self, path: Path) -> Layout:
+        """Return the map of the items; a new one is turned like that of an older model in the same folder."""
+        if self.layout is not None:
+            return self.layout
+        before = {}
+        with suppress(InputError, *_DAMAGE):  # without a folder, or with a damaged one, the map is made anew
+            ids = read_parquet(path / files.ITEMS)["item"].cast(pl.String).to_list()
+            old = Layout.of_arrays(load_file(path / files.LAYOUT), len(ids))
+            columns = self.columns_of([ids[column] for column in old.items.tolist()])
+            before = dict(zip(columns.tolist(), old.places, strict=True))
+        return make_layout(self.similarity, self.counts, before)
 
     @classmethod
     def load(cls, path: str | Path, *, trust: Iterable[type[Recommender]] = (), mapped: bool = False) -> "Bundle":
@@ -209,7 +242,7 @@ class Bundle:
         config = files.read_config(path)
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
-        rates = None
+        rates = training = layout = None
         for name in (files.ITEMS, files.WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
@@ -227,6 +260,12 @@ class Bundle:
                 arrays = load_file(path / files.REORDERS)
                 _check_finite(arrays)
                 rates = Rates.of_arrays(arrays)
+            if files.TRAINING in config.digests:  # mapped: only updates read it
+                training = TrainingRows.of_arrays(map_arrays(path / files.TRAINING), len(items))
+            if files.LAYOUT in config.digests:
+                arrays = load_file(path / files.LAYOUT)
+                _check_finite(arrays)
+                layout = Layout.of_arrays(arrays, len(items))
         except _DAMAGE as error:
             problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
@@ -237,7 +276,8 @@ class Bundle:
         if files.stamps(path) != before:
             raise InputError(f"The model folder '{path}' changed while it was read: load it again.")
         recipes = files.read_recipes(path, config)
-        return cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
+        made = cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
+        return replace(made, training=training, updates=config.updates, layout=layout)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -255,6 +295,7 @@ class Bundle:
             "train_users": self.train_users,
             "fit_seconds": self.fit_seconds,
             "items_time": self.items_time,
+            **({"updates": [one.model_dump(mode="json") for one in self.updates]} if self.updates else {}),
         }
 
 

@@ -1,8 +1,8 @@
 """The request for one list: filters, re-ranking weights, history, length and explanations.
 
 Each field is declared once, here, with its type, bounds, default and help text. The command-line options, the HTTP
-schemas, the OpenAPI document, the controls in `/model` and on the page, and the tables in docs/control.md are generated
-from these records. A new re-ranking control needs a field in `Reranking` and a function in `reranking.TERMS`.
+schemas, the OpenAPI document, the controls in `/model` and on the page, and the tables in docs/how-to/control.md are
+generated from these records. A new re-ranking control needs a field in `Reranking` and a function in `reranking.TERMS`.
 """
 
 import functools
@@ -175,7 +175,7 @@ class Reranking(Record):
         0.0,
         title="Adventure",
         description="skip the most predictable and the best-known items",
-        json_schema_extra={"low": "the obvious", "high": "the unexpected"},
+        json_schema_extra={"low": "the obvious", "high": "beyond the obvious"},
     )
     popularity: Weight = Field(
         0.0,

@@ -24,6 +24,7 @@ from recfusion.inference.similar import similar_columns
 from recfusion.inference.why_not import why_not
 from recfusion.server import responses, schemas
 from recfusion.server.http_errors import Fault, reply, to_fault
+from recfusion.server.item_map import packed_map
 from recfusion.server.loaded_models import LoadedModel, LoadedModels
 from recfusion.server.placements import Asked as Placed
 from recfusion.server.placements import Kind, with_placement
@@ -129,6 +130,12 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
         found = await service.score(lambda: example_histories(main.bundle, n, seed=seed))
         return reply({"examples": [{"items": [main.facts.of(column) for column in own]} for own in found]})
 
+    @app.get("/map", summary="The map of the items: similar ones lie together", response_model=responses.ItemMap)
+    async def item_map(http: Request, model: schemas.ModelName = None) -> Response:
+        chosen = (await service.current()).choose(model)
+        found = await service.score(lambda: packed_map(chosen.bundle, chosen.label))
+        return found.reply(http, {})
+
     @app.get("/popular", summary="The most popular items that filters allow", response_model=responses.Items)
     async def popular(request: Annotated[schemas.Popular, Query()]) -> Response:
         model = (await service.current()).choose(request.model)
@@ -142,6 +149,8 @@ def _placed(service: Service, http: Request, kind: Kind, request: Placed, prefix
     if allowed is not None and request.placement not in allowed:
         listed = ", ".join(sorted(allowed))
         raise Fault(403, f"{prefix}placement", f"This key is for the placements {listed}: name one of them.")
+    if http.scope.get("browser") and getattr(request, "user", None) is not None:
+        raise Fault(403, f"{prefix}user", "Visitors know this key, so it may not ask for a user: send a history.")
     try:
         return with_placement(service.placements, kind, request)
     except InputError as error:
@@ -212,7 +221,7 @@ async def _recommend(
         "basis": found.basis,
         "unknown": found.unknown,
         "items": items,
-        "recommendation_id": service.count_list(model, user),
+        "recommendation_id": service.count_list(model, user, request.placement, [item["item"] for item in items]),
         "cursor": cursor,
     }
 

@@ -70,8 +70,9 @@ def test_the_part_that_knows_new_items_stays_with_any_weight() -> None:
     assert np.array_equal(again.score(ask([0, 1])), model.score(ask([0, 1])))
 
 
-def test_items_are_added_after_the_fit() -> None:
-    model = fitted()
+@pytest.mark.parametrize("members", ["thinning-linear,ease", "thinning-local,thinning-pairs,ials"])
+def test_items_are_added_after_the_fit(members: str) -> None:
+    model = fitted(members=members)
     name, part = adding_part(model) or ("", None)
     assert name == "thinning-features"
     assert isinstance(part, ThinningFeatures)
@@ -86,6 +87,9 @@ def test_items_are_added_after_the_fit() -> None:
     assert scores[2, 4:8].min() > scores[2, :4].max()  # the added item is the history
     plain = model.score(ask([0, 1], [4, 5]))
     assert (np.argsort(scores[0, [2, 3, 4, 5, 6, 7]]) == np.argsort(plain[0, [2, 3, 4, 5, 6, 7]])).all()
+    again = Thinning(**CHEAP)
+    again.load_state(larger.state(), larger.chosen(), N + 1)
+    assert np.array_equal(again.score(ask([0, 1], items=N + 1)), larger.score(ask([0, 1], items=N + 1)))
 
 
 def test_reasons_of_a_new_item_are_its_features() -> None:

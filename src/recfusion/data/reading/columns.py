@@ -53,12 +53,12 @@ _COUNT_WORDS = {
     *("units", "clicks", "menge", "anzahl", "stuckzahl", "quantite", "cantidad", "quantita", "quantidade"),
     *("aantal", "hoeveelheid", "ilosc", "antal", "mnozstvi"),
 }
-# Words in the names of columns with the titles of items.
-TITLE_WORDS = {
+# Words in the names of columns with the titles of items, the clearest first.
+TITLE_WORDS = (
     *("title", "name", "titel", "bezeichnung", "artikelbezeichnung", "produktname", "nom", "titre", "designation"),
-    *("libelle", "titulo", "nombre", "descripcion", "titolo", "nome", "descrizione", "naam", "omschrijving"),
-    *("nazwa", "tytul", "namn", "benamning", "navn", "nazev"),
-}
+    *("libelle", "titulo", "nombre", "titolo", "nome", "naam", "nazwa", "tytul", "namn", "benamning", "navn", "nazev"),
+    *("descripcion", "descrizione", "omschrijving"),
+)
 DOUBTFUL_WORDS = {"data", "note"}  # a date or a rating in some languages, something else in others
 _Lines = Sequence[tuple[int, str]]  # with their numbers
 _FIRST_LINES = 50  # that are examined
@@ -215,7 +215,7 @@ def _role_rank(name: str, role: str) -> int | None:
     if bare in known:
         return known.index(bare)
     hits = [known.index(word) for word in words if word in known and len(word) > 1]
-    return len(known) + min(hits) if hits and not TITLE_WORDS & set(words) else None
+    return len(known) + min(hits) if hits and not {*TITLE_WORDS} & {*words} else None
 
 
 def words_of(name: str) -> list[str]:
