@@ -32,6 +32,7 @@ COMMANDS = (
         "tune",
         "evaluate",
         "compare",
+        "plan",
         "run",
         "judge",
         "diff",
