@@ -1,7 +1,7 @@
 """Forward processes.
 
-The same row of zeros and ones under three processes: thinning only removes ones, bit flips also add some, and Gaussian noise
-makes real numbers.
+The same row of zeros and ones under three processes: thinning only removes ones, bit flips also add some, and Gaussian
+noise makes real numbers.
 """
 
 import torch

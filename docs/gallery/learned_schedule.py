@@ -1,6 +1,7 @@
 """A learned schedule.
 
-The survival curve of a Gaussian process before training, and after it was trained on the bound together with the network.
+The survival curve of a Gaussian process before training, and after it was trained on the bound together with the
+network.
 """
 
 import torch
