@@ -128,9 +128,7 @@ def train(
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(
-                    candidate, data, signals=recipe.signals, judge=judge, costs=True, **shared
-                )
+                bundle = job.train(candidate, data, signals=recipe.signals, judge=judge, costs=True, **shared)
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")

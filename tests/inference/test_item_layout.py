@@ -12,8 +12,8 @@ from recfusion.core.arrays import FloatArray, IntArray
 from recfusion.core.files import json_text, read_json
 from recfusion.data.interactions import Interactions
 from recfusion.inference import bundle_files as files
-from recfusion.inference import layout
-from recfusion.inference.layout import Layout, make_layout
+from recfusion.inference import item_layout as layout
+from recfusion.inference.item_layout import Layout, make_layout
 from recfusion.inference.similarity import Similarity
 from recfusion.models.baselines.popularity import Popularity
 from shop import shop
@@ -107,7 +107,7 @@ def test_a_folder_keeps_its_map_and_a_new_model_takes_it_over(groups: Interactio
     first = rf.Bundle.load(bundle.save(tmp_path / "m")).layout
     assert first is not None
     assert len(first.items) == 40
-    mirrored = Layout(first.items, first.places * [-1, 1] + [1, 0])
+    mirrored = Layout(first.items, (first.places * [-1, 1] + [1, 0]).astype(np.float32))
     replace(bundle, layout=mirrored).save(tmp_path / "m")
     turned = rf.Bundle.load(bundle.save(tmp_path / "m")).layout
     assert turned is not None
