@@ -4,7 +4,7 @@
 
 Each fit runs in a process of its own, with default settings and search, one thread, and is judged on the same test
 users; the peer's settings are chosen among nine (ALS) or five (cosine) on the same validation users. Growth is the
-exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/scale.png from the file
+exponent of a power law through the sizes (log-log least squares). `--draw` makes docs/images/scale.png from the file
 and prints its table.
 """
 

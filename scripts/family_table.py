@@ -1,4 +1,4 @@
-"""The differences between the variants of RecFusion as a Markdown table, for docs/diffusion.md."""
+"""The differences between the variants of RecFusion as a Markdown table, for docs/how-to/diffusion.md."""
 
 from dataclasses import dataclass
 from typing import Any

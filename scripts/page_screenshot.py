@@ -1,7 +1,7 @@
-"""Draw docs/page.png: the page of a running service on a desktop in light colours, and on a phone in dark ones.
+"""Draw docs/images/page.png: the page of a running service on a desktop in light colours, and on a phone in dark ones.
 
     recfusion train --all-users --out films && recfusion serve films --port 8000
-    python scripts/page_screenshot.py http://127.0.0.1:8000 docs/page.png
+    python scripts/page_screenshot.py http://127.0.0.1:8000 docs/images/page.png
 
 It needs playwright and Chromium.
 """

@@ -1,4 +1,4 @@
-"""Write the results tables of README.md and docs/results.md from the stored results.
+"""Write the results tables of README.md and docs/reference/results.md from the stored results.
 
 Usage: python scripts/readme_table.py
 """
@@ -16,7 +16,7 @@ from recfusion.paper.tables import METRICS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "reference" / "results.md")
 PUBLISHED = {"unet1d (previous step)": "recfusion-unet1d", "unet2d (previous step)": "recfusion-unet2d"}  # ablation
 HEAD = "| model | Recall@20 | Recall@50 | NDCG@100 | minus EASE | fit | splits |\n|---|---:|---:|---:|---:|---:|---:|\n"
 SETS = {"ml1m": "ML-1M", **{name: name for name in ("ml-100k", "ml-latest-small", "online-retail", "lastfm-2k")}}
@@ -71,7 +71,7 @@ def results() -> list[Result]:
 def opponents_table() -> str:
     """Return the lead of the default model over each opponent, on each data set."""
     columns = [_ahead(name) for name in SETS]
-    heads = [f"[{title}](../results/{name}.md)" for name, title in SETS.items()]
+    heads = [f"[{title}](../../results/{name}.md)" for name, title in SETS.items()]
     lines = [f"| `{OURS}` minus | {' | '.join(heads)} |\n", f"|---|{'---:|' * len(SETS)}\n"]
     for label in (OURS, *OPPONENTS):
         named = "(itself)" if label == OURS else f"`{label}`"

@@ -1,4 +1,4 @@
-"""Rewrite the tables of docs/control.md, docs/diffusion.md and docs/shop.md from their records, and docs/commands.md.
+"""Rewrite the tables of control.md, diffusion.md and shop.md in docs/how-to, and docs/reference/commands.md.
 
 Usage: python scripts/reference_tables.py
 """
@@ -14,10 +14,10 @@ from recfusion.inference.request import Filters, HistoryEntry, ListRequest, Reco
 from recfusion.nightly.config import Shop
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "control.md"
-COMMANDS = DOCS / "commands.md"
-DIFFUSION = DOCS / "diffusion.md"
-SHOP = DOCS / "shop.md"
+PAGE = DOCS / "how-to" / "control.md"
+COMMANDS = DOCS / "reference" / "commands.md"
+DIFFUSION = DOCS / "how-to" / "diffusion.md"
+SHOP = DOCS / "how-to" / "shop.md"
 HEAD = ("field", "command line", "values", "default", "meaning")
 FORMS: dict[str, type[Record]] = {"filters": Filters, "reranking": Reranking, "request": ListRequest}
 TYPES = {"boolean": "true or false", "string": "text", "array": "ids", "object": "{column: number}"}
@@ -30,7 +30,7 @@ def reference_tables() -> dict[str, str]:
 
 
 def with_tables(text: str, tables: dict[str, str] | None = None) -> str:
-    """Return a page with new tables between its markers (default: those of docs/control.md)."""
+    """Return a page with new tables between its markers (default: those of docs/how-to/control.md)."""
     for name, table in (tables or reference_tables()).items():
         text = _with_table(text, name, table)
     return text

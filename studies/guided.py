@@ -1,6 +1,6 @@
-"""RecFusion conditioned on user and item features, with classifier-free guidance.
+"""RecFusion conditioned on user and item features, or on predicted categories, with classifier-free guidance.
 
-Load it as `studies/guided.py:GuidedRecFusion`.
+Load it as `studies/guided.py:GuidedRecFusion` or `studies/guided.py:PredictedCategories`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack
-from torch import Tensor
+from torch import Tensor, nn
 
 import recfusion.diffusion as diffusion
 from recfusion.core.arrays import Csr, IntArray
@@ -19,6 +19,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
+from recfusion.diffusion.bound import draw_steps
 from recfusion.models.neural import training_settings as training
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.models.settings import learned, self_tuned, setting
@@ -138,3 +139,49 @@ class GuidedRecFusion(RecFusion):
         if columns.shape != (1,) or not 0 <= columns[0] <= 10**7 or rows != n_items:
             raise ValueError(f"the features do not belong to {n_items} items and their users")
         super().load_state(state, chosen, n_items)
+
+
+@dataclass
+class PredictedCategories(GuidedRecFusion):
+    """RecFusion conditioned on the categories that a second network expects in the user's whole row.
+
+    The shares of the categories in x^0 are y_c, the mean over the items of x^0 of f_ic / sum_c f_ic, with features f.
+    A head predicts them from x^t, softmax(h(x^t)), by the cross-entropy to y; its optimum is E[y | x^t]. The prediction
+    is the condition of the denoiser, in training and after it, with the guidance of `GuidedRecFusion`.
+    """
+
+    head_width: int = setting(64, "width of the hidden layer of the head", at_least=1, at_most=10_000)
+    head_weight: float = setting(1.0, "weight of the head's cross-entropy in the loss", at_least=0)
+
+    def before_training(self, train: Csr, valid: Fold | None, extra: Extra | None, rng: np.random.Generator) -> None:
+        super().before_training(train, valid, extra, rng)
+        if not self.item_features_.shape[1]:
+            raise InputError("Predicted categories need features of the items: name their columns.", "feature_columns")
+
+    def make_net(self, n_items: int) -> nn.Module:
+        net = super().make_net(n_items)
+        n_categories = self.item_features_.shape[1] if hasattr(self, "item_features_") else 1
+        net.head = nn.Sequential(
+            nn.Linear(n_items, self.head_width), nn.PReLU(), nn.Linear(self.head_width, n_categories)
+        )
+        return net
+
+    def loss(self, rows: Csr, trained: nn.Module, rng: torch.Generator) -> Tensor:
+        x0, process = self._examples(rows), self.make_process(self.means)
+        t = draw_steps(len(x0), process.T, rng, x0.device)
+        logits = self.net_.get_submodule("head")(process.q_sample(x0, t, rng))
+        missed = -(self.shares(x0) * logits.log_softmax(1)).sum(1).mean()
+        return super().loss(rows, trained, rng) + self.head_weight * missed
+
+    def shares(self, x0: Tensor) -> Tensor:
+        """Return y (batch, categories): the mean distribution of the items; 0 without items."""
+        features = self.item_features_
+        sums = np.maximum(np.asarray(features.sum(1)), 1e-12)
+        rows = csr_array(x0.detach().cpu().numpy())
+        total = torch.from_numpy((rows @ csr_array(features / sums[:, None])).toarray()).to(x0)
+        return total / total.sum(1, keepdim=True).clamp(min=1e-12)
+
+    def _profile(self, xt: Tensor) -> Tensor:
+        """Return the predicted categories of the whole row; they are no way for the denoiser's loss into the head."""
+        predicted: Tensor = self.net_.get_submodule("head")(xt).softmax(1)
+        return predicted.detach()

@@ -16,7 +16,7 @@ from torch import Tensor
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Denoiser, Process, ProcessName, Rng, ScheduleName, inpaint_steps
-from recfusion.diffusion.process import per_example, same_step
+from recfusion.diffusion.process import Entries, per_example, same_step
 from recfusion.diffusion.sampling import check_mask
 from recfusion.models.neural import training_settings as training
 from recfusion.models.recfusion.recfusion import Objective, RecFusion
@@ -24,7 +24,7 @@ from recfusion.models.settings import learned, setting
 from recfusion.nets.mlp import TimeWay
 from recfusion.training.batches import dense
 
-_TIE = 1e-4  # weight of the single step, which orders items that are in equally many samples
+_TIE = 1e-4  # weight of the single step, which orders items of equal probability
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Inpainting(RecFusion):
     """RecFusion trained on its bound; an item's score is its probability in x^0, given that the history is in x^0.
 
     `fill`: "replace" puts the history into every state of an ancestral sample (an approximation), "condition" uses
-    particles, which are exact in the limit; "one-step" is the paper's ranking, with the history as x^1. A user's
-    samples depend on the history alone.
+    particles, which are exact in the limit. Both average the probabilities of the last step. "one-step" is the paper's
+    ranking, with the history as x^1. A user's samples depend on the history alone.
     """
 
     process: ProcessName = setting("thinning", "forward process")
@@ -77,7 +77,7 @@ class Inpainting(RecFusion):
         rng = torch.Generator().manual_seed(int(row.nonzero().sum()) + 1_000_003 * int(row.sum()))
         known = row.expand(self.samples, -1)
         if self.fill == "condition":
-            return condition(process, self.net_, known, known > 0, rng, self.particles).mean(0)
+            return conditional_mean(process, self.net_, known, known > 0, rng, self.particles).mean(0)
         *_, last = inpaint_steps(process, self.net_, known, known > 0, rng)
         return last.mean.mean(0)
 
@@ -106,6 +106,28 @@ def condition(
     limit is exact for any psi. Particles are resampled if their effective number falls below half. The cost is
     `particles` times that of an ancestral sample; `inpaint` is cheaper and approximate.
     """
+    given, reverse, log_weight = _last_step(process, denoiser, known, mask, rng, particles)
+    x = torch.where(given.mask, given.values, reverse.draw(rng))
+    return x[_one_each(log_weight, particles, rng)]
+
+
+def conditional_mean(
+    process: Process, denoiser: Denoiser, known: Tensor, mask: Tensor, rng: Rng, particles: int = 64
+) -> Tensor:
+    """Estimate E[x^0 | its entries where mask is true], (examples, ...), from the particles of `condition`.
+
+    The last step is not drawn: its means are averaged by weight, which has the same limit and less noise.
+    """
+    given, reverse, log_weight = _last_step(process, denoiser, known, mask, rng, particles)
+    weights = torch.softmax(log_weight.reshape(-1, particles), dim=1)  # (examples, particles)
+    means = torch.where(given.mask, given.values, reverse.mean).reshape(*weights.shape, *known.shape[1:])
+    return torch.einsum("ep,ep...->e...", weights, means)
+
+
+def _last_step(
+    process: Process, denoiser: Denoiser, known: Tensor, mask: Tensor, rng: Rng, particles: int
+) -> tuple["_Known", Entries, Tensor]:
+    """Return the known entries, p_theta(x^0 | x^1) of every particle, and the particles' log weights."""
     check_mask(known, mask)
     if particles < 1:
         raise InputError(f"Expected at least one particle, got {particles}: choose 64, for example.")
@@ -121,9 +143,7 @@ def condition(
             x, out, twist = x[rows], out[rows], psi[rows]
             reverse = process.p_reverse(out, x, steps)
             if t == 1:
-                final = log_weight - twist + given.log(reverse.log_prob(given.values))
-                x = torch.where(given.mask, given.values, reverse.draw(rng))
-                return x[_one_each(final, particles, rng)]
+                return given, reverse, log_weight - twist + given.log(reverse.log_prob(given.values))
             towards = process.q_posterior(given.values, x, steps)
             x = torch.where(given.mask, towards.draw(rng), reverse.draw(rng))
             log_weight = log_weight + given.log(reverse.log_prob(x) - towards.log_prob(x))

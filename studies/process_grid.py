@@ -1,7 +1,7 @@
-"""Bounds and ranking of the forward processes of results/processes-ml100k.toml, side by side.
+"""Bounds and ranking of the forward processes of an experiment, results/processes-ml100k.toml, side by side.
 
     python studies/process_grid.py --out studies/results/processes-ml100k.json
-    python studies/process_grid.py --out studies/results/processes-ml100k.json --table   # as in docs/processes.md
+    python studies/process_grid.py --out studies/results/processes-ml100k.json --table  # docs/explanation/processes.md
 
 Every row of the experiment is fitted on each split; rows that are trained on their bound also get the bound in nats of
 whole rows of the test users, as in studies/bound.py. Each fit is written when it is finished, and an interrupted run
@@ -72,6 +72,7 @@ def table(fits: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--experiment", type=Path, default=EXPERIMENT, help="the rows, and the data")
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--only", default="", help="rows whose label contains this text")
     parser.add_argument("--table", action="store_true", help="only print the table of what was measured")
@@ -79,7 +80,7 @@ def main() -> None:
     torch.set_num_threads(1)
     fits: dict[str, Any] = json.loads(given.out.read_text(encoding="utf-8"))["fits"] if given.out.exists() else {}
     if not given.table:
-        experiment = read_experiment(EXPERIMENT)
+        experiment = read_experiment(given.experiment)
         data = load(experiment.data)
         for seed in range(given.splits):
             parts = rf.split(data, seed=seed)

@@ -2,7 +2,7 @@
 
     RESULTS=studies/results/reranking_weights.json
     python studies/reranking_weights.py --shop online-retail.csv.gz --products products.csv --out $RESULTS
-    python studies/reranking_weights.py --draw $RESULTS --figure docs/reranking.png
+    python studies/reranking_weights.py --draw $RESULTS --figure docs/images/reranking.png
 
 `thinning-linear`, split 0, the test users of ml-1m and ml-latest-small and, where its files are named, of a shop (see
 examples/shop_products.py). A list's own measures are taken over its first ten places:

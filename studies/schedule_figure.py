@@ -1,6 +1,6 @@
 """The figure of learned schedules: noise rates by epoch, and the bound with learned and with fixed rates.
 
-python studies/schedule_figure.py --data ml-100k --out docs/schedule.png
+python studies/schedule_figure.py --data ml-100k --out docs/images/schedule.png
 """
 
 import argparse

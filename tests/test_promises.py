@@ -1,4 +1,4 @@
-"""docs/promises.md names tests that exist, and tests of the promises about the package as a whole."""
+"""docs/reference/promises.md names tests that exist, and tests of the promises about the package as a whole."""
 
 import ast
 import logging
@@ -15,7 +15,7 @@ from recfusion.experiments.train import train
 from recfusion.experiments.tuning.tune import tune
 from recfusion.report.page import write_page
 
-PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+PROMISES = (ROOT / "docs" / "reference" / "promises.md").read_text(encoding="utf-8")
 _TEST = re.compile(r"`(tests/[^`]*)`")
 
 

@@ -183,6 +183,21 @@ def test_without_pyarrow_a_file_is_read_or_refused(
     monkeypatch.setattr("recfusion.core.parquet._TRIAL", "import os; os.abort()")  # as polars does for some files
     with pytest.raises(pl.exceptions.ComputeError, match="polars ended"):
         read_parquet(path)
+    monkeypatch.setattr("recfusion.core.parquet._TRIAL", "import time; time.sleep(60)")
+    monkeypatch.setattr("recfusion.core.parquet._SECONDS", 0.1)
+    with pytest.raises(pl.exceptions.ComputeError, match=r"within 0\.1 seconds"):
+        read_parquet(path)
+
+
+def test_without_pyarrow_the_bytes_of_the_trial_are_those_that_are_read(
+    nothing_optional: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table = tmp_path / "items.parquet", pl.DataFrame({"item": ["a"]})
+    table.write_parquet(path)
+    swap = f"from pathlib import Path; Path({str(path)!r}).write_bytes(b'damaged')"
+    monkeypatch.setattr("recfusion.core.parquet._TRIAL", swap)  # another program replaces the file meanwhile
+    assert read_parquet(path).equals(table)
+    assert path.read_bytes() == b"damaged"
 
 
 def test_a_failed_import_is_about_a_package_of_ours_or_stays_what_it_is() -> None:

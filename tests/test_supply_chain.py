@@ -49,7 +49,9 @@ def test_the_bill_names_every_dependency_with_its_licence() -> None:
 
 
 def test_the_licences_that_are_listed_are_of_the_pinned_versions() -> None:
-    rows = re.findall(r"^\| ([\w.-]+) \| (\d\S*) \| \S", (ROOT / "docs" / "licences.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([\w.-]+) \| (\d\S*) \| \S", (ROOT / "docs" / "reference" / "licences.md").read_text(), re.MULTILINE
+    )
     assert len(rows) > 30
     pinned = {normal(pin.partition("==")[0]): pin.partition("==")[2] for pin in PINS}
     assert {name: pinned.get(normal(name)) for name, _ in rows} == dict(rows), "write it: scripts/bill_of_materials.py"

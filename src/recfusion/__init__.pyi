@@ -17,6 +17,7 @@ from recfusion.evaluation.evaluate import evaluate as evaluate
 from recfusion.evaluation.topk import top_k as top_k
 from recfusion.experiments.comparison import Comparison as Comparison
 from recfusion.experiments.comparison import compare as compare
+from recfusion.experiments.custom_metric import metric as metric
 from recfusion.experiments.experiment_file import read_experiment as read_experiment
 from recfusion.experiments.result import Result as Result
 from recfusion.experiments.result import read_results as read_results
@@ -32,6 +33,7 @@ from recfusion.inference.request import HistoryEntry as HistoryEntry
 from recfusion.inference.request import ItemFilters as ItemFilters
 from recfusion.inference.request import Reranking as Reranking
 from recfusion.inference.similar import similar as similar
+from recfusion.inference.update import update as update
 from recfusion.models.base import Recommender as Recommender
 from recfusion.models.baselines.popularity import Popularity as Popularity
 from recfusion.models.baselines.popularity import Random as Random

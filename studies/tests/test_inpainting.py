@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from conftest import csr, random_csr
-from inpainting import Inpainting
+from inpainting import Inpainting, condition, conditional_mean
 from recfusion.testing import Subject, checks
 
 STATES = torch.tensor(list(product((0.0, 1.0), repeat=3)))  # (8, 3)
@@ -28,7 +28,7 @@ def enumerated(model: Inpainting) -> torch.Tensor:
 
 
 def test_particles_rank_by_the_enumerated_conditional_probability() -> None:
-    model = Inpainting(**SMALL, samples=3000, particles=32).fit(TRAIN, rng=0)
+    model = Inpainting(**SMALL, samples=500, particles=32).fit(TRAIN, rng=0)
     density = enumerated(model)
     assert float(density.sum()) == pytest.approx(1, abs=1e-5)
     given = density * STATES[:, 0]  # item 0 is in the history
@@ -37,6 +37,19 @@ def test_particles_rank_by_the_enumerated_conditional_probability() -> None:
     assert found.tolist() == pytest.approx(exact.tolist(), abs=0.03)
     assert exact[1] > exact[2]  # items 0 and 1 go together
     assert np.argmax(model.score(csr([[0]], 3))[0][1:]) == 0
+
+
+def test_means_of_the_last_step_have_less_noise_than_its_draws() -> None:
+    model = Inpainting(**SMALL).fit(TRAIN, rng=0)
+    process = model.make_process(torch.from_numpy(model.means_).double())
+    known = torch.tensor([[1.0, 0.0, 0.0]]).expand(2000, -1)
+    means, draws = (
+        find(process, model.net_, known, known > 0, torch.Generator().manual_seed(0), 16)
+        for find in (conditional_mean, condition)
+    )
+    assert means.mean(0).tolist() == pytest.approx(draws.mean(0).tolist(), abs=0.03)
+    assert torch.allclose(means[:, 0], torch.ones(2000))
+    assert (means.std(0)[1:] < draws.std(0)[1:] / 3).all()
 
 
 def test_every_way_of_filling_keeps_the_contract() -> None:

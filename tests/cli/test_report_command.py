@@ -133,6 +133,7 @@ def test_counts_name_the_data_that_is_not_here(leave: Leave, monkeypatch: pytest
     [
         (["reproduce", "table9"], "Unknown reproduction 'table9': choose one of parameters, counts, figure-"),
         (["reproduce", "ml25m"], "recfusion data fetch ml-25m"),
+        (["reproduce", "counts", "--dry-run"], "Expected one of ml1m, ablation, ml25m, netflix or all for --dry-run"),
         (["reproduce", "netflix"], "its publisher no longer offers it"),
         (["reproduce", "figure-diffusion"], "recfusion data fetch ml-100k"),
         (["reproduce", "figure-architecture", "--out", "shop.csv"], "got the file 'shop.csv'"),

@@ -101,6 +101,15 @@ def test_a_zip_with_a_link_is_refused(tmp_path: Path) -> None:
         Archive(tmp_path / "x.zip").names()
 
 
+def test_a_zip_with_an_empty_name_is_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "x.zip", {"a": b"", "fine.txt": b""})
+    content = path.read_bytes()
+    place = content.index(b"PK\x01\x02")  # the name has a length of 0, and the comment one of 1
+    path.write_bytes(content[: place + 28] + bytes(4) + b"\x01\x00" + content[place + 34 :])
+    with pytest.raises(InputError, match="unsafe name ''"):
+        Archive(path).names()
+
+
 @pytest.mark.parametrize("content", [b"", b"<html>not a zip</html>", b"PK\x03\x04 cut"])
 def test_something_else_than_a_zip_is_called_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.zip").write_bytes(content)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-
 from messy_shop import CANCELLED, write_shop
+
 from recfusion.core.errors import InputError
 from recfusion.data.column_roles import title_column
 from recfusion.data.interactions import RawData
@@ -147,7 +147,7 @@ def test_lines_above_the_header_are_no_users(tmp_path: Path, above: str) -> None
     path.write_text(f"{above}user,item,rating\nann,1,3\nbob,2,\n", encoding="utf-8")
     found = read_table(path, Source(max_bad_share=1))
     assert found.rows["user"].to_list() == ["ann"]
-    assert any("line 4" in note or "line 5" in note for note in found.report.notes if "first row" in note)
+    assert any("line 4" in note or "line 5" in note for note in found.report.notes if "left out" in note)
 
 
 def test_a_header_may_begin_with_a_hash(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_several_files_are_read_as_one(tmp_path: Path) -> None:
         found = read(Source(data=name, max_bad_share=1))
         assert sorted(found.ids["user"]) == ["Jürgen", "ann"]
         assert (found.report.rows, found.report.missing, found.report.blank) == (5, 2, 1)
-        assert "the first row that lacks a value: line 3 has no item in 'orders-1.csv'" in found.report.notes
+        assert "line 3 has no item in 'orders-1.csv'; 2 rows left out, fill in the cell" in found.report.notes
         assert str(tmp_path) not in found.source.data
     assert load(pattern, LOOSE, max_bad_share=1).n_interactions == 2
     with pytest.raises(InputError, match=r"Expected a file at '.*none.csv'"):
@@ -305,7 +305,8 @@ def test_the_export_of_a_shop_is_read_as_it_is(tmp_path: Path, caplog: pytest.Lo
     }
     assert report.rows == true.lines
     filtered = next(int(note.split()[0].replace(",", "")) for note in report.notes if "do not meet --rows" in note)
-    assert report.missing + report.unparsable + filtered == true.broken + true.cancelled
+    assert report.missing + report.unparsable == true.broken
+    assert filtered == true.cancelled
     assert len(found.rows) == true.lines - true.broken - true.cancelled
     assert found.items is not None
     assert len(found.items) == true.products
@@ -318,6 +319,29 @@ def test_the_export_of_a_shop_is_read_as_it_is(tmp_path: Path, caplog: pytest.Lo
     data = load(source, LOOSE)
     assert data.n_users <= true.customers
     assert data.n_items <= true.sold
+
+
+def test_each_fault_of_an_export_is_reported_with_line_cell_and_remedy(tmp_path: Path) -> None:
+    """Cells of users, and what may hold them, stay out of the report, which goes into model folders."""
+    lines = ["ann;7;1;31.01.2024;paid"] * 500
+    lines[3], lines[7] = "ann", "bob;;1;31.01.2024;paid"
+    lines[5] = lines[9] = "bob;7;1;31.02.2024;paid"
+    lines[11], lines[13] = 'bob;"7;1;31.01.2024;paid', "bob;7;1;31.01.2024;paid;secret"
+    lines[15], lines[17] = "bob;7;zwei;31.01.2024;paid", "bob;7;1;31.01.2024;cancelled"
+    (tmp_path / "a.csv").write_text("\n".join(["user;item;quantity;date;status", *lines]), encoding="utf-8")
+    report = read_table(tmp_path / "a.csv", Source(rows="status != 'cancelled'")).report
+    assert (report.missing, report.unparsable) == (2, 5)
+    assert [note for note in report.notes if " left out" in note] == [
+        "line 5 has no item; 2 rows left out, fill in the cell",
+        "line 7 has a time that is not a date or time in the form of the column: '31.02.2024'; 2 rows left out, correct "
+        "the cell or name the form with --date-format",
+        "line 13 has a double quote that is not closed, or stands inside a quoted field, where a row is one line; 1 row "
+        "left out, double the quote or remove it",
+        "line 15 has too many fields; 1 row left out, quote the cells that hold the separator",
+        "line 17 has a rating that is not a number: 'zwei'; 1 row left out, correct the cell or name another column with "
+        "--rating",
+        "1 rows do not meet --rows and are left out",
+    ]
 
 
 def test_the_ids_of_products_may_be_in_a_column_of_any_name(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from enumeration import CHAINS, SCHEDULES, build, constant, harmonic, linear, paths, rates
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enumeration import CHAINS, SCHEDULES, build, constant, harmonic, linear, paths, rates
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.process import Bits, kl

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from enumeration import CHAINS, TinyNet, all_bits, build, exact_bound, exact_log_likelihood, linear
 from torch import Tensor
 
+from enumeration import CHAINS, TinyNet, all_bits, build, exact_bound, exact_log_likelihood, linear
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial, Prediction
 from recfusion.diffusion.bound import Bound, bound_term, elbo, learned_elbo

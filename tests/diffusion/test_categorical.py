@@ -5,9 +5,9 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from enumeration import CHAINS, build, linear, rates
 from torch import Tensor
 
+from enumeration import CHAINS, build, linear, rates
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Bits, Categorical, States, ancestral, elbo, kl
 from recfusion.diffusion.bound import bound_term

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from enumeration import SCHEDULES, linear
 
+from enumeration import SCHEDULES, linear
 from recfusion.core.errors import InputError
 from recfusion.diffusion.gaussian import Gaussian
 from recfusion.diffusion.sampling import forward_steps

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 import torch
-from enumeration import CHAINS, TinyNet, all_bits, build, exact_log_likelihood, linear, paths, rates
 from torch import Tensor
 
+from enumeration import CHAINS, TinyNet, all_bits, build, exact_log_likelihood, linear, paths, rates
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Binomial, Gaussian, Process, ancestral, implicit, implicit_steps, make_schedule, strided
 

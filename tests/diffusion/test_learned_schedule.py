@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from enumeration import TinyNet, exact_bound
 from torch import Tensor, nn
 
 import recfusion.diffusion as diffusion
 from conftest import csr
+from enumeration import TinyNet, exact_bound
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.training.batches import dense
 

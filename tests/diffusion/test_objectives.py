@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from enumeration import all_bits, constant, exact_bound, linear
 from torch import Tensor
 
+from enumeration import all_bits, constant, exact_bound, linear
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.gaussian import Gaussian

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from enumeration import TinyNet, all_bits
 from torch import Tensor
 
 import recfusion as rf
+from enumeration import TinyNet, all_bits
 from recfusion.core.errors import InputError
 from recfusion.diffusion import Bits, Denoiser, Normal, Process, Steps
 

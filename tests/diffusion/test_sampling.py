@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 import torch
-from enumeration import TinyNet, all_bits, exact_log_likelihood, harmonic, linear
 from torch import Tensor
 
+from enumeration import TinyNet, all_bits, exact_log_likelihood, harmonic, linear
 from recfusion.core.errors import InputError
 from recfusion.diffusion.binomial import Binomial
 from recfusion.diffusion.gaussian import Gaussian

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from enumeration import SCHEDULES, constant, cosine, harmonic, linear, quadratic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enumeration import SCHEDULES, constant, cosine, harmonic, linear, quadratic
 from recfusion.core.errors import InputError
 from recfusion.diffusion.schedule import LearnedSchedule, Schedule, from_survival, make_schedule
 

@@ -162,6 +162,15 @@ def test_the_key_is_all_that_makes_a_result_another(result: Result) -> None:
     assert len({changed(result, **other).key for other in others} | {result.key}) == 6
 
 
+def test_a_setting_that_older_results_lack_counts_once_it_has_an_effect(result: Result) -> None:
+    older, newer, other = (
+        result.model_copy(update={"settings": {"T": None, **more}})
+        for more in ({}, {"min_improvement": 0.0}, {"min_improvement": 0.01})
+    )
+    assert older.key == newer.key != other.key
+    assert '"T": null' in older.key[4]
+
+
 def test_a_result_shows_itself_and_becomes_a_frame(result: Result) -> None:
     assert f"ndcg@10 {100 * result.test['ndcg@10'].mean():.2f}" in repr(result)
     assert repr(result).startswith("Result(ease, split 4: recall@5 ")

@@ -26,7 +26,7 @@ from recfusion.data.options import Source
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import FILES, sealed
+from recfusion.inference.bundle_files import FILES, LAYOUT, sealed
 from recfusion.inference.recommending import recommend
 from recfusion.models.base import Recommender
 from recfusion.models.linear.ease import EASE

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, valued
 from recfusion.models.sequence.recency import (
     DAY,
     RecentPopularity,
@@ -12,8 +12,8 @@ from recfusion.models.sequence.recency import (
     in_order,
     newer,
     recency,
-    recency_weighted,
     recent_counts,
+    weighted_entries,
 )
 
 # Two users: one with an invoice of two items at time 30, one with nothing at the end.
@@ -33,12 +33,12 @@ def test_weights_fall_with_the_rank_and_are_1_on_average() -> None:
 
 def test_histories_are_weighted_only_if_times_are_known_and_the_power_is_not_0() -> None:
     history = csr_array((np.ones(4, np.float32), TIMES.indices, TIMES.indptr), shape=TIMES.shape)
-    found = recency_weighted(history, Extra(times=TIMES), 1.0)
+    found = weighted_entries(history, Extra(times=TIMES), (1.0, 0.0))
     assert found.data.tolist() == recency(TIMES, 1.0).tolist()
     assert found.indices.tolist() == history.indices.tolist()
-    assert recency_weighted(history, Extra(times=TIMES), 0.0) is history
-    assert recency_weighted(history, Extra(), 1.0) is history
-    assert recency_weighted(history, None, 1.0) is history
+    assert weighted_entries(history, Extra(times=TIMES), (0.0, 0.0)) is history
+    assert weighted_entries(history, Extra(), (1.0, 0.0)) is history
+    assert weighted_entries(history, None, (1.0, 0.0)) is history
 
 
 def test_histories_in_order_have_0_for_the_newest_entry_and_less_for_older_ones() -> None:
@@ -67,3 +67,17 @@ def test_recent_popularity_counts_old_users_less() -> None:
     model = RecentPopularity().fit(train, extra=Extra(times=times))
     assert model.score(train[:1])[0] == pytest.approx([2 / 3, 1])
     assert RecentPopularity().fit(train).score(train[:1])[0] == pytest.approx([1, 0.5])
+
+
+def test_entry_weights_are_the_product_of_recency_and_ratings() -> None:
+    grades = valued(TIMES, np.full(TIMES.nnz, 4.0, np.float32))
+    grades.data[1] = 1.0
+    history = valued(TIMES, np.ones(TIMES.nnz, np.float32))
+    found = weighted_entries(history, Extra(times=TIMES, grades=grades), (0.5, 2.0))
+    for row in range(TIMES.shape[0]):
+        own = slice(TIMES.indptr[row], TIMES.indptr[row + 1])
+        later = [int((TIMES.data[own] > when).sum()) for when in TIMES.data[own]]
+        expected = np.array([(1 + r) ** -0.5 * g**2 for r, g in zip(later, grades.data[own], strict=True)])
+        if len(expected):
+            assert found.data[own] == pytest.approx(expected / expected.mean(), rel=1e-5)
+    assert weighted_entries(history, Extra(times=TIMES), (0.0, 2.0)) is history

@@ -49,6 +49,12 @@ def test_the_paper_s_preset_can_be_run(name: str) -> None:
     model.fit(random_csr(9, 11, 0.3, 0), rng=0)
 
 
+def test_the_published_early_stopping_keeps_the_first_of_small_improvements(groups: Interactions) -> None:
+    parts = split(groups)
+    model = RecFusion(min_improvement=1.0, patience=3, width=8).fit(parts.train, parts.valid, rng=0)
+    assert model.best_epoch_ == 1
+
+
 @pytest.mark.parametrize("process", ["paper-kernel", "bit-flips", "drift", "thinning"])
 @pytest.mark.parametrize("objective", ["simple", "elbo", "bce-elbo", "published"])
 def test_every_objective_runs_on_every_binary_process(process: str, objective: str) -> None:

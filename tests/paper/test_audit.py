@@ -1,10 +1,10 @@
-"""docs/paper-audit.md names files and tests that exist, for every claim."""
+"""docs/explanation/paper-audit.md names files and tests that exist, for every claim."""
 
 import re
 
 from named_tests import ROOT, missing
 
-AUDIT = (ROOT / "docs" / "paper-audit.md").read_text(encoding="utf-8")
+AUDIT = (ROOT / "docs" / "explanation" / "paper-audit.md").read_text(encoding="utf-8")
 _CLAIMS = [line for line in AUDIT.splitlines() if line.startswith("| ") and not line.startswith("| claim ")]
 _NAMED = re.compile(r"`((?:src|studies|results|docs|examples|tests)/[^`]+)`")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from drawn import texts
 
+from drawn import texts
 from recfusion.data.interactions import Interactions
 from recfusion.diffusion import Binomial, make_schedule, one_step
 from recfusion.paper.diffusion_figure import OPTIONS, STEPS, Chains, diffusion_chains, draw_diffusion, with_evidence

@@ -1,5 +1,6 @@
 """Who may do what and how much: key files, rate and cost limits, the audit log, TLS, and the token of the page."""
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -25,10 +26,11 @@ from recfusion.server.keys import Key, Keys, read_key_file, scope_of
 from recfusion.server.rate_limit import RateLimit
 from recfusion.server.service import Service
 from recfusion.server.start import check_tls
-from running import Client, process, running, settings_for
+from running import Client, process, running, self_signed, settings_for
 from shop import shop
 
 ASKED = {"history": ["i01"], "k": 1}
+NEW = {"new_share": 0.5, "new_column": "since"}
 EVENT = {"user": "ann@example.org", "item": "i01"}
 START = "from recfusion.cli.main import main; main()"
 
@@ -143,6 +145,10 @@ def test_too_many_requests_of_a_key_get_429_with_retry_after(folder: Path, tmp_p
             {"requests": [{"history": [], "k": 100, "reranking": {"diversity": 0.1}}] * 46},
             "requests",
         ),
+        *(
+            ("/recommend/batch", {"requests": [{"history": [], "k": 100, **one}] * 46}, "requests")
+            for one in ({"at_most": {"kind": 1}}, {"reranking": {"pins": {"1": "i01"}}}, {"reranking": NEW})
+        ),
     ],
 )
 def test_a_request_that_costs_too_much_is_refused(folder: Path, path: str, body: Any, field: str) -> None:
@@ -151,6 +157,17 @@ def test_a_request_that_costs_too_much_is_refused(folder: Path, path: str, body:
         assert (reply.status, reply.json["field"]) == (422, field)
         assert "at most 50,000" in reply.json["error"]
         assert client.post("/recommend", {"history": [], "k": 1000, "why": 49}).status == 200
+
+
+def test_similar_items_and_completions_have_a_cost_too(folder: Path) -> None:
+    with running(settings_for(folder, max_cost=100)) as client:
+        for path, body, cheap, field in (
+            ("/similar", {"item": "i01", "k": 101}, {"k": 100}, "k"),
+            ("/complete", {"history": ["i01"], "n": 5, "alternatives": 2}, {"alternatives": 1}, "n"),
+        ):
+            reply = client.post(path, body)
+            assert (reply.status, reply.json["field"]) == (422, field)
+            assert client.post(path, body | cheap).status == 200
 
 
 def test_a_costly_batch_is_made_in_parts_and_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +209,32 @@ def test_a_slow_read_of_events_delays_no_other_request(folder: Path, monkeypatch
     assert found == [200]
 
 
+def test_no_request_and_no_maintenance_reads_events_on_the_event_loop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def watched(name: str, method: Any) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            if asyncio._get_running_loop() is not None:
+                found.append(name)
+            return method(*given, **named)
+
+        return call
+
+    with running(settings_for(folder, watch=True)) as client:
+        for name in ("state", "states", "user_items", "is_forgotten", "is_erased", "changes", "shown_to", "erase"):
+            monkeypatch.setattr(Store, name, watched(name, getattr(Store, name)))
+        assert client.post("/events", {"user": "ann", "item": "i01"}).status == 201
+        assert client.post("/recommend", {"user": "ann", "remember": True}).status == 200
+        change = {"items": [{"item": "i01", "columns": {"stock": 3}}]}
+        assert client.ask("PUT", "/items", change).status == client.ask("DELETE", "/items").status == 200
+        assert client.post("/admin/reload", {}).status == client.get("/ready").status == 200
+        assert client.post("/events/forget", {"user": "ann"}).status == 200
+        time.sleep(0.6)  # two rounds of maintenance
+        assert found == []
+
+
 def test_the_audit_log_has_writes_and_refusals_and_no_user_data(folder: Path, tmp_path: Path) -> None:
     file, log = tmp_path / "keys.toml", tmp_path / "audit.jsonl"
     file.write_text(table("website", "key one", "read") + table("shop system", "key two", "events", "admin"))
@@ -220,15 +263,7 @@ def test_the_audit_log_has_writes_and_refusals_and_no_user_data(folder: Path, tm
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except OSError:
-        pytest.skip("there is no openssl here")
-    return made, key
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

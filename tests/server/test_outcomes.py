@@ -26,7 +26,7 @@ def list_id(model: str, bucket: int, number: int) -> str:
 def test_a_list_counts_once_and_returns_are_subtracted_from_the_revenue(store: Store) -> None:
     first, second, third = (list_id("a", 1, number) for number in range(3))
     with store.writing():
-        store.add_shown({(1, "a", 1): 8, (1, "a", 2): 2})
+        store.add_shown({(1, "a", "", 1): 8, (1, "a", "", 2): 2}, {})
         store.add([Event("u", "i", "click", recommendation=first)] * 3)
         store.add([Event("u", "i", "purchase", recommendation=first, quantity=3, price=10)])
         store.add([Event("u", "j", "have", recommendation=first, price=5)])
@@ -42,19 +42,19 @@ def test_a_list_counts_once_and_returns_are_subtracted_from_the_revenue(store: S
 def test_intervals_cover_the_truth_and_have_the_width_of_their_formula(store: Store) -> None:
     """Two models with rates of .10 and .20, 5,000 lists each."""
     rng = np.random.default_rng(0)
-    shown: dict[tuple[int, str, int], int] = {}
+    shown: dict[tuple[int, str, str, int], int] = {}
     events = []
     for model, rate in (("a", 0.1), ("b", 0.2)):
         for number, bucket in enumerate(rng.integers(0, 256, 5000).tolist()):
-            shown[1, model, bucket] = shown.get((1, model, bucket), 0) + 1
+            shown[1, model, "", bucket] = shown.get((1, model, "", bucket), 0) + 1
             if rng.random() < rate:
                 events.append(Event("u", "i", "click", recommendation=list_id(model, bucket, number)))
     with store.writing():
-        store.add_shown(shown)
+        store.add_shown(shown, {})
         store.add(events)
     (a, b, *_), (difference, *_) = compare_outcomes(store)
     assert a.ci95[0] < 0.1 < a.ci95[1] < b.ci95[0] < 0.2 < b.ci95[1]
-    assert (difference.model, difference.than) == ("b", "a")
+    assert (difference.name, difference.than) == ("b", "a")
     assert difference.ci95[0] < 0.1 < difference.ci95[1]
     error = np.hypot(np.sqrt(0.1 * 0.9 / 5000), np.sqrt(0.2 * 0.8 / 5000))
     assert (difference.ci95[1] - difference.ci95[0]) / 2 == pytest.approx(3.03 * error, rel=0.1)
@@ -62,7 +62,7 @@ def test_intervals_cover_the_truth_and_have_the_width_of_their_formula(store: St
 
 def test_no_click_in_a_few_lists_proves_nothing(store: Store) -> None:
     with store.writing():
-        store.add_shown({(1, "a", 1): 5, (1, "b", 2): 5})
+        store.add_shown({(1, "a", "", 1): 5, (1, "b", "", 2): 5}, {})
         store.add([Event("u", "i", "click", recommendation=list_id("a", 1, number)) for number in range(5)])
     (a, b, *_), _ = compare_outcomes(store)
     assert (a.rate, b.rate) == (1.0, 0.0)

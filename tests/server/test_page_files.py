@@ -8,7 +8,8 @@ import recfusion.server
 
 PAGE = Path(recfusion.server.__file__).parent / "page"
 FILES = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir()}
-OURS = {name: text for name, text in FILES.items() if not name.startswith("routes.")}  # those belong to /docs
+OTHERS = ("routes.", "workbench.", "recfusion-list.")  # /docs, the workbench, and the element for pages of a shop
+OURS = {name: text for name, text in FILES.items() if not name.startswith(OTHERS)}
 
 
 MAP = {"map.js"}  # loaded when the map is opened

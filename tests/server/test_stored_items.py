@@ -28,9 +28,9 @@ from shop import shop
 BIG = 10**401
 KINDS: dict[str, tuple[pl.DataType, Any, list[Any], list[Any]]] = {
     # column: type, value in the table, JSON values that fit, JSON values that do not
-    "i8": (pl.Int8(), 1, [-128, 127, 2.5, None], [-129, 128, BIG, "1", True, 1e300]),
+    "i8": (pl.Int8(), 1, [-128, 127, 127.0, 2.5, None], [-129, 128, 127.5, -129.0, BIG, "1", True, 1e300]),
     "i64": (pl.Int64(), 1, [-(2**63), 2**63 - 1, 0.5], [-(2**63) - 1, 2**63, BIG, False]),
-    "u8": (pl.UInt8(), 1, [0, 255], [-1, 256, BIG]),
+    "u8": (pl.UInt8(), 1, [0, 255, 255.0, 0.5], [-1, 256, -1.0, -0.5, 255.5, 300.0, BIG]),
     "u64": (pl.UInt64(), 1, [0, 2**64 - 1], [-1, 2**64, BIG, "0"]),
     "f32": (pl.Float32(), 1.0, [3.4e38, -3.4e38, 7], [BIG, -BIG]),  # a model holds it in 64 bits
     "f64": (pl.Float64(), 1.0, [1.7e308, 2**1000, 5e-324], [BIG, -BIG, "1.0", True]),
@@ -121,6 +121,7 @@ def test_the_checked_values_are_those_that_a_column_can_be_made_of() -> None:
             assert len(changed_column(series, {1: one})) == 2
         assert not any(fits(kind, one) for one in [*bad, math.nan, math.inf, [], {}])
     assert changed_column(pl.Series("price", [3, 4]), {0: 2.5}).to_list() == [2.5, 4.0]
+    assert changed_column(pl.Series("stock", [3, 2**60 + 1]), {0: 7.0}).to_list() == [7, 2**60 + 1]
 
 
 def test_a_newer_item_table_wins_over_older_changes_and_newer_changes_win_over_it(

@@ -99,8 +99,8 @@ def test_packed_text_and_a_folder_of_texts_are_prepared_as_one_table(
         found = load(tmp_path / f"{name}.out")
         assert found.fingerprint == local.fingerprint
         assert found.steps == local.steps
-    assert "the first row that lacks a value: line 12 has no item in 'b.csv'" in found.report.notes
-    assert "the first row that lacks a value: line 152 has no item" in local.report.notes
+    assert "line 12 has no item in 'b.csv'; 1 row left out, fill in the cell" in found.report.notes
+    assert "line 152 has no item; 1 row left out, fill in the cell" in local.report.notes
 
 
 def test_what_is_wrong_with_a_later_file_is_one_sentence(session: "SparkSession", tmp_path: Path) -> None:

@@ -24,7 +24,13 @@ def make_state(seed: int = 0) -> TrainState:
     return TrainState(net, torch.optim.AdamW(net.parameters(), lr=0.01), rng)
 
 
-def run(state: TrainState, epochs: int, validate: Validate | None = None, checkpoint: Checkpoint | None = None) -> int:
+def run(
+    state: TrainState,
+    epochs: int,
+    validate: Validate | None = None,
+    checkpoint: Checkpoint | None = None,
+    min_improvement: float = 0.0,
+) -> int:
     """Train for some epochs and return how many there were."""
 
     def loss(rows: Csr) -> Tensor:
@@ -34,9 +40,23 @@ def run(state: TrainState, epochs: int, validate: Validate | None = None, checkp
 
     steps = fit_epochs(
         state, [Phase(loss)], TRAIN, validate, batch_size=7, max_epochs=epochs, patience=3,
-        learning_rate=lambda _: 0.01, checkpoint=checkpoint,
+        learning_rate=lambda _: 0.01, checkpoint=checkpoint, min_improvement=min_improvement,
     )  # fmt: skip
     return len(list(steps))
+
+
+def test_an_improvement_that_is_too_small_keeps_no_weights_and_does_not_prolong_training() -> None:
+    state = make_state()
+    metrics = iter([0.1, 0.5, 0.55, 0.58, 0.6, 0.9])
+    kept: list[Tensor] = []
+
+    def validate() -> float:
+        kept.append(weights(state))
+        return next(metrics)
+
+    assert run(state, 100, validate, min_improvement=0.1) == 5
+    assert (state.best_epoch, state.best_metric) == (2, 0.5)
+    assert torch.equal(weights(state), kept[1])
 
 
 def weights(state: TrainState) -> Tensor:

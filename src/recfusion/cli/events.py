@@ -3,19 +3,19 @@
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 from rich.table import Table
 from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import counted, literal, note, out, print_json
-from recfusion.core.errors import InputError, WriteError
+from recfusion.core.errors import InputError, WriteError, choices
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.ids import id_text
 from recfusion.server.event_reports import all_rows, purchases_and_returns
 from recfusion.server.event_store import Store
-from recfusion.server.outcomes import Measure, compare_outcomes
+from recfusion.server.outcomes import Group, Measure, compare_outcomes
 
 _ERASE_SECONDS = 10.0  # that a deletion waits for other readers
 FileArgument = Annotated[Path, Argument(metavar="FILE", help="The file of events that serve wrote.")]
@@ -33,24 +33,30 @@ def events_export(
     note(f"{counted(len(rows), 'row')} of {counted(rows['user'].n_unique(), 'user')} written to {target}")
 
 
-def events_report(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Compare click-through, conversion and revenue of the served models; the intervals may be checked daily."""
+def events_report(
+    file: FileArgument,
+    by: Annotated[str, Option(help=f"{' or '.join(get_args(Group))}: what to compare.")] = "model",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare click-through, conversion and revenue of models or placements; the intervals may be checked daily."""
+    if by not in get_args(Group):
+        raise choices("group", by, get_args(Group), "by")
     with closing(Store(file, create=False)) as store, store.undamaged():
-        outcomes, differences = compare_outcomes(store)
+        outcomes, differences = compare_outcomes(store, cast(Group, by))
     if as_json:
         print_json({"outcomes": [vars(one) for one in outcomes], "differences": [vars(one) for one in differences]})
         return
     if not outcomes:
         note("No lists have been shown yet.")
         return
-    table = Table("measure", "model", "lists", "total", "per list", "95 % interval, at any time")
+    table = Table("measure", by, "lists", "total", "per list", "95 % interval, at any time")
     for one in outcomes:
         rate, low, high = (_amount(one.measure, value) for value in (one.rate, *one.ci95))
-        table.add_row(one.measure, literal(one.model), f"{one.lists:,}", f"{one.total:,.10g}", rate, f"{low} to {high}")
+        table.add_row(one.measure, literal(one.name), f"{one.lists:,}", f"{one.total:,.10g}", rate, f"{low} to {high}")
     out().print(table)
     for two in differences:
         value, low, high = (_amount(two.measure, value, sign="+") for value in (two.difference, *two.ci95))
-        out().print(f"{two.measure}, {two.model} against {two.than}: {value} ({low} to {high})", markup=False)
+        out().print(f"{two.measure}, {two.name} against {two.than}: {value} ({low} to {high})", markup=False)
 
 
 def _amount(measure: Measure, value: float, sign: str = "") -> str:

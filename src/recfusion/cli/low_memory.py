@@ -48,9 +48,3 @@ def guard_low_memory(failed: int) -> None:
 def report(message: str) -> None:
     """Print an error on standard error, without the libraries of the other messages."""
     typer.echo(f"Error: {message}", err=True)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out, also while a library was loaded."""
-    signs = ("failed to map segment", "can't start new thread", "can't allocate memory")  # dlopen, Python, torch
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)

@@ -13,9 +13,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from recfusion.cli.loading import loading
-from recfusion.cli.low_memory import NO_MEMORY, guard_low_memory, is_out_of_memory, report
+from recfusion.cli.low_memory import NO_MEMORY, guard_low_memory, report
 from recfusion.core.errors import InputError
 from recfusion.core.extras import missing_package
+from recfusion.core.memory import is_out_of_memory
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -23,10 +24,24 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[-4]  # TyperException
 
 # "data list" is the function `data_list` of the module `cli/data.py`; its docstring is the help.
 COMMANDS = (
-    *("demo", "models", "train", "tune", "evaluate", "compare", "run", "report", "reproduce"),
+    *(
+        "demo",
+        "models",
+        "train",
+        "update",
+        "tune",
+        "evaluate",
+        "compare",
+        "run",
+        "judge",
+        "diff",
+        "report",
+        "reproduce",
+    ),
     *("recommend", "why-not", "similar", "complete", "serve", "nightly"),
     *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),
+    *("split export",),
     *("figure diffusion", "figure architecture", "figure map"),
     *("spark prepare", "spark train", "spark recommend"),
 )
@@ -34,6 +49,7 @@ GROUPS = {
     "events": "Export, compare and delete the events that a service recorded.",
     "items": "Add new items to a model.",
     "data": "List, fetch, describe, prepare and generate data sets.",
+    "split": "Write splits for other programs.",
     "figure": "Draw the paper's figures and the map of a model.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
 }

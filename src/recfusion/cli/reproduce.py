@@ -16,6 +16,8 @@ from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable
 from recfusion.paper import reproduce as paper
 from recfusion.paper.display import Display
+from recfusion.paper.dry_run import dry_run as paper_dry_run
+from recfusion.paper.tables import TABLES
 from recfusion.report.formats import Table
 
 ALL = "all"
@@ -29,6 +31,7 @@ def reproduce(
     quick: Annotated[bool, Option("--quick", help="Run a small version that takes minutes.")] = False,
     workers: WorkersOption = None,
     keep_stale: KeepStaleOption = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check archive, memory, time and disk; fit nothing.")] = False,
 ) -> None:
     """Reproduce a table or figure of the paper and show the difference to the published values.
 
@@ -41,6 +44,9 @@ def reproduce(
     if folder.is_file():
         raise InputError(f"Expected a folder to write to, got the file '{folder}': name another.", "out")
     check_writable(folder)
+    if dry_run:
+        _dry_run(name, folder, quick)
+        return
     if name != ALL:
         if (missing := paper.missing(name)) is not None:
             raise InputError(missing)
@@ -72,6 +78,21 @@ def _reproduce(name: str, folder: Path, quick: bool, workers: int | None, keep_s
         note(text)
     if made.run is not None:
         leave_on_failures(made.run)
+
+
+def _dry_run(name: str, folder: Path, quick: bool) -> None:
+    """Print the checks of one or all tables; exit with an error if one failed."""
+    if name not in (*TABLES, ALL):
+        raise InputError(f"Expected one of {', '.join(TABLES)} or {ALL} for --dry-run, got '{name}'.", "name")
+    passed = True
+    for each in TABLES if name == ALL else (name,):
+        place = folder / f"{each}{'-quick' if quick else ''}" if name == ALL else folder
+        checks, models, good = paper_dry_run(each, place / paper.STORE, quick=quick)
+        _print_table(checks)
+        _print_table(models)
+        passed &= good
+    if not passed:
+        raise Exit(1)
 
 
 def _print_table(table: Table) -> None:

@@ -31,6 +31,7 @@ from recfusion.experiments.recipes import Recipe, train_better
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG, CONTROL
 from recfusion.inference.new_items import placement_notes
+from recfusion.inference.training_rows import updatable_bytes
 from recfusion.models.abilities import planned_parts, signals_read
 from recfusion.models.base import Forecast
 from recfusion.models.registry import DEFAULT_MODEL
@@ -83,6 +84,10 @@ def train(
     histories: Annotated[
         bool, Option("--histories/--no-histories", help="Whether the model may hold histories of training users.")
     ] = True,
+    updatable: Annotated[
+        bool,
+        Option("--updatable", help="Keep what `recfusion update` needs: the training users' rows, without their ids."),
+    ] = False,
     resume: Annotated[bool, Option("--resume", help="Resume an interrupted training.")] = False,
     device: Annotated[str, Option(help="cpu or cuda, for models that train in epochs.")] = "cpu",
     as_json: JsonOption = False,
@@ -118,11 +123,18 @@ def train(
         _note_signals(data.signals, used, plan)
     if parts := planned_parts(candidate.model, shape):
         note(f"Parts of the mixture: {', '.join(parts)}")
-    _note_forecast(candidate.model.forecast(shape))
+    forecast = candidate.model.forecast(shape)
+    _note_forecast(forecast)
+    if updatable:
+        job.check_updatable(candidate.model, candidate.label)
+        more = updatable_bytes(candidate.model, shape) or 0
+        note(f"For updates the folder also keeps about {more / 1e6:,.0f} MB: the rows of {shape.users:,} users")
     shared: dict[str, Any] = {"plan": plan, "seed": seed, "device": device, "histories": histories}
+    shared["updatable"] = updatable
     outcome = None
     try:  # notes are printed after the status line has ended, which would erase them
-        with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
+        title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
+        with training(title, forecast.seconds) as on_epoch:
             shared |= {"all_users": all_users, "checkpoint": checkpoint, "on_epoch": on_epoch}
             judge = judge or evaluate
             if old is not None and raw is not None:

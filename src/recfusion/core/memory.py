@@ -1,5 +1,6 @@
-"""Free memory, and the check that refuses work that would not fit."""
+"""Free memory, the check that refuses work that would not fit, and limits of this process."""
 
+import sys
 from pathlib import Path
 
 import psutil
@@ -14,10 +15,22 @@ except ImportError:  # a system without it
 _CGROUP = Path("/sys/fs/cgroup")
 
 
+def open_file_limit() -> int:
+    """Return how many files this process may have open at once (`ulimit -n`)."""
+    limit = -1 if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit if limit >= 0 and limit != resource.RLIM_INFINITY else sys.maxsize
+
+
 def address_space_limit() -> int | None:
     """Return the limit of this process's address space in bytes (`ulimit -v`); None if there is none."""
     limit = -1 if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
     return limit if limit >= 0 and limit != resource.RLIM_INFINITY else None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out, also while a library was loaded."""
+    signs = ("failed to map segment", "can't start new thread", "can't allocate memory")  # dlopen, Python, torch
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
 def available_bytes() -> int:

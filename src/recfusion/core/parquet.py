@@ -1,9 +1,10 @@
 """Reads Parquet files with pyarrow, for which a damaged file is an error; polars may end the process instead.
 
 Every Parquet file is read here: those of users, and our own, since a digest detects damage and proves no authorship.
-The serving set has no pyarrow: there a child process reads a file with polars first, and only the child may be ended.
+The serving set has no pyarrow: there a child process reads the bytes with polars first, and only it may be ended.
 """
 
+import io
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ import polars as pl
 from recfusion.core.extras import is_installed
 from recfusion.core.files import check_regular
 
-_TRIAL = "import sys, polars; polars.read_parquet(open(sys.argv[1], 'rb'))"
+_TRIAL = "import io, sys, polars; polars.read_parquet(io.BytesIO(sys.stdin.buffer.read()))"
+_SECONDS = 30  # that the trial may take
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,15 @@ def read_parquet(path: Path) -> pl.DataFrame:
     if is_installed("pyarrow"):
         return ParquetTable.open(path).read()
     check_regular(path)
-    trial = subprocess.run([sys.executable, "-P", "-c", _TRIAL, path], capture_output=True, text=True, check=False)
+    content, command = path.read_bytes(), [sys.executable, "-P", "-c", _TRIAL]
+    try:
+        trial = subprocess.run(command, input=content, capture_output=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise pl.exceptions.ComputeError(f"polars did not read it within {_SECONDS} seconds") from None
     if trial.returncode:
-        raise pl.exceptions.ComputeError(next(reversed(trial.stderr.splitlines()), "polars ended"))
-    with path.open("rb") as file:
-        return pl.read_parquet(file)
+        told = trial.stderr.decode(errors="replace").splitlines()
+        raise pl.exceptions.ComputeError(told[-1] if told else "polars ended")
+    return pl.read_parquet(io.BytesIO(content))
 
 
 @contextmanager

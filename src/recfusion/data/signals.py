@@ -127,7 +127,7 @@ def asked_signals(used: Collection[str]) -> str:
 
 
 def check_signals_are_read(asked: str, reads: Iterable[tuple[str, Collection[Signal]]]) -> None:
-    """Raise if no model reads a signal that `asked` names; ratings serve every model, since disliked items are masked."""
+    """Raise if no model reads a signal that `asked` names; ratings serve every model, which masks disliked items."""
     models = list(reads)
     for name in parse_signals(asked):
         signals = set(ASKED.get(name, ()))

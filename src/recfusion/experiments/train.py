@@ -19,7 +19,8 @@ from recfusion.data.options import Source, SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import AUTO, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
-from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
@@ -27,11 +28,14 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.control_costs import control_costs
 from recfusion.experiments.fit import check_grades, fit, fit_and_judge
 from recfusion.experiments.reorders import reorder_rates
-from recfusion.inference.bundle import Bundle, name_among
+from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import with_new, without_new
+from recfusion.inference.training_rows import TrainingRows
+from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
 from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.updating import updater_of
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
 log = logging.getLogger(__name__)
@@ -50,6 +54,7 @@ def train(
     histories: bool = True,
     signals: str = AUTO,
     judge: bool = False,
+    updatable: bool = False,
     costs: bool = False,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
@@ -69,11 +74,14 @@ def train(
 
     With `judge` the settings are also evaluated on the test users of the split, before the fit on all users. With
     `costs` the re-ranking controls are measured on the validation users, for the curves of the page's sliders.
+    An `updatable` model keeps the rows of its training users, so that `update` can add, change and forget users.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
     unfitted = candidate.model if histories else without_histories(candidate.model)
     candidate = replace(candidate, model=replace(unfitted))
     use_device(candidate.model, device)
+    if updatable:
+        check_updatable(candidate.model, candidate.entry.name)
     data = with_features(data, signals, signals_read(candidate.model))
     check_signals_are_read(signals, [(candidate.entry.name, signals_read(candidate.model))])
     used = used_signals(signals, data, signals_read(candidate.model))
@@ -134,7 +142,22 @@ def train(
         notes=notes,
         rates=rates,
     )
+    if updatable:
+        users = np.arange(data.n_users) if all_users or parts is None else parts.train_users
+        extra = everything if all_users else None if parts is None else parts.extra
+        ids = data.users[users].cast(pl.String)
+        bundle = replace(bundle, training=TrainingRows.of(fitted, ids, matrix, extra))
     return bundle if data.all_items is None else with_new(bundle, data.all_items)
+
+
+def check_updatable(model: Recommender, name: str) -> None:
+    """Raise unless fitted models of this kind can be updated."""
+    if updater_of(model) is None:
+        raise InputError(
+            f"Expected a model that can be updated, got {name}: choose thinning-linear or thinning-pairs, or train "
+            "without --updatable.",
+            "updatable",
+        )
 
 
 def usual_plan(plan: SplitPlan, used: Collection[Signal]) -> SplitPlan:
@@ -167,13 +190,19 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may name the new place of the same data; other data is refused.
     """
     parts = rebuild_split(bundle, source)
-    return with_intervals(evaluate(without_new(bundle).model, parts.test, parts.train, bundle.protocol.metrics))
+    model = without_new(bundle).model
+    return with_intervals(evaluate_metrics(model, parts.test, parts.train, bundle.protocol.metrics))
 
 
 def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
     """Return the split of a saved model, rebuilt from its protocol; see `evaluate_bundle`."""
     if bundle.all_users:
-        raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
+        raise InputError(
+            "Expected a model with test users, got one trained on all users: train without --all-users. The report of "
+            "a night has the answers about its model."
+        )
+    if bundle.updates:
+        raise InputError("Expected a model as it was trained, got one that was updated since: evaluate that folder.")
     protocol = bundle.protocol
     asked, used = source or protocol.source, protocol.signals.used
     if "user_features" not in used:  # a file that is not read may be gone
@@ -182,10 +211,8 @@ def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
         raise InputError("Expected the file of users, whose features the model reads: add --users-file.", "users_file")
     data = load(asked.model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the folder holds the item table; items added later come last
-        known, recipe = bundle.items.head(protocol.items), bundle.recipes.items
-        names = {name_among(known.columns, column.name): column.name for column in recipe.columns}
-        described = known.select(pl.col(own).alias(name) for own, name in names.items() if own in known.columns)
-        data = replace(data, item_features=features_of(recipe, described))
+        described = described_items(bundle.items.head(protocol.items), bundle.recipes.items)
+        data = replace(data, item_features=features_of(bundle.recipes.items, described))
     if bundle.recipes.users is not None and data.user_table is not None:
         data = replace(data, user_features=features_of(bundle.recipes.users, data.user_table))
     if data.fingerprint != protocol.fingerprint:

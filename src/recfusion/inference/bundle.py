@@ -33,6 +33,7 @@ from recfusion.inference.item_layout import Layout, make_layout
 from recfusion.inference.model_card import model_card
 from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity
+from recfusion.inference.training_rows import TrainingRows
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
@@ -74,6 +75,8 @@ class Bundle:
     recipes: Recipes = Recipes()  # how tables of items and users become features, for a model that reads them
     items_time: float | None = None  # when the file of the item table was written, seconds since 1970
     rates: Rates | None = None  # how items are bought again, if the training data had repeat purchases with times
+    training: TrainingRows | None = None  # what updates need
+    updates: tuple[files.UpdateRecord, ...] = ()  # since the last full fit, by days
     layout: Layout | None = None  # the map of the items; None before the first save, and in old folders
 
     @property
@@ -202,6 +205,10 @@ class Bundle:
                 saved.append(files.REORDERS)
                 save_file(self.rates.arrays(), folder / files.REORDERS)
                 shutil.copymode(folder / files.ITEMS, folder / files.REORDERS)
+            if self.training is not None:
+                saved.append(files.TRAINING)
+                save_file(self.training.arrays(), folder / files.TRAINING)
+                shutil.copymode(folder / files.ITEMS, folder / files.TRAINING)
             save_file(self._layout(path).arrays(), folder / files.LAYOUT)
             shutil.copymode(folder / files.ITEMS, folder / files.LAYOUT)
             digests = {name: file_digest(folder / name) for name in saved}
@@ -235,7 +242,7 @@ class Bundle:
         config = files.read_config(path)
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
-        rates = layout = None
+        rates = training = layout = None
         for name in (files.ITEMS, files.WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
@@ -253,6 +260,8 @@ class Bundle:
                 arrays = load_file(path / files.REORDERS)
                 _check_finite(arrays)
                 rates = Rates.of_arrays(arrays)
+            if files.TRAINING in config.digests:  # mapped: only updates read it
+                training = TrainingRows.of_arrays(map_arrays(path / files.TRAINING), len(items))
             if files.LAYOUT in config.digests:
                 arrays = load_file(path / files.LAYOUT)
                 _check_finite(arrays)
@@ -267,7 +276,8 @@ class Bundle:
         if files.stamps(path) != before:
             raise InputError(f"The model folder '{path}' changed while it was read: load it again.")
         recipes = files.read_recipes(path, config)
-        return cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates, layout)
+        made = cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
+        return replace(made, training=training, updates=config.updates, layout=layout)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -285,6 +295,7 @@ class Bundle:
             "train_users": self.train_users,
             "fit_seconds": self.fit_seconds,
             "items_time": self.items_time,
+            **({"updates": [one.model_dump(mode="json") for one in self.updates]} if self.updates else {}),
         }
 
 

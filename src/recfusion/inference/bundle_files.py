@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, StrictInt, StrictStr, TypeAdapter
 
@@ -23,9 +23,24 @@ CONFIG = "config.json"  # marks a model folder
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
 ADDED, FEATURES = "added.safetensors", "features.json"  # items added after the training; recipes of features
 REORDERS = "reorders.safetensors"  # how items are bought again
+TRAINING = "training.safetensors"  # rows of training users, for updates
 LAYOUT = "layout.safetensors"  # the map of the items
 CONTROL = "control "  # starts the groups of metrics.json with the cost of a re-ranking control
-OPTIONAL = (ADDED, FEATURES, REORDERS, LAYOUT)
+OPTIONAL = (ADDED, FEATURES, REORDERS, TRAINING, LAYOUT)
+
+
+class UpdateRecord(BaseModel, frozen=True, extra="forbid"):
+    """The updates of one day: how many users and items, never which."""
+
+    COUNTS: ClassVar[tuple[str, ...]] = ("added", "changed", "forgotten", "new_items")
+    day: StrictStr  # in UTC
+    added: StrictInt = Field(0, ge=0)
+    changed: StrictInt = Field(0, ge=0)
+    forgotten: StrictInt = Field(0, ge=0)
+    new_items: StrictInt = Field(0, ge=0)
+    error: FiniteFloat = 0.0  # of the last certificate, in standard deviations of scores
+    exact: StrictBool = True
+    notes: tuple[StrictStr, ...] = ()  # sentences about parts of a mixture
 
 
 class Config(BaseModel):
@@ -47,6 +62,7 @@ class Config(BaseModel):
     trials: StrictInt | None = None
     fit_seconds: FiniteFloat
     items_time: FiniteFloat | None = None
+    updates: tuple[UpdateRecord, ...] = ()
     digests: dict[str, str] = Field(default_factory=dict)
     digest: StrictStr = ""  # of the other fields; empty in older folders
 

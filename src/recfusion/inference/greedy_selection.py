@@ -42,7 +42,7 @@ class Reranker:
     def of(cls, bundle: Bundle, limits: Sequence[CategoryLimit], reranking: Reranking) -> "Reranker | None":
         """Return the re-ranker for these limits and weights; None if the order of the scores is the list."""
         least = reranking.new_share
-        if not (limits or reranking.diversity or reranking.shares or reranking.pins or least):
+        if not (limits or reranking.is_greedy):
             return None
         target = chances = None
         for column, wanted in reranking.shares.items():

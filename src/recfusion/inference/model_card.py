@@ -18,6 +18,10 @@ _HOLDS_ROWS = (
     "**It holds rows of the training data: the items of single users, without user ids.** Treat the folder like the "
     "data, or train with `--no-histories`. "
 )
+_UPDATABLE = (
+    "**The file training.safetensors holds the items of the training users, by keyed digests of their ids**, so that "
+    "they can be changed or forgotten. Treat it like the data. "
+)
 
 
 def model_card(bundle: Bundle) -> str:
@@ -45,6 +49,7 @@ def model_card(bundle: Bundle) -> str:
         ],
         "Data and protocol": _data(bundle),
         "Results": _results(bundle),
+        **({"Updates since the last full fit": _updates(bundle)} if bundle.updates else {}),
         "Parameters and settings": _settings(bundle),
         "Training time and energy": [
             f"The fit took {bundle.fit_seconds:,.1f} seconds. That is about {energy}, **assuming** {WATTS:g} W for one "
@@ -53,6 +58,7 @@ def model_card(bundle: Bundle) -> str:
         ],
         "Limitations": [
             (_HOLDS_ROWS if keeps_histories(bundle.model) else "")
+            + ("" if bundle.training is None else _UPDATABLE)
             + "It only knows which items users had, not why; it repeats the habits and the popularity bias of its "
             "data. Items with no interaction in training cannot be recommended on merit"
             + (" except by their features" if bundle.recipes.items is not None else "")
@@ -121,6 +127,25 @@ def _results(bundle: Bundle) -> list[str]:
         note = "Settings and epochs may have been chosen on these users: results on others will be slightly lower."
         lines += ["", note]
     return lines
+
+
+def _updates(bundle: Bundle) -> list[str]:
+    """Return what updates changed: counts and days, never users."""
+    rows = [
+        f"| {one.day} | {one.added:,} | {one.changed:,} | {one.forgotten:,} | {one.new_items:,} | {one.error:.1e} |"
+        for one in bundle.updates
+    ]
+    inexact = "" if all(one.exact for one in bundle.updates) else " Some parts were updated approximately."
+    return [
+        "The weights equal those of a fit on the users that remain, with the settings, the weights of users and the "
+        f"mean popularity of the last full fit.{inexact} The results above are those of that fit. The error is that of "
+        "the last certificate, in standard deviations of a list's scores.",
+        "",
+        "| day (UTC) | users added | changed | forgotten | new items | error |",
+        "|---|---:|---:|---:|---:|---:|",
+        *rows,
+        *(f"\n{sentence}" for sentence in dict.fromkeys(note for one in bundle.updates for note in one.notes)),
+    ]
 
 
 def _settings(bundle: Bundle) -> list[str]:

@@ -1,8 +1,8 @@
 """The request for one list: filters, re-ranking weights, history, length and explanations.
 
 Each field is declared once, here, with its type, bounds, default and help text. The command-line options, the HTTP
-schemas, the OpenAPI document, the controls in `/model` and on the page, and the tables in docs/control.md are generated
-from these records. A new re-ranking control needs a field in `Reranking` and a function in `reranking.TERMS`.
+schemas, the OpenAPI document, the controls in `/model` and on the page, and the tables in docs/how-to/control.md are
+generated from these records. A new re-ranking control needs a field in `Reranking` and a function in `reranking.TERMS`.
 """
 
 import functools
@@ -218,6 +218,11 @@ class Reranking(Record):
         description="items at fixed places, if the filters allow them: 1=i07",
         json_schema_extra={"kind": "places"},
     )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether a list is selected item by item."""
+        return bool(self.diversity or self.shares or self.pins or self.new_share)
 
     @field_validator("pins")
     @classmethod

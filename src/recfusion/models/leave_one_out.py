@@ -1,7 +1,7 @@
 """Leave-one-user-out scores in closed form: the scores of a training user's shown items by a fit without that user.
 
 They follow from the residuals of the weighted least-squares fit. Penalties are held fixed: they depend on the counts of
-all users and do not change when one user is left out. The proof is in docs/thinning.md.
+all users and do not change when one user is left out. The proof is in docs/explanation/thinning.md.
 """
 
 from dataclasses import dataclass

@@ -48,7 +48,7 @@ _MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 def architecture_figure() -> Figure:
-    """Draw the pipeline of the variants in the registry; docs/diffusion.md has their settings."""
+    """Draw the pipeline of the variants in the registry; docs/how-to/diffusion.md has their settings."""
     variants = recfusion_variants()
     figure, axes = blank(2640, 540)
     axes.text(_MARGIN, 66, "The RecFusion family", fontsize=15, color=INK, weight="bold")

@@ -1,6 +1,7 @@
 """The paper's experiments (specs/*.toml), their quick versions, and our counts of users, items and parameters."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from recfusion.data.split import split
 from recfusion.experiments.experiment_file import Experiment, parse_experiment
 from recfusion.experiments.result import append_result, read_results
 from recfusion.experiments.run import stored_results
+from recfusion.models.base import NotFitted
 from recfusion.models.registry import MODELS, entry, make_model
 from recfusion.models.settings import setting_values
 from recfusion.paper import tables
@@ -88,7 +90,8 @@ def parameter_counts() -> tuple[int, dict[str, int]]:
     for name in MODELS:
         model = make_model(name, {"preset": "paper"} if "paper" in entry(name).presets else None)
         if isinstance(model, NeuralRecommender):
-            found[name] = sum(parameter.numel() for parameter in model.make_net(n_items).parameters())
+            with suppress(NotFitted):  # a network with weights for each training user
+                found[name] = sum(parameter.numel() for parameter in model.make_net(n_items).parameters())
     return n_items, found
 
 

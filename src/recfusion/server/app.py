@@ -18,6 +18,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
 from recfusion.server import responses, schemas
+from recfusion.server.client_code import javascript_client, python_client
 from recfusion.server.compression import Packed
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
@@ -30,6 +31,7 @@ from recfusion.server.metrics import Metrics
 from recfusion.server.model_info import describe
 from recfusion.server.service import Service
 from recfusion.server.shops import Shops
+from recfusion.server.workbench import add_workbench_routes
 
 log = logging.getLogger(__name__)
 SETTINGS = "RECFUSION_SERVE"  # environment variable with the settings of worker processes
@@ -45,6 +47,7 @@ _TYPES = {
 }
 _TICK = 0.25  # seconds between checks of the event store and the model folder
 _HOUR = 3600.0
+_VISITORS = ("view", "click", "skip")  # kinds of events that pages of a shop may send
 ERASE_SECONDS = 3.0  # that a deletion waits for other readers of the event store
 _ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": responses.Error}, "5XX": {"model": responses.Error}}
 
@@ -91,10 +94,11 @@ def _shop_app(settings: Settings) -> Guard:
     add_list_routes(app, service)
     _add_events(app, service)
     _add_monitoring(app, service)
-    _add_page(app)
-    routes = frozenset(getattr(route, "path", "") for route in app.routes)
+    add_workbench_routes(app, service)
     keys = Keys.of(settings)
     _add_security(app, keys, () if settings.shop else OPEN)
+    _add_page(app)
+    routes = frozenset(getattr(route, "path", "") for route in app.routes)
     return Guard(app, settings=settings, keys=keys, metrics=metrics, routes=routes)
 
 
@@ -109,6 +113,7 @@ def _add_security(app: FastAPI, keys: Keys, open_paths: Sequence[str]) -> None:
             scope = scope_of(method.upper(), path)
             is_open = path in open_paths or not keys.needed_for(scope)
             operation["security"] = [{}] if path in open_paths else [*([{}] if is_open else []), {"key": [scope]}]
+    app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI writes it anew after each further route
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
@@ -119,23 +124,29 @@ def _add_events(app: FastAPI, service: Service) -> None:
     created: dict[str, Any] = {"status_code": 201, "response_model": responses.Recorded}
 
     @app.post("/events", summary="Record what a user did with an item", **created)
-    async def events(event: schemas.EventBody) -> Response:
-        return await _record(service, [event])
+    async def events(event: schemas.EventBody, http: Request) -> Response:
+        return await _record(service, http, [event])
 
     @app.post("/events/batch", summary="Record several events together", **created)
-    async def event_batch(batch: schemas.EventBatch) -> Response:
-        return await _record(service, batch.events, "events.")
+    async def event_batch(batch: schemas.EventBatch, http: Request) -> Response:
+        return await _record(service, http, batch.events, "events.")
 
     @app.post(
         "/events/forget",
         summary="Delete all events of a user",
         response_model=responses.Deleted,
-        responses={202: {"model": responses.Deleted, "description": "deleted, and not yet erased from SQLite's log"}},
+        responses={
+            202: {
+                "model": responses.Deleted,
+                "description": "deleted, and not yet erased from SQLite's log, or not yet removed from the weights",
+            }
+        },
     )
     async def forget(request: schemas.Forget) -> Response:
-        deleted = await service.write(lambda store: store.forget(request.user))
+        deleted, unlearned = await service.forget(request.user)
         erased = await service.erase(ERASE_SECONDS)
-        return reply({"deleted": deleted, "erased": erased}, 200 if erased else 202)
+        more = {} if unlearned is None else {"unlearned": unlearned}
+        return reply({"deleted": deleted, "erased": erased} | more, 200 if erased and unlearned is not False else 202)
 
     @app.put(
         "/items",
@@ -192,8 +203,11 @@ def _unknown(bundle: Bundle, ids: Sequence[str]) -> list[str]:
     return [item for item, column in zip(ids, bundle.columns_of(ids).tolist(), strict=True) if column < 0]
 
 
-async def _record(service: Service, bodies: list[schemas.EventBody], prefix: str = "") -> Response:
+async def _record(service: Service, http: Request, bodies: list[schemas.EventBody], prefix: str = "") -> Response:
     for number, one in enumerate(bodies):
+        if http.scope.get("browser") and one.kind not in _VISITORS:
+            allowed = f"Visitors know this key, so it is for events of the kinds {', '.join(_VISITORS)}."
+            raise Fault(403, f"{prefix}{number}.kind" if prefix else "kind", allowed)
         if one.kind not in service.reading.weights:
             raise choices("kind", one.kind, service.reading.weights, f"{prefix}{number}.kind" if prefix else "kind")
     events = [
@@ -238,7 +252,7 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
         models = await service.current()  # answers 503 if changed item columns cannot be applied
         ignored = sorted({name for model in models.every for name in model.misfits})
         named = {"ready": True, "models": _versions(models), "generation": models.generation}
-        return reply(named | {"trouble": service.trouble(), "ignored_columns": ignored})
+        return reply(named | {"trouble": await service.read(service.trouble), "ignored_columns": ignored})
 
     @app.get("/metrics", summary="Counters and latencies for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -250,6 +264,9 @@ def _add_page(app: FastAPI) -> None:
     # Only names that exist are looked up: no name of a request reaches the file system.
     files = {path.relative_to(_PAGE).as_posix(): path for path in _PAGE.rglob("*") if path.suffix in _TYPES}
     contents = {name: Packed(path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
+    document = app.openapi()
+    contents["client.js"] = Packed(javascript_client(document).encode(), _TYPES[".js"])
+    contents["client.py"] = Packed(python_client(document).encode(), _TYPES[".txt"])
 
     def file(request: Request, name: str) -> Response:
         if name not in contents:
@@ -264,6 +281,10 @@ def _add_page(app: FastAPI) -> None:
     async def docs(request: Request) -> Response:
         return file(request, "routes.html")
 
+    @app.get("/workbench", include_in_schema=False)
+    async def workbench(request: Request) -> Response:
+        return file(request, "workbench.html")
+
     @app.get("/static/{name:path}", include_in_schema=False)
     async def static(request: Request, name: str) -> Response:
         return file(request, name)
@@ -277,6 +298,7 @@ async def _run_maintenance(service: Service) -> None:
             await service.flush()
             await service.erase()
             await service.follow()
+            await service.learn()
             loop_time = asyncio.get_running_loop().time()
             if loop_time - last_expired > _HOUR:
                 last_expired = loop_time

@@ -56,8 +56,8 @@ class Batcher(Generic[Job, Answer]):
         answers: Sequence[Any]
         try:
             answers = self._handle([job for job, _ in batch])
-        except Exception as error:
-            answers = [error] * len(batch)
+        except BaseException as error:  # a panic of polars is no Exception, and must not end this thread
+            answers = [error if isinstance(error, Exception) else RuntimeError(type(error).__name__)] * len(batch)
         for (_, future), answer in zip(batch, answers, strict=True):
             try:
                 future.get_loop().call_soon_threadsafe(_deliver, future, answer)

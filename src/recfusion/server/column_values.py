@@ -19,7 +19,7 @@ def fits(kind: pl.DataType, value: Any) -> bool:
     if isinstance(value, str):
         return kind == pl.String or (kind.is_temporal() and _converts(kind, value))
     if isinstance(value, float) and kind.is_integer():
-        return math.isfinite(value) and abs(value) < _EXACT
+        return abs(value) < _EXACT and _converts(kind, math.floor(value)) and _converts(kind, math.ceil(value))
     return isinstance(value, int | float) and kind.is_numeric() and _converts(kind, value)
 
 
@@ -47,10 +47,12 @@ def expected_value(kind: pl.DataType) -> str:
 
 def changed_column(series: pl.Series, changed: Mapping[int, Any]) -> pl.Series:
     """Return a column with new values at some places; a price of 3 may become one of 2.5."""
-    kind = series.dtype
-    if kind.is_integer() and any(isinstance(value, float) for value in changed.values()):
-        series, kind = series.cast(pl.Float64), pl.Float64()
-    new = pl.Series(series.name, list(changed.values()), dtype=kind, strict=True)
+    kind, values = series.dtype, list(changed.values())
+    if kind.is_integer():
+        values = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
+        if any(isinstance(one, float) for one in values):
+            series, kind = series.cast(pl.Float64), pl.Float64()
+    new = pl.Series(series.name, values, dtype=kind, strict=True)
     places = np.arange(len(series))
     places[list(changed)] = len(series) + np.arange(len(changed))
     return pl.concat([series, new]).gather(places)

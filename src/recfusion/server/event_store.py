@@ -24,6 +24,7 @@ from recfusion.data.reading.ids import id_text
 from recfusion.server.event_kinds import WEIGHTS, Standing
 
 _VERSION = "2"
+_VERSIONS = 100  # of the placements that are kept
 _UNERASED = "unerased"  # name of a state: the write-ahead log may hold deleted rows
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (
@@ -39,9 +40,15 @@ CREATE TABLE IF NOT EXISTS changes (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS changes_by_number ON changes (number);
 CREATE TABLE IF NOT EXISTS shown (
-    day INTEGER NOT NULL, model TEXT NOT NULL, bucket INTEGER NOT NULL, lists INTEGER NOT NULL,
-    PRIMARY KEY (day, model, bucket)
+    day INTEGER NOT NULL, model TEXT NOT NULL, placement TEXT NOT NULL, bucket INTEGER NOT NULL,
+    lists INTEGER NOT NULL, PRIMARY KEY (day, model, placement, bucket)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS exposures (
+    day INTEGER NOT NULL, item TEXT NOT NULL, lists INTEGER NOT NULL, PRIMARY KEY (day, item)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS placements (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, change TEXT NOT NULL, tables TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS shown_items (
     user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, lists INTEGER NOT NULL, PRIMARY KEY (user, item)
 ) WITHOUT ROWID;
@@ -55,6 +62,7 @@ ALTER TABLE events ADD COLUMN key TEXT;
 ALTER TABLE changes ADD COLUMN time REAL NOT NULL DEFAULT 0;
 UPDATE changes SET time = CAST(strftime('%s', 'now') AS INTEGER);
 INSERT OR REPLACE INTO state SELECT 'change', coalesce(max(number), 0) FROM changes;
+ALTER TABLE shown RENAME TO shown_before;
 UPDATE state SET value = '2' WHERE name = 'version';
 """
 
@@ -164,6 +172,8 @@ class Store:
         for statement in ((_FROM_VERSION_1 if version == "1" else "") + _TABLES).split(";"):
             self._db.execute(statement)
         if version == "1":
+            self._db.execute("INSERT INTO shown SELECT day, model, '', bucket, lists FROM shown_before")
+            self._db.execute("DROP TABLE shown_before")
             self._use_one_id()
         self._db.execute("INSERT OR IGNORE INTO state VALUES ('version', ?)", (_VERSION,))
         self._db.execute("INSERT OR IGNORE INTO state VALUES ('salt', ?)", (secrets.token_hex(16),))
@@ -242,6 +252,21 @@ class Store:
             {item: one.time for item, one in found.items() if one.has is False},
         )
 
+    def last_event(self) -> int:
+        """Return the number of the last event, 0 if there is none."""
+        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+
+    def changed_users(self, after: int, most: int) -> tuple[list[str], int]:
+        """Return the users of the next events after a number, at most so many, and the number of the last of them."""
+        query = "SELECT id, user FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        rows = self._db.execute(query, (after, most)).fetchall()
+        return list(dict.fromkeys(str(user) for _, user in rows)), int(rows[-1][0]) if rows else after
+
+    def users_of(self, items: Sequence[str]) -> list[str]:
+        """Return the users with events of these items."""
+        query = "SELECT DISTINCT user FROM events WHERE item IN (SELECT value FROM json_each(?))"
+        return [str(user) for (user,) in self._db.execute(query, (json.dumps(list(items)),))]
+
     def forget(self, user: str) -> int:
         """Delete a user's events; a digest records that other data about the user must not be used.
 
@@ -281,7 +306,8 @@ class Store:
     def expire(self, days: float) -> int:
         """Delete events received more than `days` ago, and what was shown before; return how many events."""
         oldest = time.time() - 86400 * days
-        self._db.execute("DELETE FROM shown WHERE day < ?", (oldest // 86400,))
+        for table in ("shown", "exposures"):
+            self._db.execute(f"DELETE FROM {table} WHERE day < ?", (oldest // 86400,))
         shown = self._db.execute("DELETE FROM shown_items WHERE time < ?", (oldest,)).rowcount
         deleted = int(self._db.execute("DELETE FROM events WHERE received < ?", (oldest,)).rowcount)
         if deleted or shown:
@@ -328,11 +354,29 @@ class Store:
             Change(item, name, _read_value(text), when) for item, name, text, when in self._db.execute(query, (after,))
         ]
 
-    def add_shown(self, counts: Mapping[tuple[int, str, int], int]) -> None:
-        """Add numbers of lists shown, by (day, model, bucket of users)."""
-        rows = [(*key, lists) for key, lists in counts.items()]
-        query = "INSERT INTO shown VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
-        self._db.executemany(query, rows)
+    def add_shown(self, lists: Mapping[tuple[int, str, str, int], int], items: Mapping[tuple[int, str], int]) -> None:
+        """Add numbers of lists by (day, model, placement, bucket of users), and of lists with an item by day."""
+        upsert = "ON CONFLICT DO UPDATE SET lists = lists + excluded.lists"
+        shown, exposed = ([(*key, n) for key, n in counts.items()] for counts in (lists, items))
+        self._db.executemany(f"INSERT INTO shown VALUES (?, ?, ?, ?, ?) {upsert}", shown)
+        self._db.executemany(f"INSERT INTO exposures VALUES (?, ?, ?) {upsert}", exposed)
+
+    def placements(self) -> list[tuple[int, float, str, dict[str, Any]]]:
+        """Return the versions of the placements, the newest first: number, time, kind of change, tables."""
+        rows = self._db.execute("SELECT number, time, change, tables FROM placements ORDER BY number DESC")
+        return [(number, when, change, _read_value(text)) for number, when, change, text in rows]
+
+    def last_placements(self) -> int:
+        """Return the number of the newest version of the placements, 0 if there is none."""
+        return int(self._db.execute("SELECT coalesce(max(number), 0) FROM placements").fetchone()[0])
+
+    def set_placements(self, tables: Mapping[str, Any], change: str) -> int:
+        """Store a version of the placements; return its number. The last 100 are kept."""
+        number = self.last_placements() + 1
+        row = (number, time.time(), change, json.dumps(tables))
+        self._db.execute("INSERT INTO placements VALUES (?, ?, ?, ?)", row)
+        self._db.execute("DELETE FROM placements WHERE number <= ?", (number - _VERSIONS,))
+        return number
 
     def remember_shown(self, user: str, items: Iterable[str], when: float) -> None:
         """Record that a user was shown items."""

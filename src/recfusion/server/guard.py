@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recfusion.server.audit import AuditLog
 from recfusion.server.config import LOOPBACK, Settings
-from recfusion.server.http_errors import Fault, fault_reply, log_failure
+from recfusion.server.http_errors import Fault, fault_reply, log_failure, to_fault
 from recfusion.server.keys import Keys, scope_of
 from recfusion.server.metrics import Metrics
 from recfusion.server.rate_limit import RateLimit
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 OPEN = ("/live", "/ready")  # health checks
 PLACED = ("/recommend", "/recommend/batch", "/similar", "/complete")  # routes with placements
 _REFUSED = (401, 403, 421, 429)
-_BUG = "The request failed because of a bug; see the log of the service."
 _DISCARD = 1 << 24  # bytes of a refused body that are read
 _DEEPEST = 20  # nested brackets of a body
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
@@ -76,7 +75,7 @@ class Guard:
 
         try:
             self._check(scope, headers, origin)
-            if scope["method"] == "OPTIONS" and origin in self.settings.origin:
+            if scope["method"] == "OPTIONS" and self._is_allowed(origin):
                 await Response(status_code=204)(scope, receive, sending)
                 return
             whole = await self._body(scope, headers, receive)
@@ -89,20 +88,21 @@ class Guard:
         except Exception as error:
             log_failure("A request failed", error)
             if not started:
-                await fault_reply(Fault(500, "", _BUG))(scope, receive, sending)
+                await fault_reply(to_fault(error))(scope, receive, sending)
         finally:
             self._record(scope, status, time.perf_counter() - began, headers)
 
     def _check(self, scope: Scope, headers: Headers, origin: str | None) -> None:
         if _host_name(headers.get("host", "")) not in self._hosts:
             raise Fault(421, "Host", "Expected a name of this service as Host: add one with serve --host-name NAME.")
-        if origin is not None and origin not in self.settings.origin and not _same(origin, headers.get("host", "")):
+        if origin is not None and not self._is_allowed(origin) and not _same(origin, headers.get("host", "")):
             raise Fault(403, "Origin", "Expected a page of this service: allow another with serve --origin URL.")
         path, method = scope["path"], scope["method"]
-        if path in self._open or _is_static(path) or (origin in self.settings.origin and method == "OPTIONS"):
+        if path in self._open or _is_static(path) or (self._is_allowed(origin) and method == "OPTIONS"):
             return
         sent, needed = headers.get("authorization"), scope_of(method, path)
         key = self._keys.check(sent, needed)
+        scope["browser"] = self._keys.is_for_browsers(sent, origin)
         scope["placements"] = placements = self._keys.placements(sent)
         if placements is not None and needed == "read" and path not in PLACED:
             raise Fault(403, "Authorization", f"This key is for {', '.join(PLACED)} with a placement: use another key.")
@@ -158,12 +158,16 @@ class Guard:
                     size += len(message.get("body", b""))
                     more = message.get("more_body", False)
 
+    def _is_allowed(self, origin: str | None) -> bool:
+        """Return whether pages of another origin may send requests."""
+        return origin is not None and (origin in self.settings.origin or origin in self._keys.origins())
+
     def _answer_headers(self, origin: str | None) -> list[tuple[bytes, bytes]]:
         found = dict(SECURITY_HEADERS)
         if images := " ".join(self.settings.image_origin):
             policy = "Content-Security-Policy"
             found[policy] = found[policy].replace("img-src 'self' data:", f"img-src 'self' data: {images}")
-        if origin is not None and origin in self.settings.origin:
+        if origin is not None and self._is_allowed(origin):
             found |= {
                 "Access-Control-Allow-Origin": origin,
                 "Access-Control-Allow-Headers": "authorization, content-type",
@@ -176,7 +180,7 @@ class Guard:
     def _record(self, scope: MutableMapping[str, Any], status: int, seconds: float, headers: Headers) -> None:
         """Count a request and log it: the route, never the path, the query or the body."""
         path = scope["path"]
-        route = path if path in self._routes else "page" if _is_static(path) else "other"
+        route = "page" if _is_static(path) else path if path in self._routes else "other"
         self._metrics.seconds.labels(route).observe(seconds)
         self._metrics.requests.labels(route, str(status)).inc()
         needed = scope_of(scope["method"], path)
@@ -205,7 +209,7 @@ def _same(origin: str, host: str) -> bool:
 
 
 def _is_static(path: str) -> bool:
-    return path in ("/", "/docs", "/favicon.ico") or path.startswith("/static/")
+    return path in ("/", "/docs", "/workbench", "/favicon.ico") or path.startswith("/static/")
 
 
 def _depth(body: bytes) -> int:

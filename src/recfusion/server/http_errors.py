@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from recfusion.core.errors import InputError, first_problem
+from recfusion.core.memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ def to_fault(error: Exception, prefix: str = "") -> Fault:
             log_failure("The event store cannot be used", error)
             problem = "The event store cannot be used now: try again in a second."
             return Fault(503, "", problem, {"Retry-After": "1"})
+    if is_out_of_memory(error):
+        return Fault(503, "", "The service has too little memory for this now: try again later.", {"Retry-After": "10"})
     return Fault(500, "", "The service failed; its log has the details.")
 
 

@@ -42,6 +42,7 @@ class Key:
     sha256: str
     scopes: frozenset[Scope]
     placements: frozenset[str] | None = None  # the only ones that it may name; None: all, and requests without one
+    origins: frozenset[str] | None = None  # of the pages that may send it; None: it is no key for browsers
 
     @classmethod
     def of(cls, name: str, key: str, scopes: Iterable[Scope]) -> "Key":
@@ -98,6 +99,19 @@ class Keys:
         """Return the placements to which the key in an Authorization header is limited; None if it is not."""
         return found.placements if (found := self._find(header)) else None
 
+    def origins(self) -> frozenset[str]:
+        """Return the origins of all keys for browsers."""
+        return frozenset().union(*(key.origins for key in self._keys.values() if key.origins))
+
+    def is_for_browsers(self, header: str | None, origin: str | None) -> bool:
+        """Return whether visitors of pages know the key; raise a Fault if it is for pages of other origins."""
+        key = self._find(header)
+        if key is None or key.origins is None:
+            return False
+        if origin not in key.origins:
+            raise Fault(403, "Origin", "This key is for other pages: name their origins in the key file.")
+        return True
+
     def name(self, header: str | None) -> str:
         """Return the name of the key in an Authorization header, empty if it is unknown."""
         return found.name if (found := self._find(header)) else ""
@@ -145,16 +159,19 @@ class _KeyTable(BaseModel, frozen=True, extra="forbid"):
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     scopes: frozenset[Scope] = Field(min_length=1)
     placements: frozenset[str] | None = Field(None, min_length=1)
+    origins: frozenset[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _check_scopes(self) -> "_KeyTable":
+        if self.origins is not None and (self.placements is None or "admin" in self.scopes):
+            raise ValueError("expected placements and no scope admin for a key with origins, which visitors can read")
         if self.placements is not None and "admin" in self.scopes:
             raise ValueError("expected no scope admin for a key that is limited to placements")
         return self
 
 
 def read_key_file(path: Path) -> list[Key]:
-    """Return the keys of a TOML file: a table per key with `sha256`, `scopes` and, to limit it, `placements`."""
+    """Return the keys of a TOML file: tables with `sha256`, `scopes` and, as limits, `placements` and `origins`."""
     remedy = "make the digest of a key with `printf %s KEY | sha256sum`; the scopes are read, events and admin"
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -163,7 +180,7 @@ def read_key_file(path: Path) -> list[Key]:
         raise InputError(f"Cannot read the key file '{path}' ({reason}).", "key_file") from None
     with validating("a table with sha256 and scopes for each key of --key-file", remedy):
         found = TypeAdapter(Annotated[dict[str, _KeyTable], Field(min_length=1)]).validate_python(tables)
-    return [Key(name, table.sha256, table.scopes, table.placements) for name, table in found.items()]
+    return [Key(name, one.sha256, one.scopes, one.placements, one.origins) for name, one in found.items()]
 
 
 def _state(path: Path | None) -> tuple[int, int, int] | None:

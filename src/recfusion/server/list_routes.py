@@ -32,6 +32,7 @@ from recfusion.server.service import Service
 from recfusion.server.shown_items import fade_repeats, hidden_items, next_cursor
 
 _TOGETHER = 2000  # cost of the lists of a batch that are made together
+_GREEDY = 11  # cost of an item of a list that is selected item by item
 
 Asked = TypeVar("Asked", bound=schemas.Recommend)
 
@@ -45,13 +46,13 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
     )
     async def recommend(request: schemas.Recommend, http: Request) -> Response:
         request = _placed(service, http, "recommend", request)
-        _check_cost(service, [request], "k")
+        _check_cost(service, _cost(request), "k")
         return reply(await _recommend(service, await service.current(), request))
 
     @app.post("/recommend/batch", summary="Several lists at once", response_model=responses.ListBatch)
     async def recommend_batch(batch: schemas.RecommendBatch, http: Request) -> Response:
         requests = [_placed(service, http, "recommend", one, f"requests.{n}.") for n, one in enumerate(batch.requests)]
-        _check_cost(service, requests, "requests")
+        _check_cost(service, sum(map(_cost, requests)), "requests")
         models = await service.current()
         answers: list[dict[str, Any]] = []
         while len(answers) < len(requests):
@@ -63,7 +64,7 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
     @app.post("/explain", summary="Why an item is or is not in a list", response_model=responses.Decision)
     async def explain(request: schemas.Explain, http: Request) -> Response:
         request = _placed(service, http, "recommend", request)
-        _check_cost(service, [request], "k")
+        _check_cost(service, _cost(request), "k")
         model, request = await _with_history(service, await service.current(), request)
         if model.bundle.columns_of([request.item])[0] < 0:
             raise Fault(404, "item", "The model knows no such item.")
@@ -73,6 +74,7 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
     @app.post("/similar", summary="The most similar items to an item", response_model=responses.SimilarItems)
     async def similar(request: schemas.Similar, http: Request) -> Response:
         request = _placed(service, http, "similar", request)
+        _check_cost(service, request.k, "k")
         models = await service.current()
         model = models.choose(request.model)
         if model.bundle.columns_of([request.item])[0] < 0:
@@ -84,6 +86,7 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
     @app.post("/complete", summary="Items that complete a basket together", response_model=responses.Completions)
     async def complete(request: schemas.Complete, http: Request) -> Response:
         request = _placed(service, http, "complete", request)
+        _check_cost(service, request.n * request.alternatives * _GREEDY, "n")
         models, n = await service.current(), request.n
         model = models.choose(request.model)
         basket, (unknown,) = histories_from_entries(model.bundle, [request.history])
@@ -146,6 +149,8 @@ def _placed(service: Service, http: Request, kind: Kind, request: Placed, prefix
     if allowed is not None and request.placement not in allowed:
         listed = ", ".join(sorted(allowed))
         raise Fault(403, f"{prefix}placement", f"This key is for the placements {listed}: name one of them.")
+    if http.scope.get("browser") and getattr(request, "user", None) is not None:
+        raise Fault(403, f"{prefix}user", "Visitors know this key, so it may not ask for a user: send a history.")
     try:
         return with_placement(service.placements, kind, request)
     except InputError as error:
@@ -160,18 +165,17 @@ def _popular(model: LoadedModel, k: int, filters: ItemFilters) -> IntArray:
 
 def _cost(request: schemas.Recommend) -> int:
     """Return the cost of a list; a unit takes about 20 microseconds for a model of some thousand items."""
-    chosen_greedily = request.reranking.diversity > 0 or bool(request.reranking.shares)
-    return request.k * (1 + request.why + 10 * chosen_greedily)
+    return request.k * (request.why + (_GREEDY if request.at_most or request.reranking.is_greedy else 1))
 
 
-def _check_cost(service: Service, requests: Sequence[schemas.Recommend], field: str) -> None:
-    cost, most = sum(map(_cost, requests)), service.settings.max_cost
-    if cost > most:
+def _check_cost(service: Service, cost: int, field: str) -> None:
+    if cost > (most := service.settings.max_cost):
         raise Fault(
             422,
             field,
             f"Expected a request with a cost of at most {most:,}, got {cost:,}: the cost is the sum over its lists of "
-            "k x (1 + why), or k x (11 + why) with diversity or shares. Ask for fewer or shorter lists.",
+            f"k x (1 + why), or k x ({_GREEDY} + why) with at_most, diversity, shares, pins or new_share, and "
+            f"n x alternatives x {_GREEDY} of a completion. Ask for fewer or shorter lists.",
         )
 
 
@@ -217,7 +221,7 @@ async def _recommend(
         "basis": found.basis,
         "unknown": found.unknown,
         "items": items,
-        "recommendation_id": service.count_list(model, user),
+        "recommendation_id": service.count_list(model, user, request.placement, [item["item"] for item in items]),
         "cursor": cursor,
     }
 

@@ -1,5 +1,6 @@
 """Counters and latencies in the Prometheus text format, for one or several worker processes."""
 
+import math
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -10,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 
+_QUANTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 _BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -37,8 +39,32 @@ class Metrics:
         labelled = partial(metric.labels, self._shop)
         return SimpleNamespace(labels=labelled) if labels else labelled()
 
+    def latency(self) -> list[dict[str, Any]]:
+        """Return the requests of each route and upper bounds of quantiles of their seconds, over all processes."""
+        counts: dict[str, dict[float, float]] = {}
+        for family in self._families():
+            for sample in family.samples if family.name == "recfusion_request_seconds" else ():
+                if sample.name.endswith("_bucket"):
+                    own = counts.setdefault(sample.labels["route"], {})
+                    own[float(sample.labels["le"])] = sample.value
+        return [
+            {"route": route, "requests": int(own[math.inf])}
+            | {name: _finite(min(le for le in own if own[le] >= s * own[math.inf])) for name, s in _QUANTILES.items()}
+            for route, own in sorted(counts.items())
+            if route.startswith("/")
+        ]
+
     def text(self, ages: Mapping[str, float]) -> bytes:
         """Return all metrics as text, with the models' ages in seconds."""
+        families = self._families()
+        age = GaugeMetricFamily("recfusion_model_age_seconds", "Seconds since the model was trained.", labels=["model"])
+        for label, seconds in ages.items():
+            age.add_metric([label], seconds)
+        shown: Any = SimpleNamespace(collect=lambda: [*families, age])  # no file of a multiprocess gauge
+        return generate_latest(shown)
+
+    def _families(self) -> list[Any]:
+        """Return the metrics of this shop, of all processes."""
         registry = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()
@@ -46,8 +72,8 @@ class Metrics:
         families = list(registry.collect())
         for family in families:
             family.samples = [one for one in family.samples if one.labels.get("shop", "") == self._shop]
-        age = GaugeMetricFamily("recfusion_model_age_seconds", "Seconds since the model was trained.", labels=["model"])
-        for label, seconds in ages.items():
-            age.add_metric([label], seconds)
-        shown: Any = SimpleNamespace(collect=lambda: [*families, age])  # no file of a multiprocess gauge
-        return generate_latest(shown)
+        return families
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None

@@ -1,4 +1,4 @@
-"""Click-through, conversion and revenue of the served models, with intervals that stay valid when checked every day.
+"""Click-through, conversion and revenue of models and placements, with intervals that may be checked every day.
 
 The intervals are asymptotic confidence sequences with a Gaussian mixture boundary (Waudby-Smith, Arbour, Sinha, Kennedy
 and Ramdas, "Time-uniform central limit theory and asymptotic confidence sequences", Annals of Statistics 52(6), 2024):
@@ -16,8 +16,10 @@ import numpy as np
 from recfusion.core.arrays import FloatArray
 from recfusion.server.event_store import Store
 from recfusion.server.loaded_models import model_tag
+from recfusion.server.placements import placement_tag
 
 Measure = Literal["click-through", "conversion", "revenue"]
+Group = Literal["model", "placement"]
 _ALPHA = 0.05
 _BEST_AT = 10_000  # lists, for which the intervals are narrowest
 _RHO2 = (-2 * np.log(_ALPHA) + np.log(1 - 2 * np.log(_ALPHA))) / _BEST_AT
@@ -32,10 +34,10 @@ _QUERIES: dict[Measure, str] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a model's lists led to: lists with an event, or their revenue; the rate is per list."""
+    """What the lists of a model or placement led to: lists with an event, or their revenue; the rate is per list."""
 
     measure: Measure
-    model: str
+    name: str
     lists: int
     total: float
     rate: float
@@ -44,46 +46,45 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two models' rates."""
+    """The difference of two rates."""
 
     measure: Measure
-    model: str
+    name: str
     than: str
     difference: float
     ci95: tuple[float, float]
 
 
-def compare_outcomes(store: Store) -> tuple[list[Outcome], list[Difference]]:
-    """Return each measure of each model, and the differences of each pair of models; revenue if events have prices."""
-    shown = store.rows("SELECT model, bucket, sum(lists) FROM shown GROUP BY model, bucket ORDER BY model, bucket")
+def compare_outcomes(store: Store, by: Group = "model") -> tuple[list[Outcome], list[Difference]]:
+    """Return each measure of each model or placement, and the differences of pairs; revenue if events have prices."""
+    shown = store.rows(f"SELECT {by}, bucket, sum(lists) FROM shown GROUP BY {by}, bucket ORDER BY {by}, bucket")
+    tag, digits = (model_tag, slice(0, 6)) if by == "model" else (placement_tag, slice(8, 14))
     outcomes: list[Outcome] = []
     differences: list[Difference] = []
     for measure in get_args(Measure):
         query = f"{_QUERIES[measure]} AND recommendation IS NOT NULL GROUP BY recommendation"
         values: dict[tuple[str, int], float] = {}
         for list_id, value in store.rows(query):
-            key = (list_id[:6], int(list_id[6:8], 16))  # the model and the bucket of the user
+            key = (list_id[digits], int(list_id[6:8], 16))  # the model or placement, and the bucket of the user
             values[key] = values.get(key, 0.0) + value
         if measure == "revenue" and not values:
             continue
         own, errors = [], {}
-        for model in dict.fromkeys(row[0] for row in shown):
-            rows = [
-                (lists, values.get((model_tag(model), bucket), 0.0)) for name, bucket, lists in shown if name == model
-            ]
+        for label in dict.fromkeys(row[0] for row in shown):
+            rows = [(lists, values.get((tag(label), bucket), 0.0)) for name, bucket, lists in shown if name == label]
             lists, totals = np.array(rows, np.float64).T  # (buckets,) each
             if measure != "revenue":
                 totals = np.minimum(lists, totals)
             n, total = int(lists.sum()), float(totals.sum())
-            errors[model] = error = _standard_error(lists, totals, is_share=measure != "revenue")
+            errors[label] = error = _standard_error(lists, totals, is_share=measure != "revenue")
             interval = _interval(total / n, error, n, *((0.0, 1.0) if measure != "revenue" else ()))
-            own.append(Outcome(measure, model, n, total, total / n, interval))
+            own.append(Outcome(measure, label, n, total, total / n, interval))
         outcomes += own
         for a, b in combinations(own, 2):
-            error = float(np.hypot(errors[a.model], errors[b.model]))
+            error = float(np.hypot(errors[a.name], errors[b.name]))
             bounds = (-1.0, 1.0) if measure != "revenue" else ()
             interval = _interval(b.rate - a.rate, error, a.lists + b.lists, *bounds)
-            differences.append(Difference(measure, b.model, a.model, b.rate - a.rate, interval))
+            differences.append(Difference(measure, b.name, a.name, b.rate - a.rate, interval))
     return outcomes, differences
 
 

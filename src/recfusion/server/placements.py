@@ -1,5 +1,7 @@
 """Placements of a shop: named settings of requests, such as those of its product page, basket or newsletter."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -9,6 +11,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.filters import check_columns
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.request import Reranking
+from recfusion.server.event_store import Store
 from recfusion.server.schemas import Complete, Recommend, Similar
 
 Kind = Literal["recommend", "similar", "complete"]
@@ -18,6 +21,7 @@ _SCHEMAS: dict[Kind, type[Recommend | Similar | Complete]] = {
     "complete": Complete,
 }
 _OWN = {"history": ("item",), "user": "user", "item": "item", "cursor": None, "placement": None}  # of each request
+_FILE = "placements"  # name of a state: the tables of the file that was last used
 Asked = TypeVar("Asked", bound=Recommend | Similar | Complete)
 
 
@@ -27,6 +31,11 @@ class Placement:
 
     kind: Kind
     values: Mapping[str, Any]
+
+
+def placement_tag(name: str) -> str:
+    """Return the part of a list's id that names its placement; zeros without one."""
+    return hashlib.blake2b(name.encode(), digest_size=3).hexdigest() if name else "000000"
 
 
 def parse_placements(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Placement]:
@@ -47,6 +56,25 @@ def parse_placements(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Place
             rule = schema.model_validate(own | set_here)
         found[name] = Placement(kind, {field: getattr(rule, field) for field in set_here})
     return found
+
+
+def current_placements(store: Store, file: Mapping[str, Any] | None = None) -> tuple[dict[str, Placement], int]:
+    """Return the newest version of the placements, and its number; a file that has changed since it was used counts."""
+    if file is not None and _has_changed(store, file):
+        return parse_placements(file), 0
+    number, _, _, tables = next(iter(store.placements()), (0, 0.0, "", {}))
+    return parse_placements(tables), number
+
+
+def use_file(store: Store, file: Mapping[str, Any]) -> None:
+    """Store the placements of a file as a new version if they have changed since they were last used."""
+    if _has_changed(store, file):
+        store.set_state(_FILE, json.dumps(file, sort_keys=True))
+        store.set_placements(file, "file")
+
+
+def _has_changed(store: Store, file: Mapping[str, Any]) -> bool:
+    return json.dumps(file, sort_keys=True) != (store.state(_FILE) or "{}")
 
 
 def check_placements(placements: Mapping[str, Placement], models: Mapping[str, Bundle]) -> None:

@@ -213,6 +213,9 @@ class Recorded(Body):
 class Deleted(Body):
     deleted: int
     erased: bool = Field(description="false: SQLite's log still holds the deleted rows; the service tries again")
+    unlearned: bool | None = Field(
+        None, description="with --learn; false: the user leaves the weights with the next update, in a moment"
+    )
 
 
 class Cleared(Body):
@@ -247,3 +250,83 @@ class Ready(Body):
     generation: str = _GENERATION
     trouble: str | None = Field(description="why the last reload failed")
     ignored_columns: list[str] = Field(description="item columns with stored values that do not fit and are ignored")
+
+
+class DayLists(Body):
+    day: int = Field(description="days since 1970")
+    model: str
+    placement: str = Field(description="empty for requests without one")
+    lists: int
+
+
+class DayEvents(Body):
+    day: int = Field(description="days since 1970")
+    kind: str
+    events: int
+
+
+class OutcomeBody(Body):
+    """What the lists of a model or placement led to."""
+
+    measure: Literal["click-through", "conversion", "revenue"]
+    name: str
+    lists: int
+    total: float
+    rate: float = Field(description="per list")
+    ci95: list[float] = Field(description="an interval that stays valid when it is checked every day")
+
+
+class Outcomes(Body):
+    model: list[OutcomeBody]
+    placement: list[OutcomeBody]
+
+
+class HiddenItem(Item):
+    events: int = Field(description="how often users skipped or disliked it")
+
+
+class Catalogue(Body):
+    """Which items the lists show."""
+
+    items: int
+    shown: int = Field(description="items that were in a list")
+    gini: float | None = Field(description="0: all items equally often; near 1: few items in all lists; null: no lists")
+    never: list[Item] = Field(description="the most popular items that were in no list")
+    hidden: list[HiddenItem] = Field(description="the items that users skipped or disliked most often")
+
+
+class Latency(Body):
+    """The seconds to answer, as upper bounds of quantiles."""
+
+    route: str
+    requests: int
+    median: float | None = Field(description="null: above the largest bound")
+    p95: float | None
+    p99: float | None
+
+
+class Stats(Body):
+    days: int
+    lists: list[DayLists]
+    events: list[DayEvents]
+    outcomes: Outcomes
+    catalogue: Catalogue
+    latency: list[Latency]
+
+
+class Kept(Body):
+    keeps: int
+    of: int
+
+
+class PlacementVersion(Body):
+    version: int
+    time: float = Field(description="seconds since 1970")
+    change: Literal["file", "edit", "undo"]
+    names: list[str]
+
+
+class PlacementVersions(Body):
+    version: int
+    placements: dict[str, dict[str, Any]]
+    versions: list[PlacementVersion] = Field(description="the newest first")

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
@@ -27,6 +27,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import check_times, is_liked, lowest_liked
 from recfusion.inference.lists import lists_for_requests
 from recfusion.inference.request import Entry, ListRequest, parse_history
+from recfusion.inference.update import AnotherUpdate
 from recfusion.models.abilities import lowest_rating
 from recfusion.server import worker_registry as workers
 from recfusion.server.batcher import Batcher, Busy
@@ -34,7 +35,8 @@ from recfusion.server.config import Settings
 from recfusion.server.event_kinds import parse_weights
 from recfusion.server.event_store import Change, Store
 from recfusion.server.http_errors import Fault
-from recfusion.server.known_users import KnownUsers
+from recfusion.server.known_users import KnownUsers, histories_files
+from recfusion.server.learning import check_learning, has_to_unlearn, is_pending, learn, must_unlearn
 from recfusion.server.loaded_models import (
     LoadedModel,
     LoadedModels,
@@ -44,7 +46,13 @@ from recfusion.server.loaded_models import (
     with_changes,
 )
 from recfusion.server.metrics import Metrics
-from recfusion.server.placements import check_placements, parse_placements
+from recfusion.server.placements import (
+    check_placements,
+    current_placements,
+    parse_placements,
+    placement_tag,
+    use_file,
+)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -66,16 +74,21 @@ class Service:
         with self._writing.writing():
             self._writing.set_state("weights", json.dumps(parse_weights(settings.event_weight)))
         self.reading = Store(settings.events)
-        self.placements = parse_placements(settings.placements)
         self._files = self._seen = self._file_states()
         self.models = load_served(settings)
+        if settings.learn:
+            check_learning(self.models.main.base)
+        self._next_update = time.monotonic() + settings.learn_every
         with self._writing.writing():
+            use_file(self._writing, settings.placements)  # load_served has checked them
             workers.begin(self._writing, self.models.generation)
+        self.placements, self._placements_version = current_placements(self.reading)
         self._failed: list[FileState] = []  # the files of a failed load, and when they may be tried again
         self._retry, self._delay = 0.0, _FIRST_RETRY
         self._answered, self._overtaken = "", False  # a generation that this process has not, and whether to look again
         self._updating = asyncio.Lock()
-        self._shown: Counter[tuple[int, str, int]] = Counter()
+        self._shown: Counter[tuple[int, str, str, int]] = Counter()
+        self._exposed: Counter[tuple[int, str]] = Counter()
         self._scoring = Batcher(self._score, most=_BATCH, waiting=settings.max_waiting, name="scoring")
         self._storing = Batcher(self._write, most=_WRITES, waiting=4 * settings.max_waiting, name="storing")
         self._reading = ThreadPoolExecutor(1, "reading")
@@ -119,7 +132,8 @@ class Service:
         """
         await self._load()
         until = time.monotonic() + _RELOAD_WAIT
-        while (counts := workers.followed(self.reading, self.models.generation))[0] < counts[1]:
+        followed = partial(workers.followed, self.reading, self.models.generation)
+        while (counts := await self.read(followed))[0] < counts[1]:
             if time.monotonic() > until:
                 break
             await asyncio.sleep(0.02)
@@ -131,7 +145,9 @@ class Service:
         A load that failed is tried again. Files that still change are being copied, so a load waits until they stay
         the same for a moment.
         """
-        wanted, old = workers.generation(self.reading), self.models.generation
+        await self._follow_placements()
+        wanted = await self.read(partial(workers.generation, self.reading))
+        old = self.models.generation
         self._answered = self._answered if wanted == self._answered else ""
         behind = self._overtaken or wanted not in (old, self._answered)
         if not behind and not self.settings.watch:
@@ -142,6 +158,36 @@ class Service:
         if (behind or copied) and (files != self._failed or time.monotonic() >= self._retry):
             await self._load(asked=False)
             self._answered = wanted if self.models.generation == old else ""  # a service with other files asks for it
+
+    async def forget(self, user: str) -> tuple[int, bool | None]:
+        """Delete a user's events; return their number and, with --learn, whether the weights forgot the user."""
+        if not self.settings.learn:
+            return await self.write(lambda store: store.forget(user)), None
+        base = self.models.main.base
+
+        def delete(store: Store) -> int:
+            must_unlearn(store, base, user)
+            return store.forget(user)
+
+        return await self.write(delete), False
+
+    async def learn(self) -> None:
+        """Update the weights by the events, beside scoring, if it is time and there are new ones."""
+        if not self.settings.learn or (time.monotonic() < self._next_update and not has_to_unlearn(self.reading)):
+            return
+        main = self.models.main
+        if workers.generation(self.reading) != self.models.generation or not is_pending(self.reading, main.base):
+            return  # it has to load the last update first, or nothing happened
+        self._next_update = time.monotonic() + self.settings.learn_every
+        try:
+            if await asyncio.to_thread(learn, self.settings.folder, main.base, main.version, self.settings.events):
+                await self.reload()
+        except AnotherUpdate:
+            pass  # this process follows it
+        except Exception as error:
+            trouble = f"The model cannot learn. {self._explain(error)}"
+            await self.write(lambda store: workers.report_trouble(store, trouble))
+            log.warning(json.dumps({"event": "learning failed", "kind": type(error).__name__, "process": os.getpid()}))
 
     def merged_history(
         self, user: str, given: Sequence[Entry], bundle: Bundle, users: KnownUsers
@@ -185,12 +231,31 @@ class Service:
         """Return a user's fixed random position among all users, 0 to 1."""
         return int.from_bytes(hashlib.blake2b(user.encode(), digest_size=7).digest()) / 2**56
 
-    def count_list(self, model: LoadedModel, user: str | None) -> str:
-        """Count a list, and return its id for events: the model, the user's bucket and a random part."""
-        chance = secrets.token_hex(12)
+    def count_list(self, model: LoadedModel, user: str | None, placement: str | None, items: Iterable[str]) -> str:
+        """Count a list, and return its id for events: the model, the user's bucket, the placement and a random part."""
+        chance, day, name = secrets.token_hex(9), int(time.time() // 86400), placement or ""
         bucket = int(self.position(f"bucket {user or chance}") * BUCKETS)
-        self._shown[int(time.time() // 86400), model.label, bucket] += 1
-        return f"{model_tag(model.label)}{bucket:02x}{chance}"
+        self._shown[day, model.label, name, bucket] += 1
+        self._exposed.update((day, item) for item in items)
+        return f"{model_tag(model.label)}{bucket:02x}{placement_tag(name)}{chance}"
+
+    async def set_placements(self, tables: Mapping[str, Any], change: str, after: int) -> int:
+        """Use and store other placements if `after` is the number of the newest version; return the new number."""
+        check_placements(parse_placements(tables), {model.label: model.bundle for model in self.models.every})
+
+        def store_them(store: Store) -> int | None:
+            return store.set_placements(tables, change) if store.last_placements() == after else None
+
+        number = await self.write(store_them)
+        await self._follow_placements()
+        if number is None:
+            raise Fault(409, "version", "The placements were changed meanwhile: load them again.")
+        return number
+
+    async def _follow_placements(self) -> None:
+        """Use the newest version of the placements, also of other processes."""
+        if await self.read(self.reading.last_placements) != self._placements_version:
+            self.placements, self._placements_version = await self.read(lambda: current_placements(self.reading))
 
     def _file_states(self) -> list[FileState]:
         """Return the states of the files of the model folders and of the histories file."""
@@ -199,7 +264,7 @@ class Service:
             path for folder in filter(None, (given.folder, given.also, *given.models)) for path in _files_in(folder)
         ]
         found = []
-        for path in sorted([*files, *filter(None, [given.histories])]):
+        for path in sorted([*files, *histories_files(given.histories)]):
             with suppress(OSError):  # removed since it was listed
                 state = path.stat()
                 found.append((str(path), state.st_mtime_ns, state.st_size, state.st_ino))
@@ -211,17 +276,19 @@ class Service:
 
     async def flush(self) -> None:
         """Store the number of lists that were shown."""
-        counts, self._shown = self._shown, Counter()
-        if not counts:
+        lists, self._shown = self._shown, Counter()
+        items, self._exposed = self._exposed, Counter()
+        if not lists:
             return
         try:  # a service that ends cancels this: the counts are then stored by `close`
-            await asyncio.shield(asyncio.ensure_future(self._storing.ask(lambda store: store.add_shown(counts))))
+            await asyncio.shield(asyncio.ensure_future(self._storing.ask(lambda store: store.add_shown(lists, items))))
         except (Busy, OSError, sqlite3.Error):  # the next round tries again
-            self._shown.update(counts)
+            self._shown.update(lists)
+            self._exposed.update(items)
 
     async def erase(self, seconds: float = 0.0) -> bool:
         """Remove deleted rows from the write-ahead log too; return whether none are left there."""
-        return self.reading.is_erased() or await asyncio.to_thread(self.reading.erase, seconds)
+        return await asyncio.to_thread(lambda: self.reading.is_erased() or self.reading.erase(seconds))
 
     async def expire(self) -> None:
         """Delete events that are older than `keep_events` days."""
@@ -235,7 +302,7 @@ class Service:
         self._scoring.close()
         self._storing.close()
         with self._writing.writing():
-            self._writing.add_shown(self._shown)
+            self._writing.add_shown(self._shown, self._exposed)
             workers.leave(self._writing)
         self._writing.close()
         self.reading.close()
@@ -245,16 +312,17 @@ class Service:
 
         Other processes follow if the files are others than before, or if a reload was asked for.
         """
-        files, old, wanted = self._file_states(), self.models.generation, workers.generation(self.reading)
+        wanted = await self.read(partial(workers.generation, self.reading))
+        files, old = self._file_states(), self.models.generation
         try:
             new = await asyncio.to_thread(load_served, self.settings)
         except Exception as error:
             self._delay = min(2 * self._delay, _LAST_RETRY) if files == self._failed else _FIRST_RETRY
             self._failed, self._retry = files, time.monotonic() + self._delay
             trouble = cause = self._explain(error)
-            histories = self.settings.histories
-            if histories is not None and histories.name in cause:  # it may quote ids, and anybody can read /ready
-                trouble = f"The histories file {histories.name} cannot be read; POST /admin/reload says why."
+            for name in (path.name for path in histories_files(self.settings.histories)):
+                if name in cause:  # it may quote ids, and anybody can read /ready
+                    trouble = f"The histories file {name} cannot be read; POST /admin/reload says why."
             await self.write(lambda store: workers.report_trouble(store, trouble))
             self.metrics.reloads.labels("failed").inc()
             log.warning(json.dumps({"event": "reload failed", "kind": type(error).__name__, "process": os.getpid()}))
@@ -276,7 +344,8 @@ class Service:
         if not isinstance(error, InputError | OSError):
             return f"Loading failed ({type(error).__name__})."
         given, text = self.settings, str(error)
-        for path in filter(None, (given.folder, given.also, given.events, given.histories, *given.models)):
+        files = (*given.histories, *histories_files(given.histories))
+        for path in filter(None, (given.folder, given.also, given.events, *files, *given.models)):
             text = text.replace(str(path), path.name)
         return text
 
@@ -323,7 +392,8 @@ def load_served(given: Settings) -> LoadedModels:
     with closing(Store(given.events)) as store:  # a connection belongs to one thread
         folders = (given.folder, given.also, given.also_share, given.histories)
         found = load_models(*folders, store, others=given.models, mapped=given.workers > 1)
-    check_placements(parse_placements(given.placements), {model.label: model.bundle for model in found.every})
+        placements, _ = current_placements(store, given.placements)
+    check_placements(placements, {model.label: model.bundle for model in found.every})
     return found
 
 

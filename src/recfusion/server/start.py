@@ -19,6 +19,7 @@ from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
 from recfusion.core.errors import InputError
+from recfusion.core.memory import open_file_limit
 from recfusion.server.app import SETTINGS, make_app
 from recfusion.server.config import Settings
 
@@ -26,11 +27,13 @@ _ACCEPT = 5.0  # seconds in which waiting connections are accepted after SIGTERM
 _PAUSE = 0.05
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER of Linux
 _DRAIN = 30  # seconds that open requests may take after SIGTERM
+_OPEN_FILES, _FEWEST_CONNECTIONS = 64, 16  # files of the libraries and of each shop
 _STARTUP_FAILURE = 3  # the exit code of a worker of uvicorn that cannot start
 
 
 def run(settings: Settings) -> None:
     """Serve until the process is stopped."""
+    settings = settings.model_copy(update={"max_connections": _most_connections(settings)})
     signal.signal(signal.SIGTERM, _exit)  # uvicorn finishes open requests first and then calls it
     if settings.workers == 1:
         config = uvicorn.Config(make_app(settings), **options(settings))
@@ -43,6 +46,17 @@ def run(settings: Settings) -> None:
         app = "recfusion.server.app:from_environment"
         config = uvicorn.Config(app, factory=True, workers=settings.workers, **options(settings))
         Supervisor(config, [config.bind_socket()]).run()
+
+
+def _most_connections(settings: Settings) -> int:
+    """Return how many connections a process may have; raise if its other files leave too few."""
+    limit, others = open_file_limit(), _OPEN_FILES * (1 + len(settings.shops))
+    if limit < others + _FEWEST_CONNECTIONS:
+        raise InputError(
+            f"Expected a limit of at least {others + _FEWEST_CONNECTIONS} open files, got {limit}: raise it with "
+            "`ulimit -n 1024`."
+        )
+    return min(settings.max_connections, limit - others)
 
 
 def free_port(host: str, port: int) -> int:

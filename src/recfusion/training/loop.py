@@ -41,12 +41,14 @@ def fit_epochs(
     batch_size: int,
     max_epochs: int,
     patience: int,
+    min_improvement: float = 0.0,
     learning_rate: Callable[[int], float],
     checkpoint: Checkpoint | None = None,
 ) -> Iterator[Epoch]:
     """Train epoch by epoch, yield each epoch, and leave the best weights in the network.
 
-    Training stops after `patience` epochs without a better validation metric. Without validation all `max_epochs` are
+    Training stops after `patience` epochs without a better validation metric. A metric is better if it exceeds the best
+    one by more than `min_improvement`; only then are its weights kept. Without validation all `max_epochs` are
     run and the last weights are kept. If the checkpoint file exists, training resumes from it, with the same result as
     without the interruption; the file is removed at the end. `learning_rate` maps an epoch to its learning rate.
     """
@@ -68,7 +70,7 @@ def fit_epochs(
         seconds, state.epoch = time.perf_counter() - start, epoch
         state.net.eval()
         metric = None if validate is None else validate()
-        if metric is None or metric > state.best_metric:
+        if metric is None or metric > state.best_metric + min_improvement:
             state.keep_best(-math.inf if metric is None else metric)
         if checkpoint is not None:
             save_checkpoint(checkpoint.path, state, checkpoint.run)

@@ -1,5 +1,6 @@
 """The mixture with ratings and timestamps: what its parts read, weighted histories, and what the fit tells."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,7 @@ def test_scores_are_those_of_the_parts_on_weighted_histories() -> None:
     found = model.score(VALID.history, extra=VALID.extra)
     expected = sum(
         weight
-        * standardised(
-            part_scores(model.parts_[name], VALID.history, VALID.extra, model.recency_.get(name, 0.0)), VALID.history
-        )
+        * standardised(part_scores(model.parts_[name], VALID.history, VALID.extra, model._powers(name)), VALID.history)
         for name, weight in model.weights_.items()
     )
     assert found == pytest.approx(expected, abs=1e-5)
@@ -130,14 +129,15 @@ def test_disliked_items_are_no_candidates_of_the_weight_search() -> None:
 
 def test_the_fit_tells_what_each_part_adds() -> None:
     model = Thinning(**CHEAP).fit(TRAIN, VALID, rng=0, extra=EXTRA)
-    ballot = Ballot.of(model.parts_, VALID, model.recency_)
+    ballot = Ballot.of(model.parts_, VALID, {name: [model._powers(name)] for name in model.parts_})
+    ballot = replace(ballot, names=tuple(model.parts_))
     whole = ballot.ndcg(model.weights_).mean()
     for name, added in model.contributions_.items():
         without = ballot.ndcg(model.weights_ | {name: 0.0}).mean()
         assert added == pytest.approx(whole - without, abs=1e-6)
-    assert all(
-        note.startswith(f"{name}: weight ") for name, note in zip(model.weights_, model.fit_notes(), strict=True)
-    )
+    *parts, times = model.fit_notes()
+    assert all(note.startswith(f"{name}: weight ") for name, note in zip(model.weights_, parts, strict=True))
+    assert times.startswith("Timestamps add +")
 
 
 def test_a_weighted_entry_counts_as_so_many_in_ials() -> None:
@@ -151,3 +151,17 @@ def test_a_weighted_entry_counts_as_so_many_in_ials() -> None:
         a = model.alpha0_ * v.T @ v + (own.T * x) @ own + l2[row] * np.eye(3)
         expected = np.linalg.solve(a, own.T @ x)
         assert model.fold_in(valued(history, values))[row] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+def test_the_fit_tells_what_each_signal_adds() -> None:
+    grades = valued(TRAIN, np.full(TRAIN.nnz, 4.0, np.float32))
+    assert VALID.extra is not None
+    valid = replace(VALID, extra=replace(VALID.extra, grades=valued(VALID.history, np.full(VALID.history.nnz, 4.0))))
+    model = Thinning(**CHEAP).fit(TRAIN, valid, rng=0, extra=replace(EXTRA, grades=grades))
+    assert set(model.signal_gains_) == {"Ratings", "Timestamps"}
+    assert valid.extra is not None
+    timeless = Ballot.of({"it": model}, replace(valid, extra=Extra(grades=valid.extra.grades))).ndcg({"it": 1.0})
+    whole = Ballot.of({"it": model}, valid).ndcg({"it": 1.0})
+    assert model.signal_gains_["Timestamps"] == pytest.approx(whole.mean() - timeless.mean(), abs=1e-6)
+    assert model.signal_gains_["Ratings"] == pytest.approx(0, abs=1e-6)  # all are equal
+    assert any(note.startswith("Ratings add +0.00 points") for note in model.fit_notes())

@@ -23,9 +23,11 @@ from recfusion.models.factors.ials import IALS
 from recfusion.models.linear.ease import EASE
 from recfusion.models.registry import Entry, entry
 from recfusion.models.thinning import mixture as mixture_module
+from recfusion.models.thinning import mixture_choice
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.mixture import Thinning, usual_weights
+from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.mixture_choice import usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot, standardised
 from recfusion.training.epoch import Checkpoint
 
@@ -95,7 +97,7 @@ def test_neighbourhoods_count_for_as_much_as_pairs_where_they_stand_in_for_them_
 def test_with_validation_users_weights_are_searched_and_a_part_of_none_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mixture_module, "find_weights", lambda ballot, usual: {**usual, "ease": 0.0})
+    monkeypatch.setattr(mixture_choice, "find_weights", lambda ballot, usual: {**usual, "ease": 0.0})
     model = Thinning(**CHEAP).fit(TRAIN, fold(20, 20), rng=0)
     assert model.weights_ == {"popularity": 0.5, "thinning-linear": 0.5}
     assert list(model.parts_) == ["popularity", "thinning-linear"]
@@ -165,7 +167,7 @@ def test_members_of_one_name_are_judged_as_one_and_share_its_weight(monkeypatch:
         asked.append(usual)
         return {"popularity": 0.4, "thinning-deep": 0.6}
 
-    monkeypatch.setattr(mixture_module, "find_weights", watched)
+    monkeypatch.setattr(mixture_choice, "find_weights", watched)
     valid = fold(20, 20)
     model = Thinning(members="thinning-deep,popularity,thinning-deep").fit(TRAIN, valid, rng=0)
     assert asked == [{"thinning-deep": 0.6, "popularity": 0.25}]
@@ -181,7 +183,7 @@ def test_a_part_takes_over_what_one_before_it_has_chosen() -> None:
     model = Thinning(members="thinning-linear,thinning-local", tune_trials=3).fit(TRAIN, fold(25, 20), rng=0)
     linear, local = model.parts_["thinning-linear"], model.parts_["thinning-local"]
     assert linear.trials_ == model.trials_ > 0
-    assert local.chosen() == {}  # it was given all of it
+    assert local.chosen() == {"a": 0.0}  # it was given all of the rest
     given = {name: getattr(local, name) for name in ("l2", "nu", "kappa", "b", "c")}
     assert given == {name: linear.chosen()[name] for name in given}
 
@@ -242,7 +244,7 @@ def test_a_mixture_whose_parts_and_weights_are_given_searches_nothing(monkeypatc
     def never(*_: object) -> None:
         raise AssertionError("it searched")
 
-    monkeypatch.setattr(mixture_module, "find_weights", never)
+    monkeypatch.setattr(mixture_choice, "find_weights", never)
     parts = {"ease": {"l2": 7.0}, "popularity": {}}
     model = Thinning(parts=parts, weights={"ease": 3.0, "popularity": 1.0}).fit(TRAIN, fold(30, 20), rng=0)
     assert model.weights_ == {"ease": 0.75, "popularity": 0.25}
@@ -377,3 +379,19 @@ def test_a_stored_mixture_imports_no_file_that_its_parts_name(tmp_path: Path) ->
     model = Thinning(parts={part: {}}, weights={part: 1.0})
     with pytest.raises(InputError, match="Unknown model"):
         model.load_state({}, {}, 4)
+
+
+def test_without_signals_the_mixture_has_the_scores_of_version_0_1() -> None:
+    """The values are those of commit 1b11c12, before mixtures read signals; same_scores.py compares all bits."""
+    valid = Fold(np.arange(40), random_csr(40, 30, 0.15, 1), random_csr(40, 30, 0.1, 2))
+    members = "thinning-pairs,thinning-local,ials,popularity"
+    model = Thinning(members=members, tune_trials=2).fit(random_csr(80, 30, 0.2, 0), valid, rng=0)
+    weights = {"thinning-pairs": 0.1841, "thinning-local": 0.1151, "ials": 0.5857, "popularity": 0.1151}
+    assert model.weights_ == pytest.approx(weights, abs=2e-3)
+    assert (model.recency_, model.ratings_, model.signal_gains_) == ({}, {}, {})
+    expected = [
+        [0.0, -0.55111, 1.49907, -0.46924, 0.0, -0.10182],
+        [0.57115, 0.0, 1.12984, 0.1324, 0.86683, -0.54456],
+        [0.0, -0.53635, 0.0, -0.12915, 0.94648, -0.38436],
+    ]
+    assert model.score(random_csr(3, 30, 0.2, 3))[:, :6] == pytest.approx(np.array(expected), abs=2e-3)

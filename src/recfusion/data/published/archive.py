@@ -169,11 +169,11 @@ def _zip_names(path: Path) -> list[str]:
         _check_name(member.filename, path)
         if stat.S_ISLNK(member.external_attr >> 16):
             raise InputError(f"The archive '{path}' holds the link '{member.filename}': such archives are refused.")
-    return [member.filename for member in members if not member.is_dir()]
+    return [member.filename for member in members if not member.filename.endswith("/")]
 
 
 def _check_name(name: str, path: Path) -> None:
     # The Windows rules also cover POSIX names: both slashes, drives and network shares.
     windows = PureWindowsPath(name)
-    if windows.anchor or ".." in windows.parts:
+    if not name or windows.anchor or ".." in windows.parts:
         raise InputError(f"The archive '{path}' holds the unsafe name '{name}': such archives are refused.")

@@ -12,7 +12,7 @@ from recfusion.core.parquet import ParquetTable
 
 _KEY = "recfusion"  # of the metadata in a file
 
-# kind of fault -> first such row, numbered from 0, its problem, and the cell, which is shown and never stored on cards
+# kind of fault -> first such row, numbered from 0, its problem, and the cell; batch counts have the number of its rows
 Faults = Mapping[str, tuple[int, str, str]]
 
 

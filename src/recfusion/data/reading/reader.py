@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import polars.selectors as cs
@@ -13,7 +14,7 @@ from recfusion.data.interactions import RawData
 from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, BatchCache, Faults
 from recfusion.data.reading.formats import table_errors
-from recfusion.data.reading.row_reader import FAULTS, NEEDED, RowReader, no_rows, open_rows, short_text
+from recfusion.data.reading.row_reader import FIELDS, MISSING, NEEDED, QUOTE, RowReader, no_rows, open_rows, short_text
 from recfusion.data.reading.text_lines import BROKEN, EXTRA_FIELD
 from recfusion.data.rows import check_row_count
 
@@ -136,12 +137,16 @@ def _read_batch(reader: RowReader, rows: pl.DataFrame, start: int) -> Batch:
     encoded = [column for role, of in codes.items() for column in reader.encoders[role].parsed_columns(role, of)]
     values = {role: pl.col(f"{role} value") for role in reader.columns}
     parsed = reader.parse(rows.with_columns(encoded))
-    flags = ("blank", "filtered", *FAULTS)
+    flags = ("blank", "filtered", "missing", "unparsable")
     done = parsed.select("good", *flags, (~pl.col("blank")).alias("rows"), **values).collect()
     counts = done.select(pl.col("rows", *flags).sum()).row(0, named=True)
     counts |= {f"{role} trimmed": reader.encoders[role].count_trimmed(of) for role, of in codes.items()}
     good = (done if done["good"].all() else done.filter("good")).select(*reader.columns)
-    return Batch(good, len(done), counts, _faults_in(reader, rows, done, start))
+    bad = rows.with_row_index("row", start).filter(done["missing"] | done["unparsable"])
+    faults = _faults_in(reader, bad) if len(bad) else {}
+    return Batch(
+        good, len(done), counts | {kind: n for kind, (n, _) in faults.items()}, {k: f for k, (_, f) in faults.items()}
+    )
 
 
 def check_bad_rows(reader: RowReader, counts: Mapping[str, int], faults: Faults, max_bad_share: float) -> None:
@@ -166,23 +171,27 @@ def check_bad_rows(reader: RowReader, counts: Mapping[str, int], faults: Faults,
         )
 
 
-def _faults_in(reader: RowReader, batch: pl.DataFrame, done: pl.DataFrame, start: int) -> Faults:
-    """Return the first row of each kind of fault in a batch that begins at row `start`."""
-    places = {kind: done[kind].arg_true() for kind in FAULTS if done[kind].any()}
-    return {kind: (start + rows[0], *_fault(reader, batch.slice(rows[0], 1))) for kind, rows in places.items()}
+def _faults_in(reader: RowReader, bad: pl.DataFrame) -> dict[str, tuple[int, tuple[int, str, str]]]:
+    """Return kind -> number of such rows, and the first of them; `bad` has the number of each row as `row`."""
+    extra = pl.col(EXTRA_FIELD)
+    tests = {QUOTE: extra.str.starts_with(BROKEN), FIELDS: extra.is_not_null()}
+    for role in reader.columns:
+        tests |= {f"{MISSING}{role}": pl.col(f"{role} given").is_null(), role: pl.col(f"{role} value").is_null()}
+    kind = pl.coalesce(pl.when(test).then(pl.lit(name)) for name, test in tests.items())
+    parsed = reader.parse(bad).with_columns(kind=kind).collect()
+    counts = dict(parsed["kind"].value_counts().iter_rows())
+    firsts = parsed.unique("kind", keep="first", maintain_order=True).iter_rows(named=True)
+    return {row["kind"]: (counts[row["kind"]], (row["row"], *_fault(row))) for row in firsts}
 
 
-def _fault(reader: RowReader, bad: pl.DataFrame) -> tuple[str, str]:
-    row = reader.parse(bad).collect().row(0, named=True)
-    extra = row[EXTRA_FIELD]
-    if extra is not None and extra.startswith(BROKEN):
+def _fault(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is wrong with a row, and its cell."""
+    kind, extra = row["kind"], row[EXTRA_FIELD]
+    if kind == QUOTE:
         quote = "a double quote that is not closed, or stands inside a quoted field, where a row is one line"
         return f"has {quote}", f": {short_text(extra[1:])}"
-    if extra is not None:
+    if kind == FIELDS:
         return "has too many fields", f", the first of them {short_text(extra)}"
-    for role in reader.columns:
-        if row[f"{role} given"] is None:
-            return f"has no {role}", ""
-        if row[f"{role} value"] is None:
-            return f"has a {role} that is not {NEEDED[role]}", f": {short_text(row[role])}"
-    raise AssertionError("the row has no fault")
+    if kind.startswith(MISSING):
+        return f"has {kind}", ""
+    return f"has a {kind} that is not {NEEDED[kind]}", f": {short_text(row[kind])}"

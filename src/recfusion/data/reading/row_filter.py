@@ -43,10 +43,12 @@ class RowFilter:
         return cls(met, {name: cell for name, cell in cells.items() if name in used})
 
     def met(self, rows: pl.DataFrame) -> pl.Series:
-        """Return which rows meet the condition."""
+        """Return which rows meet the condition; null for those that do not and lack one of its cells."""
         given = rows.select(cs.by_name(*self.cells)).with_columns(given_text(cs.string()))
         typed = given.select(cell.alias(name) for name, cell in self.cells.items())
-        return typed.select(self.condition.alias(KEPT)).to_series()
+        absent = pl.any_horizontal(pl.col(self.columns).is_null())
+        met = self.condition.fill_null(False)
+        return typed.select(pl.when(met | ~absent).then(met).alias(KEPT)).to_series()
 
 
 def _typed(name: str, head: pl.Series, table: Table, date_format: str | None) -> tuple[pl.Expr, pl.DataType]:

@@ -28,9 +28,18 @@ NEEDED = dict.fromkeys(
     ("user", "item"), "a whole number (as a float: below 2^53) or a text on one line, in the encoding of the file"
 ) | {
     "rating": "a number",
-    "time": "a date or time in the form of the column (see --date-format)",
+    "time": "a date or time in the form of the column",
 }
-FAULTS = {"missing": "lacks a value", "unparsable": "cannot be parsed"}
+# Kinds of faults of a row, with what to do; the others are roles with a cell that is not NEEDED.
+QUOTE, FIELDS, MISSING = "quote", "fields", "no "
+_REMEDIES = {
+    QUOTE: "double the quote or remove it",
+    FIELDS: "quote the cells that hold the separator",
+    **{f"{MISSING}{role}": "fill in the cell" for role in ROLES},
+    **{role: f"correct the cell or name another column with --{role}" for role in ROLES},
+    "time": "correct the cell or name the form with --date-format",
+}
+_PRIVATE = {QUOTE, FIELDS, "user"}  # kinds with cells that may hold user ids, which are on no card
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,9 @@ class RowReader:
     def report(self, counts: Mapping[str, int], faults: Faults) -> ReadReport:
         """Return the report of a reading from the counts of the rows' flags."""
         first = [
-            f"the first row that {FAULTS[kind]}: {self.place(row)} {what}"
-            for kind, (row, what, _) in sorted(faults.items())
+            f"{self.place(row)} {what}{'' if kind in _PRIVATE else cell}; {(n := counts[kind]):,} row{'s' * (n != 1)} "
+            f"left out, {_REMEDIES[kind]}"
+            for kind, (row, what, cell) in sorted(faults.items(), key=lambda fault: fault[1][0])
         ]
         counts = Counter(counts) + Counter(blank=self.table.blank_lines)
         rows, missing, unparsable, blank = (counts[name] for name in ("rows", "missing", "unparsable", "blank"))

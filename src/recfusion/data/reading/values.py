@@ -17,7 +17,8 @@ def parse_rows(
 ) -> pl.LazyFrame:
     """Add "{role} given" (not empty), "{role} value" (parsed), and the flags.
 
-    A row is good, blank, filtered (by the column KEPT), missing (a value) or unparsable. `number` says how ratings
+    A row is good, blank, filtered (by the column KEPT), missing (a value) or unparsable. KEPT is null if cells of the
+    condition are missing: the row is then filtered, or missing if it lacks other values too. `number` says how ratings
     become numbers and `seconds` how times become seconds. The stages are separate so that no text is parsed twice.
     Columns that exist already (see `IdEncoder`) are kept.
     """
@@ -35,10 +36,11 @@ def parse_rows(
     none_given = pl.all_horizontal(pl.col(f"{role} given").is_null() for role in roles)
     good = pl.all_horizontal(pl.col(f"{role} value").is_not_null() for role in roles)
     kept = pl.col(KEPT) if KEPT in typed.collect_schema() else pl.lit(value=True)
+    unmet = ~kept.fill_null(~all_given)  # ordinary rows without a cell of the condition do not meet it
     lone = pl.lit(lone_users) & pl.col("user value").is_not_null() & pl.col("item given").is_null()
     flags = {"blank": none_given, "missing": ~all_given & ~none_given & ~lone, "good": good | lone}
-    flags = {name: flag if name == "blank" else flag & kept for name, flag in flags.items()}
-    flags["filtered"] = ~kept & ~none_given
+    flags = {name: flag if name == "blank" else flag & ~unmet for name, flag in flags.items()}
+    flags["filtered"] = unmet & ~none_given
     flagged = typed.with_columns(**{name: flag & whole for name, flag in flags.items()})
     return flagged.with_columns(unparsable=~pl.any_horizontal(*flags))
 

@@ -85,7 +85,7 @@ class LinearAutoencoder(ItemWeights):
     not affect the ranking and is left out: 0 forbids it, 1 leaves it free (RDLAE; Moon et al., 2023). W = |u|^-beta,
     rescaled to keep the sum, weights the users, and n^a scales the items on both sides (DAN; Park et al., 2025). The
     rescaling changes the meaning of l2 and p, but not the models that they can reach. p = xi = beta = a = 0 is EASE. A
-    search starts from values that were good on ML-1M, as that of `thinning-linear` does (see docs/thinning.md).
+    search starts from values that were good on ML-1M, as that of `thinning-linear` does (docs/explanation/thinning.md).
     """
 
     l2: float | None = self_tuned(350.0, "weight of the squared penalty", at_least=1e-6, search=(1, 1e4), log=True)

@@ -140,6 +140,7 @@ class NeuralRecommender(Recommender):
             batch_size=self.batch_rows(train.shape[0]),
             max_epochs=self.max_epochs,
             patience=self.patience,
+            min_improvement=self.least_improvement,
             checkpoint=checkpoint,
             learning_rate=self.learning_rate,
         ):
@@ -186,6 +187,11 @@ class NeuralRecommender(Recommender):
     def learning_rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 1."""
         return self.lr
+
+    @property
+    def least_improvement(self) -> float:
+        """The smallest improvement of the validation ndcg@100 that early stopping counts."""
+        return 0.0
 
     def batch_rows(self, n_users: int) -> int:
         """Return the users of a batch: fewer than `batch_size` if an epoch would have too few batches."""

@@ -55,12 +55,17 @@ class RecFusion(NeuralRecommender):
     channels: int = setting(4, "channels of the U-Net's first level", at_least=1, at_most=1000)
     levels: int = setting(5, "levels of the U-Net", at_least=1, at_most=16)
     picture_users: int = setting(16, "users in a picture for unet2d; 0: all users", at_least=0, at_most=100_000)
+    min_improvement: float = setting(0.0, "improvements of the validation ndcg@100 up to this do not count", at_least=0)
     companions_: Csr = learned()  # (rows of a picture - 1, items): the fixed users of a picture
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if found := list(self.setting_conflicts()):
             raise InputError(" ".join(found))
+
+    @property
+    def least_improvement(self) -> float:
+        return self.min_improvement
 
     def setting_conflicts(self) -> Iterator[str]:
         """Yield a sentence for each conflict between settings: what is needed, and what to change."""

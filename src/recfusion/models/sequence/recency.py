@@ -1,7 +1,7 @@
 """Order and age of interactions: weights of history entries, recent popularity; the model `recent-popularity`."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from recfusion.models.settings import learned, setting
 
 DAY = 86_400.0
 _WEEK = 7 * DAY
+_LOWEST = 1e-3  # of a rating: an entry of weight 0 would be none
+Powers = tuple[float, float]  # of recency and of ratings, in the weights of history entries
+UNWEIGHTED: Powers = (0.0, 0.0)
 
 
 def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> FloatArray:
@@ -25,16 +28,29 @@ def recency(times: Csr, power: float, by: Literal["rank", "age"] = "rank") -> Fl
     ("age"). Entries with equal times, such as those of one invoice, have equal weights.
     """
     r = newer(times) if by == "rank" else (newest(times)[row_numbers(times)] - times.data) / _WEEK
-    weights = (1.0 + r) ** -power
-    lengths = np.diff(times.indptr)
-    sums = np.bincount(row_numbers(times), weights, times.shape[0])
+    return _mean_one(times, (1.0 + r) ** -power)
+
+
+def weighted_entries(history: Csr, extra: Extra | None, powers: Powers) -> Csr:
+    """Return histories with the entry weights (1 + r)^-p g^q, scaled to a mean of 1 in each row, for p, q = powers.
+
+    r is the number of newer entries, g the rating or count, at least 0; a signal that is not known weights nothing.
+    """
+    p, q = powers
+    times, grades = (None, None) if extra is None else (extra.times if p else None, extra.grades if q else None)
+    if times is None and grades is None:
+        return history
+    weights = np.ones(history.nnz) if times is None else (1.0 + newer(times)) ** -p
+    if grades is not None:
+        weights = weights * np.maximum(grades.data, _LOWEST) ** q
+    return valued(history, _mean_one(history, weights))
+
+
+def _mean_one(rows: Csr, weights: NDArray[Any]) -> FloatArray:
+    """Return weights of the stored entries, scaled to a mean of 1 in each row."""
+    lengths = np.diff(rows.indptr)
+    sums = np.bincount(row_numbers(rows), weights, rows.shape[0])
     return (weights * np.repeat(lengths / np.maximum(sums, 1e-12), lengths)).astype(np.float32)
-
-
-def recency_weighted(history: Csr, extra: Extra | None, power: float) -> Csr:
-    """Return histories with entries weighted by `recency`; unchanged without times or with power 0."""
-    times = None if extra is None else extra.times
-    return history if times is None or not power else valued(history, recency(times, power))
 
 
 def in_order(history: Csr, extra: Extra | None) -> Csr:

@@ -14,20 +14,26 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
 from recfusion.core.rng import RngLike, make_rng
+from recfusion.data.signals import valued
 from recfusion.data.split import Fold
 from recfusion.models import self_tuning as selftune
 from recfusion.models.base import Shape
 from recfusion.models.inverted_index import Index, usual_cells
 from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
-from recfusion.models.settings import learned, setting
+from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning import neighbours as near
-from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, fit_linear, penalty, start_l2
+from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear, fit_linear, penalty, start_l2
 from recfusion.models.thinning.low_rank import SPARE, far_field, leading
 from recfusion.models.thinning.neighbours import GRAM_BYTES, WHOLE_ITEMS, Places
+from recfusion.models.thinning.plan import DENSE_ITEMS, EXACT_ITEMS
 
 log = logging.getLogger(__name__)
+_PER_SECOND = 5e9  # operations of small systems and sparse products (measured)
 _COMPILER_BYTES = 100 << 20
+_MORE_FACTORS = 512  # in a mixture for many items
+_INPUT_POWERS = (0.0, 0.25, 0.5)  # a, with very many items
+_SCALINGS = {"a": 0.25, "c": 0.0}  # kept unless others are better by a standard error (docs/scale.md)
 _NO_ITEMS: IntArray = np.zeros(0, np.int64)
 _NO_CENTRES: FloatArray = np.zeros((0, 0), np.float32)
 _CELLS_DOC = "cells of an index that finds lists; 0: no index (default: 2 root(items) from 200,000 items on)"
@@ -44,14 +50,17 @@ class ThinningLocal(RidgeRecommender):
     The far field makes the sum of both equal to the whole model on the span of the leading eigenvectors (see
     `low_rank`). With all other items as neighbours it is the whole model; without neighbours it is the truncated
     eigen-denoiser, `thinning-factors`. Open settings are chosen by thinning-linear's search, on the most popular items
-    if there are many; the power c of popularity is then chosen on all items.
+    if there are many; the power c of popularity is then chosen on all items. With very many items, entries of a
+    history may be divided by popularity^a too, which scales the rows of both matrices.
     """
 
     needs_validation: ClassVar[bool] = False  # settings are scored on training users, as in thinning-linear
     neighbours: int = setting(100, "neighbours with their own weights for each item", at_least=0)
     factors: int = setting(128, "leading eigenvectors that stand for all other items", at_least=0, at_most=100_000)
+    a: float | None = self_tuned(0.0, "history entries are divided by popularity^a", search=(0.0, 0.5))
     cells: int | None = setting(None, _CELLS_DOC, at_least=0, at_most=1_000_000)
     tune_trials: int = selftune.trials_setting()
+    a_: float = learned()
     weights_: Csr = learned()  # (items, items): column j has the weights of item j's neighbours
     left_: FloatArray = learned()  # (items, factors)
     right_: FloatArray = learned()  # (factors, items), in the order of the index if there is one
@@ -78,10 +87,14 @@ class ThinningLocal(RidgeRecommender):
         rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
         s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
         self.left_, right = far_field(weights, ridge + n - explained, ridge, s, u)
-        if n_items > selftune.MOST_ITEMS and self.c is None and selftune.searches(self):
-            self.c_ = self._choose_c(train, valid, lambda history: _sum_fields(history, weights, self.left_, right))
-        scaling = selftune.scalings(train, (self.c_,))[0]
+        self.a_ = self.a or 0.0
+        if n_items > selftune.MOST_ITEMS and None in (self.a, self.c) and self.tune_trials:
+            self._choose_scalings(train, valid, lambda history: _sum_fields(history, weights, self.left_, right))
+        scaling, of_rows = selftune.scalings(train, (self.c_, self.a_))
         weights.data *= scaling[weights.indices]
+        if self.a_:
+            weights.data *= of_rows[row_numbers(weights)]
+            self.left_ *= of_rows[:, None]
         self.weights_ = weights
         cells = usual_cells(n_items) if self.cells is None else self.cells
         right *= scaling
@@ -125,8 +138,20 @@ class ThinningLocal(RidgeRecommender):
         return replace(close, parts=close.parts + far.T)
 
     def economical(self, shape: Shape) -> Self:
-        """Return the model without an index: a mixture needs the scores of all items."""
-        return replace(self, cells=0)
+        """Return the model without an index: a mixture needs the scores of all items.
+
+        It has more factors if it replaces an exact model in a catalogue that other parts with dense rows can read.
+        """
+        more = EXACT_ITEMS < shape.items <= DENSE_ITEMS and self.neighbours > 0
+        return replace(self, cells=0, factors=max(self.factors, _MORE_FACTORS) if more else self.factors)
+
+    def seconds(self, shape: Shape) -> float:
+        """Return about how many seconds a fit takes: thinning-linear's search, small systems, and factors."""
+        search = ThinningLinear(tune_trials=self.tune_trials).seconds(
+            replace(shape, items=min(shape.items, selftune.MOST_ITEMS))
+        )
+        systems = shape.items * float(self.neighbours) ** 3 + 20 * (self.factors + SPARE) * float(shape.interactions)
+        return (search if selftune.searches(self, unused=("a",)) else 0.0) + systems / _PER_SECOND
 
     def fit_bytes(self, shape: Shape) -> int:
         """Return about how many bytes the fit holds at its peak: in its search or in one of its stages."""
@@ -136,13 +161,13 @@ class ThinningLocal(RidgeRecommender):
         turning = 4 * shape.interactions + 37 * places  # the weights of each item's neighbours into columns
         width = (self.factors + SPARE) * (self.factors > 0)
         spanning = 16 * shape.interactions + 8 * places + 4 * width * (6 * shape.items + shape.users)
-        searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self) else 0
+        searched = min(shape.items, selftune.MOST_ITEMS) if selftune.searches(self, unused=("a",)) else 0
         whole = 4 * shape.items**2 * (shape.items <= WHOLE_ITEMS)  # then nothing is compiled
         return max(solving + whole, turning + whole, spanning, gram_bytes(searched, 2.1, shape.interactions))
 
     def _settle(self, train: Csr, valid: Fold | None, rng: np.random.Generator) -> None:
         """Let thinning-linear choose the open settings; a penalty of popular items is converted for all items."""
-        if selftune.searches(self):
+        if selftune.searches(self, unused=("a",)):
             small, judged = selftune.searched_items(train, valid)
             fit_linear(self, small, judged, rng)
             if self.l2 is None:
@@ -155,17 +180,30 @@ class ThinningLocal(RidgeRecommender):
             given = getattr(self, name)
             setattr(self, f"{name}_", starts[name] if given is None else given)
 
-    def _choose_c(self, train: Csr, valid: Fold | None, score: Callable[[Csr], FloatArray]) -> float:
-        """Return the power of popularity that is best for validation users over all items.
+    def _choose_scalings(self, train: Csr, valid: Fold | None, score: Callable[[Csr], FloatArray]) -> None:
+        """Choose the powers of popularity, a and c, that are best for validation users over all items.
 
-        It needs no refit, so that users can be sampled instead of items: the most popular items alone, which the other
-        settings are chosen on, say little about it.
+        They need no refit, so that users can be sampled instead of items: the most popular items alone, which the other
+        settings are chosen on, say little about them.
         """
         jury = selftune.validation_jury(train, valid)
         if jury is None or jury.n_users < selftune.LEAST_USERS:
-            return self.c_
-        judged = selftune.by_scaling(jury, train, None, score, lambda rows: score(jury.left_out.history[rows]))
-        return float(selftune.choose(judged, {"c": self.c_})["c"])
+            return
+        usual = {"a": 0.0, "c": self.c_}
+        if train.shape[1] > EXACT_ITEMS:
+            usual = _SCALINGS
+        usual = usual | {name: given for name in usual if (given := getattr(self, name)) is not None}
+        tried = []
+        for a in (usual["a"],) if self.a is not None or train.shape[1] <= EXACT_ITEMS else _INPUT_POWERS:
+            of_rows = selftune.scalings(train, (a,))[0]
+
+            def scaled(history: Csr, of_rows: FloatArray = of_rows) -> FloatArray:
+                return score(valued(history, history.data * of_rows[history.indices]))
+
+            found = selftune.by_scaling(jury, train, self.c, scaled, lambda _: train.data[:0])  # nobody is left out
+            tried += [selftune.Judged({"a": a, **each.settings}, each.values) for each in found]
+        chosen = selftune.choose(tried, usual)
+        self.a_, self.c_ = float(chosen["a"]), float(chosen["c"])
 
 
 def _sum_fields(

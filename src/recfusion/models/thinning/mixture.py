@@ -1,7 +1,8 @@
 """`thinning`, the default model: a mixture of denoisers with weights chosen on the validation users."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Self, get_args
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
-from recfusion.core.errors import InputError, WriteError, choices
+from recfusion.core.errors import InputError, WriteError
 from recfusion.core.extras import is_installed
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.data.interactions import Signal
@@ -23,32 +24,43 @@ from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry
 from recfusion.models.self_tuning import (
     LEAST_USERS,
-    Judged,
     cannot_choose,
-    choose,
     fewer_trials,
     judged_users,
     ndcg_of,
     searches,
     trials_setting,
 )
-from recfusion.models.sequence.recency import recency_weighted
+from recfusion.models.sequence.recency import UNWEIGHTED, Powers, weighted_entries
 from recfusion.models.settings import learned, setting, setting_values
 from recfusion.models.thinning.features import ThinningFeatures
-from recfusion.models.thinning.mixture_weights import Ballot, contributions, find_weights, standardised, weighted_sum
+from recfusion.models.thinning.mixture_choice import (
+    N_POWERS,
+    choose_together,
+    contributions,
+    entry_note,
+    given_weights,
+    model_name,
+    rounded_shares,
+    tried_powers,
+    usual_weights,
+)
+from recfusion.models.thinning.mixture_weights import Ballot, standardised, variant, weighted_sum
 from recfusion.models.thinning.parts import beside, economical, name_part, part_scores, weighs_entries
-from recfusion.models.thinning.plan import FEATURES, LARGE, LOCAL, NETWORKS, ORDER, WITHOUT_TORCH, plan
+from recfusion.models.thinning.plan import DISLIKES, FEATURES, NETWORKS, ORDER, WITHOUT_TORCH, plan
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-# The weights without validation users. A network counts for more with enough data for the large one.
-_USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.6, ORDER: 0.6}
-_USUAL_LARGE = _USUAL | {"thinning-deep": 1.6, ORDER: 3.2}
-_OTHER = 0.25  # weight of any other model
 _LONGEST = 2 * 3600.0  # most seconds of a part's fit
-_RECENCY = 0.5  # power of recency without validation users
-_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency that are tried
+_SECONDS_PER_SCORE = 2e-7  # of a part, with a share of the search for weights (measured)
+# Signals by the names of their notes, and the part that each of them adds to a mixture.
+_SIGNALS: Mapping[str, frozenset[Signal]] = {
+    "Ratings": frozenset({"grades"}),
+    "Timestamps": frozenset({"times"}),
+    "Features": frozenset({"item_features", "user_features"}),
+}
+_ADDED = {"Ratings": DISLIKES, "Timestamps": ORDER, "Features": FEATURES}
 _JUDGED = 1000  # most validation users for choosing weights: the scores of all parts are held at once
 
 
@@ -61,11 +73,12 @@ class Thinning(Recommender):
     registry; a model that is named twice is fitted twice, with different seeds and the same weight.
 
     Each part gets the signals that it reads, and signals add parts (see `plan`). For parts that do not read times, an
-    entry of a history with r newer ones has the weight (1 + r)^-p; p is chosen for each part on the validation users,
-    without another fit. Without signals nothing of this happens.
+    entry of a history with r newer ones and the rating g has the weight (1 + r)^-p g^q; p and q are chosen for each
+    part together with its weight, on the validation users, without another fit. A part that adds nothing there is
+    dropped. Without signals nothing of this happens.
 
-    Other parts know nothing about an item that no training user has, and little about a user without history: their
-    scores come from the part that reads features alone, which is kept with any weight.
+    Other parts know nothing about an item that no training user has, and little about a user without history or with
+    such items only: these scores come from the part that reads features alone, which is kept with any weight.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset(get_args(Signal))
@@ -77,14 +90,15 @@ class Thinning(Recommender):
     tune_trials: int = trials_setting()
     parts: dict[str, dict[str, Any]] | None = setting(None, "the parts with their settings (chosen by the fit)")
     weights: dict[str, float] | None = setting(None, "the parts' weights (chosen by the fit)")
-    recency: dict[str, float] | None = setting(
-        None, "the parts' powers of recency, if times are known (chosen by the fit)"
-    )
+    recency: dict[str, float] | None = setting(None, "the parts' powers of recency (p), chosen by the fit")
+    ratings: dict[str, float] | None = setting(None, "the parts' powers of ratings (q), chosen by the fit")
     device: str = field(default="cpu", compare=False, kw_only=True)
     weights_: dict[str, float] = learned()
     recency_: dict[str, float] = learned()
+    ratings_: dict[str, float] = learned()
     parts_: dict[str, Recommender] = field(init=False, repr=False, compare=False)
     contributions_: dict[str, float] = field(init=False, repr=False, compare=False)
+    signal_gains_: dict[str, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,21 +140,34 @@ class Thinning(Recommender):
             fitted[name] = part
         if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
-        judged = None if valid is None else judged_users(valid, _JUDGED)
-        self.recency_ = self._powers(fitted, judged, shape) if self.recency is None else self.recency
-        ballot: Ballot | None = None
-        weights = _given(self.weights, fitted) if self.weights is not None else usual_weights(fitted, shape)
-        if self.weights is None and len(fitted) > 1 and valid is not None:
+        self._weigh(fitted, valid, shape, extra)
+        self.trials_ = sum(part.trials_ for part in fitted.values())
+
+    def _weigh(self, fitted: Mapping[str, Recommender], valid: Fold | None, shape: Shape, extra: Extra | None) -> None:
+        """Choose the weights of the parts and of history entries; keep the parts with a weight."""
+        tried = tried_powers(fitted, extra, self.recency, self.ratings)
+        powers = {name: each[0] for name, each in tried.items()}
+        judged, ballot = None if valid is None else judged_users(valid, _JUDGED), None
+        weights = usual_weights(fitted, shape) if self.weights is None else given_weights(self.weights, fitted)
+        open_powers = any(len(each) > 1 for each in tried.values())
+        if valid is not None and (open_powers or (self.weights is None and len(fitted) > 1)):
             if judged is not None and len(valid.users) >= LEAST_USERS:
-                ballot = Ballot.of(fitted, judged, self.recency_)
-                weights = found_weights(ballot, weights)
+                ballot = Ballot.of(fitted, judged, tried)
+                given = None if self.weights is None else weights
+                powers, weights = choose_together(ballot, tried, weights, given, drop=extra is not None)
+                ballot = ballot.named({name: variant(name, powers.get(name, UNWEIGHTED)) for name in fitted})
             else:
                 log.warning("%s: the usual weights are used.", cannot_choose(len(valid.users), "weights", "validation"))
-        self.weights_ = _shares(weights) | {name: 0.0 for name in fitted if name == FEATURES and not weights[name]}
+        self.weights_ = rounded_shares(weights)
+        self.weights_ |= {name: 0.0 for name in fitted if name == FEATURES and name not in self.weights_}
         self.parts_ = {name: fitted[name] for name in self.weights_}
-        self.recency_ = {name: power for name, power in self.recency_.items() if name in self.parts_ and power}
+        signals = extra or Extra()
+        found = {} if signals.times is None else {name: p for name, (p, _) in powers.items()}
+        self.recency_ = self._kept(found if self.recency is None else self.recency)
+        found = {} if signals.grades is None else {name: q for name, (_, q) in powers.items()}
+        self.ratings_ = self._kept(found if self.ratings is None else self.ratings)
         self.contributions_ = {} if ballot is None else contributions(ballot, self.weights_)
-        self.trials_ = sum(part.trials_ for part in fitted.values())
+        self.signal_gains_ = {} if ballot is None or judged is None else self._gains(judged)
 
     def chosen(self) -> dict[str, Any]:
         """Return the parts, weights and powers if the fit chose any of them, a setting of a part, or parts to drop."""
@@ -148,7 +175,8 @@ class Thinning(Recommender):
         given = {name: setting_values(part) for name, part in _made(self.parts or {}).items()}
         dropped = self.weights is None or self.weights.keys() != self.weights_.keys()
         found = ({"parts": parts} if parts != given else {}) | ({"weights": self.weights_} if dropped else {})
-        return found | ({"recency": self.recency_} if (self.recency or {}) != self.recency_ else {})
+        powers = {"recency": self.recency_, "ratings": self.ratings_}
+        return found | {name: own for name, own in powers.items() if (getattr(self, name) or {}) != own}
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         extra = extra if self.use_signals else None
@@ -164,8 +192,11 @@ class Thinning(Recommender):
         mixed = np.zeros_like(guided)
         mixed[:, : guide.n_known] = weighted_sum(scores | {FEATURES: guided[:, : guide.n_known]}, self.weights_)
         mixed[:, guide.is_new] = guided[:, guide.is_new] * _spread(mixed, history, guide.is_new)[:, None]
-        lone = guide.placed_by_features(history, extra)
-        mixed[lone] = guided[lone]
+        trained = ~guide.is_new[history.indices]  # items that the other parts know
+        blind = (np.diff(history.indptr) > 0) & (np.bincount(row_numbers(history)[trained], minlength=len(mixed)) == 0)
+        blind |= ~mixed[:, : guide.n_known].any(axis=1)  # nor do they know anything about items without neighbours
+        blind[guide.placed_by_features(history, extra)] = True
+        mixed[blind] = guided[blind]
         return mixed
 
     def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons:
@@ -180,14 +211,20 @@ class Thinning(Recommender):
             unseen = np.isfinite(scores)
             unseen[rows.indices] = False
             unit = float(np.std(scores[unseen], dtype=np.float64)) if unseen.any() else 0.0
-            weighted = recency_weighted(rows, signals, self.recency_.get(name, 0.0))
+            weighted = weighted_entries(rows, signals, self._powers(name))
             reasons = model_reasons(part, weighted, items if part is guide else np.where(new, 0, items), signals)
             share = np.where(new, spread if part is guide else 0.0, weight) / max(unit, 1e-12)
             of_parts.append((share.astype(np.float32), reasons))
         return mixed(of_parts)
 
     def _part_scores(self, name: str, history: Csr, extra: Extra | None) -> FloatArray:
-        return part_scores(self.parts_[name], history, extra, self.recency_.get(name, 0.0))
+        return part_scores(self.parts_[name], history, extra, self._powers(name))
+
+    def _kept(self, powers: Mapping[str, float]) -> dict[str, float]:
+        return {name: power for name, power in powers.items() if name in self.parts_}
+
+    def _powers(self, name: str) -> Powers:
+        return self.recency_.get(name, 0.0), self.ratings_.get(name, 0.0)
 
     def _guide(self) -> ThinningFeatures | None:
         """Return the part that knows new items, if there is one."""
@@ -209,8 +246,9 @@ class Thinning(Recommender):
         full = replace(self, **chosen)
         if not full.parts or not full.weights:
             raise ValueError("its parts or their weights are missing")
-        self.weights_ = full.weights if "weights" in chosen else _shares(full.weights)
-        self.recency_, self.contributions_ = full.recency or {}, {}
+        self.weights_ = full.weights if "weights" in chosen else rounded_shares(full.weights)
+        self.recency_, self.ratings_ = full.recency or {}, full.ratings or {}
+        self.contributions_, self.signal_gains_ = {}, {}
         self.parts_ = _made(full.parts)
         known = len(state.get(f"{FEATURES}.new_", range(n_items)))  # items of the fit, without those added later
         for name, part in self.parts_.items():
@@ -219,7 +257,7 @@ class Thinning(Recommender):
 
     @property
     def keeps_histories(self) -> bool:
-        named = [_name(label) for label in vars(self).get("parts_") or self.parts or self._names()]
+        named = [model_name(label) for label in vars(self).get("parts_") or self.parts or self._names()]
         return any(_keeps_histories(name) for name in named)
 
     def without_histories(self) -> Self:
@@ -233,14 +271,17 @@ class Thinning(Recommender):
         return tuple(self.parts or plan(self._names(), shape).parts)
 
     def fit_notes(self) -> list[str]:
-        """Return a sentence about each part: its weight, what it adds, and how it weights histories."""
+        """Return a sentence about each part (its weight, what it adds, its entry weights) and about each signal."""
         found = [WITHOUT_TORCH] if {*self._names()} & {*NETWORKS} and not is_installed("torch") else []
         for name, weight in self.weights_.items():
-            added, power = self.contributions_.get(name), self.recency_.get(name)
+            added = self.contributions_.get(name)
             gain = "" if added is None else f"; it adds {100 * added:+.2f} points of NDCG@100 on the validation users"
-            aged = f"; an entry with r newer ones counts (1 + r)^-{power:g}" if power else ""
-            found.append(f"{name}: weight {weight:.2f}{gain}{aged}")
-        return found
+            found.append(f"{name}: weight {weight:.2f}{gain}{entry_note(self._powers(name))}")
+        return found + [
+            f"{signal} add {100 * gain:+.2f} points of NDCG@100 on the validation users: the same mixture without "
+            f"them, and without {_ADDED[signal]}, has that much less"
+            for signal, gain in self.signal_gains_.items()
+        ]
 
     def use_device(self, device: str) -> None:
         self.device = device
@@ -251,49 +292,53 @@ class Thinning(Recommender):
 
     def fit_bytes(self, shape: Shape) -> int | None:
         """Return the bytes of the largest part: parts are fitted one after another."""
-        known = [part.forecast(shape).bytes for part in self._planned(shape).values()]
+        known = [part.forecast(shape).bytes for part in self._planned(shape, silent=True).values()]
         return max((size for size in known if size is not None), default=None)
 
-    def _planned(self, shape: Shape) -> dict[str, Recommender]:
-        """Return the parts to fit; warn about parts that are left out because they would take hours."""
+    def seconds(self, shape: Shape) -> float:
+        """Return the sum of the parts' forecasts, and the time to score validation users for the weights."""
+        parts = self._planned(shape, silent=True).values()
+        tried = sum(1 + N_POWERS * (shape.timed and weighs_entries(part)) for part in parts)
+        scored = min(shape.users / 10, _JUDGED) * shape.items * tried
+        return sum(part.forecast(shape).seconds or 0.0 for part in parts) + scored * _SECONDS_PER_SCORE
+
+    def _planned(self, shape: Shape, *, silent: bool = False) -> dict[str, Recommender]:
+        """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take hours."""
         if self.parts is not None:
             return _made(self.parts)
         planned = plan(self._names(), shape)
-        for reason in planned.reasons:
+        for reason in () if silent else planned.reasons:
             _warn_once(reason)
         parts: dict[str, Recommender] = {}
         too_long: set[str] = set()
         for name in planned.parts:
-            label = name if name not in parts else f"{name}#{sum(_name(other) == name for other in parts) + 1}"
+            label = name if name not in parts else f"{name}#{sum(model_name(other) == name for other in parts) + 1}"
             if self.weights is not None and label != name and label not in self.weights:
                 continue  # a second one without a given weight
             part = entry(name).make()
             if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
                 parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
-            elif name not in too_long:
+            else:
                 too_long.add(name)
-                message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+        if not silent:
+            message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+            for name in sorted(too_long):
                 log.warning(message, name, shape.users, shape.items)
-        log.info("The mixture's plan: %s.", ", ".join(parts))
+            log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
 
-    def _powers(self, parts: Mapping[str, Recommender], judged: Fold | None, shape: Shape) -> dict[str, float]:
-        """Return the best power of recency for each part that does not read times; none if times are not known."""
-        weighed = {name: part for name, part in parts.items() if shape.timed and weighs_entries(part)}
-        if judged is None or len(judged.users) < LEAST_USERS:
-            return dict.fromkeys(weighed, _RECENCY)
-
-        def best(part: Recommender) -> float:
-            def scored(rows: slice) -> Iterator[FloatArray]:
-                some = judged.take(rows)
-                return (part_scores(part, some.history, some.extra, power) for power in _POWERS)
-
-            tried = [
-                Judged({"p": power}, values) for power, values in zip(_POWERS, ndcg_of(scored, judged), strict=True)
-            ]
-            return float(choose(tried, {"p": _RECENCY})["p"])
-
-        return {name: best(part) for name, part in weighed.items()}
+    def _gains(self, judged: Fold) -> dict[str, float]:
+        """Return what each signal adds to the NDCG@100 of these users: what the mixture loses without it."""
+        there = {} if judged.extra is None else {name: its for name, its in _SIGNALS.items() if judged.extra.only(its)}
+        whole, gains = _ndcg(self, judged) if there else 0.0, {}
+        for name, its in there.items():
+            model = copy(self)
+            model.parts_ = {label: part for label, part in self.parts_.items() if model_name(label) != _ADDED[name]}
+            assert judged.extra is not None
+            known = replace(judged, extra=judged.extra.only(self.reads - its))
+            if any(self.weights_[label] for label in model.parts_):
+                gains[name] = whole - _ndcg(model, known)
+        return gains
 
     def _with_enough_judges(
         self, parts: dict[str, Recommender], train: Csr, valid: Fold | None
@@ -309,11 +354,6 @@ class Thinning(Recommender):
         return [name.strip() for name in self.members.split(",")]
 
 
-def _name(label: str) -> str:
-    """Return the model name of a part: `thinning-deep#2` is a second `thinning-deep`."""
-    return label.partition("#")[0]
-
-
 @cache
 def _warn_once(reason: str) -> None:
     log.warning("%s.", reason)
@@ -325,7 +365,7 @@ def _keeps_histories(name: str) -> bool:
 
 def _made(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Recommender]:
     # By name only: a stored mixture must not import a file that its parts name.
-    return {label: entry(_name(label)).make(settings) for label, settings in parts.items()}
+    return {label: entry(model_name(label)).make(settings) for label, settings in parts.items()}
 
 
 def _spread(scores: FloatArray, history: Csr, new: NDArray[np.bool_]) -> FloatArray:
@@ -335,40 +375,9 @@ def _spread(scores: FloatArray, history: Csr, new: NDArray[np.bool_]) -> FloatAr
     return np.asarray(np.std(scores, axis=1, dtype=np.float64, where=counted), np.float32)
 
 
-def _shares(weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the shares of all parts with a weight above 0, rounded."""
-    total = sum(weights.values())
-    shares = {name: round(weight / total, 4) for name, weight in weights.items()}
-    return {name: share for name, share in shares.items() if share > 0}
+def _ndcg(model: Thinning, fold: Fold) -> float:
+    def scored(rows: slice) -> list[FloatArray]:
+        some = fold.take(rows)
+        return [model.score(some.history, extra=some.extra)]
 
-
-def usual_weights(parts: Iterable[str], shape: Shape) -> dict[str, float]:
-    """Return the default weights, which chosen weights are pulled towards."""
-    labels = list(parts)
-    names = [_name(label) for label in labels]
-    usual = dict(_USUAL_LARGE if shape.interactions >= LARGE else _USUAL)
-    if "thinning-pairs" in names:
-        usual.pop(LOCAL)  # it has this weight only if it replaces that one
-    return {label: usual.get(name, _OTHER) / names.count(name) for label, name in zip(labels, names, strict=True)}
-
-
-def found_weights(ballot: Ballot, usual: Mapping[str, float]) -> dict[str, float]:
-    """Return the weights that are best for the users of a ballot; parts of the same model get equal weights."""
-    names = [_name(label) for label in usual]
-    together: dict[str, float] = dict.fromkeys(names, 0.0)
-    for name, weight in zip(names, usual.values(), strict=True):
-        together[name] += weight
-    found = find_weights(ballot.joined(names), together)
-    return {label: found[name] / names.count(name) for label, name in zip(usual, names, strict=True)}
-
-
-def _given(weights: Mapping[str, float], parts: Mapping[str, Recommender]) -> dict[str, float]:
-    for name in weights:
-        if name not in parts:
-            raise choices("part in weights", name, parts, "weights")
-    given = {name: float(weights.get(name, 0.0)) for name in parts}
-    if min(given.values()) < 0 or sum(given.values()) <= 0:
-        raise InputError(
-            f"Expected weights of at least 0 for {', '.join(given)}, not all of them 0, got {weights}.", "weights"
-        )
-    return given
+    return float(ndcg_of(scored, fold).mean())

@@ -11,6 +11,7 @@ from recfusion.data.split import Fold
 from recfusion.evaluation.evaluate import batches
 from recfusion.evaluation.metrics import MAIN_METRIC, Values, dcg, ideal_dcg, parse_metric
 from recfusion.models.base import Recommender
+from recfusion.models.sequence.recency import UNWEIGHTED, Powers
 from recfusion.models.thinning.parts import part_scores
 
 _STEPS = (0.4, 0.2, 0.1, 0.05)  # of the search, coarse to fine
@@ -19,6 +20,7 @@ _DEPTH = parse_metric(MAIN_METRIC)[1]  # of NDCG
 _LEAST = 0.02  # parts with a smaller share are dropped
 
 Weights = Mapping[str, float]
+Tried = Mapping[str, Sequence[Powers]]  # part -> powers of recency and ratings, the usual ones first
 
 
 def standardised(scores: FloatArray, history: Csr) -> FloatArray:
@@ -56,17 +58,31 @@ class Ballot:
     ideal: Values  # (users,): the highest DCG that is possible
 
     @classmethod
-    def of(cls, parts: Mapping[str, Recommender], fold: Fold, powers: Weights | None = None) -> "Ballot":
-        """Score the users of a fold with every part, in batches; `powers` are the parts' powers of recency."""
-        found = [_candidates(parts, fold.take(rows), powers or {}) for rows in batches(*fold.history.shape)]
+    def of(cls, parts: Mapping[str, Recommender], fold: Fold, tried: Tried | None = None) -> "Ballot":
+        """Score the users of a fold with every part, in batches, by each of the powers that are `tried` for it.
+
+        The scores of `part` by powers p are named `variant(part, p)`; parts that are not weighted keep their names.
+        """
+        asked = [(name, powers) for name in parts for powers in (tried or {}).get(name, (UNWEIGHTED,))]
+        found = [_candidates(parts, asked, fold.take(rows)) for rows in batches(*fold.history.shape)]
         scores, relevant = (np.concatenate(each, axis=-2) for each in zip(*found, strict=True))
-        return cls(tuple(parts), scores, relevant, ideal_dcg(np.maximum(np.diff(fold.held_out.indptr), 1), _DEPTH))
+        ideal = ideal_dcg(np.maximum(np.diff(fold.held_out.indptr), 1), _DEPTH)
+        return cls(tuple(variant(*each) for each in asked), scores, relevant, ideal)
+
+    def named(self, chosen: Mapping[str, str]) -> "Ballot":
+        """Return a ballot with some of the scores under other names: new name -> name here."""
+        places = [self.names.index(name) for name in chosen.values()]
+        return replace(self, names=tuple(chosen), scores=self.scores[places])
 
     def joined(self, groups: Sequence[str]) -> "Ballot":
         """Return a ballot with the mean scores of each group of parts; `groups` has the group of each part."""
         names = tuple(dict.fromkeys(groups))
         members = [[part for part, group in enumerate(groups) if group == name] for name in names]
         return replace(self, names=names, scores=np.stack([self.scores[each].mean(0) for each in members]))
+
+    def ndcg_of(self, name: str) -> Values:
+        """Return each user's NDCG@100 under one of the scores, (users,)."""
+        return self.named({name: name}).ndcg({name: 1.0})
 
     def ndcg(self, weights: Weights) -> Values:
         """Return each user's NDCG@100 under the weighted sum, (users,)."""
@@ -78,9 +94,16 @@ class Ballot:
         return dcg(hits, _DEPTH) / self.ideal
 
 
-def _candidates(parts: Mapping[str, Recommender], fold: Fold, powers: Weights) -> tuple[FloatArray, NDArray[np.bool_]]:
+def variant(name: str, powers: Powers) -> str:
+    """Return the name of a part's scores by these powers."""
+    return name if powers == UNWEIGHTED else f"{name} {powers}"
+
+
+def _candidates(
+    parts: Mapping[str, Recommender], asked: Sequence[tuple[str, Powers]], fold: Fold
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     history = fold.history
-    of_parts = [part_scores(part, history, fold.extra, powers.get(name, 0.0)) for name, part in parts.items()]
+    of_parts = [part_scores(parts[name], history, fold.extra, powers) for name, powers in asked]
     scores = np.stack([standardised(each, history) for each in of_parts])  # (parts, users, items)
     highest = scores.max(axis=0)
     for seen in (history,) if fold.disliked is None else (history, fold.disliked):
@@ -107,14 +130,6 @@ def find_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
     way = max(0.0, 1 - (error / mean) ** 2) if mean > 0 else 0.0
     pulled = {name: usual[name] + way * (found[name] - usual[name]) for name in usual}
     return _shares({name: share if share >= _LEAST else 0.0 for name, share in pulled.items()})
-
-
-def contributions(ballot: Ballot, weights: Weights) -> dict[str, float]:
-    """Return how much NDCG@100 each part adds: the mean with these weights, minus that without the part."""
-    shares = {name: weights.get(name, 0.0) for name in ballot.names}
-    whole = float(ballot.ndcg(shares).mean())
-    left = {name: shares | {name: 0.0} for name in weights}
-    return {name: whole - float(ballot.ndcg(others).mean()) for name, others in left.items() if any(others.values())}
 
 
 def search_weights(ballot: Ballot, starts: Sequence[Weights]) -> dict[str, float]:

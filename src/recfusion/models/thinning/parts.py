@@ -4,7 +4,7 @@ from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.signals import Extra
 from recfusion.evaluation.scoring import scores, signals_read
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.sequence.recency import recency_weighted
+from recfusion.models.sequence.recency import UNWEIGHTED, Powers, weighted_entries
 
 _NAME = "part_name_"
 
@@ -37,10 +37,10 @@ def part_message(model: Recommender, message: str) -> str:
 
 
 def weighs_entries(model: Recommender) -> bool:
-    """Return whether a mixture weights the history of this part by recency: not if the part reads times itself."""
+    """Return whether a mixture weights the history of this part: not if the part reads times itself."""
     return "times" not in signals_read(model)
 
 
-def part_scores(model: Recommender, history: Csr, extra: Extra | None, power: float) -> FloatArray:
-    """Return a part's scores (users, items) of histories that are weighted by recency to this power."""
-    return scores(model, recency_weighted(history, extra, power), extra)
+def part_scores(model: Recommender, history: Csr, extra: Extra | None, powers: Powers = UNWEIGHTED) -> FloatArray:
+    """Return a part's scores (users, items) of histories that are weighted by recency and ratings to these powers."""
+    return scores(model, weighted_entries(history, extra, powers), extra)

@@ -34,7 +34,7 @@ def graded(grades: Csr | None, transform: Transform, median: float, unit: float)
     A count below 0 cannot be thinned and has weight 0. Thinning of units: n stars or plays are n units that each
     survive with probability a, so that B(n, a) survive. Then E[z_i z_k] = a^2 n_i n_k and E[z_i^2] = a^2 n_i^2 +
     a (1 - a) n_i: the Gram matrix of the counts, and on its diagonal the noise kappa times the sum of the units; for
-    thinned ones it is kappa times their number (docs/signals.md).
+    thinned ones it is kappa times their number (docs/explanation/signals.md).
     """
     n = np.maximum(np.asarray(median if grades is None else grades.data, np.float64), 0)
     if transform == "binary":
@@ -56,7 +56,7 @@ class ThinningSignals(RidgeRecommender):
 
     and at scoring the r-th newest like weighs (1 + r)^-recency: score_j = (z B)_j n_j^-c t_j^trend, with t_j the recent
     popularity of item j over its whole popularity. Lambda is that of `ThinningLinear` with the counts of each block;
-    if ratings are units, the noise is that of units that survive. The derivations are in docs/signals.md.
+    if ratings are units, the noise is that of units that survive. The derivations are in docs/explanation/signals.md.
     `ThinningLinear` chooses the ridge on likes alone (an inverse of one block takes an eighth of that of two); c,
     recency and trend are chosen on the validation users with the final weights, without further fits.
     """

@@ -28,6 +28,17 @@ export async function ask(path, body) {
 	return data;
 }
 
+// The answer to any request as text, JSON indented.
+export async function send(method, path, body) {
+	const headers = { ...(token && { Authorization: `Bearer ${token}` }), "Content-Type": "application/json" };
+	try {
+		const answer = await fetch(path, { method, headers, body }), text = await answer.text();
+		return { status: answer.status, text: answer.headers.get("content-type")?.includes("json") ? JSON.stringify(JSON.parse(text), null, 2) : text };
+	} catch {
+		return { status: "", text: "The service does not answer. Is it still running?" };
+	}
+}
+
 // `passing`: the same request may succeed later.
 const failure = (message, passing = false) => Object.assign(new Error(message), { passing });
 

@@ -1,5 +1,6 @@
 // The page: it loads /model, draws the state, and requests whatever a change makes out of date.
 import { count, render, still, tags } from "./dom.js";
+import { requestCode } from "./code.js";
 import { ask, latest, takeToken } from "./api.js";
 import { VIEWS, add, change, changeCurrent, fragment, isCurrent, onChange, readLink, rememberNames, save, state } from "./store.js";
 import { condition, isReranked, noReranking, request, setControls } from "./settings.js";
@@ -131,7 +132,7 @@ function app() {
 			main({ tabindex: -1, "aria-busy": String(Object.values(state.answers).some(({ key, asked }) => key !== asked)) },
 				nav({ "aria-label": "Views" },
 					Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
-				VIEW_FUNCTIONS[state.view]())),
+				VIEW_FUNCTIONS[state.view](), state.view === "list" && requestCode())),
 		footer(null, p(null, "Your history stays in this page and its address. The service computes lists from it and stores nothing. ", a({ href: "docs" }, "Routes of the service"))),
 	];
 }

@@ -1,5 +1,5 @@
-// Shows the OpenAPI document: every route, and every field with its type and bounds.
-import { ask, takeToken } from "./api.js";
+// Shows the OpenAPI document: every route, every field with its type and bounds, and a request to try.
+import { ask, send, takeToken } from "./api.js";
 
 function element(name, text = "", ...children) {
   const made = document.createElement(name);
@@ -47,14 +47,54 @@ function route(method, path, operation, all) {
   for (const [name, schema] of Object.entries(body.properties ?? {}))
     rows.push([name + (body.required?.includes(name) ? " *" : ""), kind(schema, all), bounds(schema, all)]);
   if (rows.length) parts.push(table(rows));
-  return parts;
+  return [...parts, trial(method.toUpperCase(), path, operation, body, all)];
+}
+
+// A value for a required field, and for those without which a request says little.
+function example(name, schema, all) {
+  const found = resolved(schema, all);
+  if (name === "item") return known[0];
+  if (name === "history") return known;
+  if (found.default !== undefined) return found.default;
+  if (found.properties) return filled(found, all);
+  if (found.type === "array") return [example(name.replace(/s$/, ""), found.items, all)];
+  return { string: "text", integer: found.minimum ?? 0, number: found.minimum ?? 0, boolean: true, object: {} }[found.type] ?? "text";
+}
+
+function filled(body, all) {
+  const wanted = new Set([...(body.required ?? []), ...("history" in (body.properties ?? {}) ? ["history"] : [])]);
+  return Object.fromEntries([...wanted].map((name) => [name, example(name, body.properties[name], all)]));
+}
+
+// Reading routes answer as soon as they are opened; others wait for the button.
+function trial(method, path, operation, body, all) {
+  const reads = !path.startsWith("/events") && !path.startsWith("/admin") && ["GET", "POST"].includes(method);
+  const sent = element("textarea"), answer = element("pre"), run = element("button", "Run");
+  const box = element("details", "", element("summary", "Try it"));
+  const words = (operation.parameters ?? []).map((one) => `${one.name}=`).join("&");
+  sent.value = ["GET", "DELETE"].includes(method) ? "" : JSON.stringify(filled(body, all), null, 2);
+  sent.rows = Math.min(8, sent.value.split("\n").length + 1);
+  sent.placeholder = words;
+  sent.setAttribute("aria-label", `Body of ${method} ${path}`);
+  answer.tabIndex = 0;
+  run.onclick = async () => {
+    answer.textContent = "…";
+    const asks = ["GET", "DELETE"].includes(method);
+    const found = await send(method, path.slice(1) + (asks && sent.value ? `?${sent.value}` : ""), asks ? undefined : sent.value);
+    answer.textContent = `${found.status}\n${found.text}`;
+  };
+  box.ontoggle = () => box.open && !answer.textContent && reads && run.click();
+  box.append(sent, run, answer);
+  return box;
 }
 
 const state = document.getElementById("state");
+let known = ["an id"]; // ids of items for examples
 try {
   takeToken(); // the page's own is in the session of this tab
   const description = await ask("openapi.json");
   const all = description.components?.schemas ?? {};
+  known = (await ask("popular?k=2")).items.map((item) => item.item);
   for (const [path, methods] of Object.entries(description.paths))
     for (const [method, operation] of Object.entries(methods))
       document.getElementById("routes").append(...route(method, path, operation, all));
