@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-
 from messy_shop import CANCELLED, write_shop
+
 from recfusion.core.errors import InputError
 from recfusion.data.column_roles import title_column
 from recfusion.data.interactions import RawData

@@ -1,5 +1,7 @@
 """Updates of mixtures: parts that can be updated are; the others are kept, dropped or trained again, and say so."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from recfusion.inference.update import update
 from recfusion.models.factors.ials import IALS
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.signals import ThinningSignals
+from recfusion.models.thinning.updates import equivalent_l2
 
 
 def frame(n_users: int = 90) -> pl.DataFrame:
@@ -102,3 +106,62 @@ def test_local_thinning_forgets_by_solving_its_neighbourhoods_again() -> None:
     history = without.training.rows.matrix[:20]  # type: ignore[union-attr]
     found = update(bundle, forget=["u3"])
     np.testing.assert_allclose(found.model.score(history), without.model.score(history), atol=1e-4)
+
+
+def described(tmp_path: Path) -> tuple[Path, Path]:
+    """Write users who have either teas or books, and what the items and one more are."""
+    frame().write_csv(tmp_path / "data.csv")
+    kinds = ["Tea|Hot" if n < 8 else "Book|Paper" for n in range(16)]
+    items = pl.DataFrame({"item": [*(f"i{n:02}" for n in range(16)), "i50"], "kind": [*kinds, "Tea|Hot"]})
+    items.write_csv(tmp_path / "items.csv")
+    return tmp_path / "data.csv", tmp_path / "items.csv"
+
+
+@pytest.mark.parametrize("model", ["thinning-features", "mixture"])
+def test_a_model_with_item_features_forgets_and_still_places_items_by_their_features(
+    model: str, tmp_path: Path
+) -> None:
+    data, items = described(tmp_path)
+    settings: dict[str, Any] = {"tune_trials": 0}
+    if model == "mixture":
+        settings |= {"members": "thinning-linear,thinning-features"}
+    name = "thinning" if model == "mixture" else model
+    shared: dict[str, Any] = {"all_users": True, "signals": "features"}
+    bundle = train(name, rf.load(data, items=items), settings, updatable=True, **shared)
+    found = update(Bundle.load(bundle.save(tmp_path / "model")), forget=["u3"])
+    frame().filter(pl.col("user") != "u3").write_csv(data)
+    without = train(name, rf.load(data, items=items), settings, **shared)
+    history = {"tea": [f"i{n:02}" for n in range(6)]}
+    one, two = (
+        rf.recommend(Bundle.load(each.save(tmp_path / "again")), history, k=5).frame for each in (found, without)
+    )
+    assert one["item"].to_list() == two["item"].to_list()
+    assert "i50" in one["item"].to_list()
+    # In a mixture, the item that was placed by its features now counts in the spread of the other part's scores.
+    apart = np.abs(one["score"].to_numpy() - two["score"].to_numpy()).max()
+    assert apart < (0.05 if model == "mixture" else 0.01) * np.abs(two["score"].to_numpy()).max()
+
+
+def test_a_model_with_ratings_and_times_forgets_as_if_fitted_without() -> None:
+    rng = np.random.default_rng(4)
+    rows = frame().with_columns(rating=pl.Series(rng.integers(1, 6, 540)), time=pl.Series(1_000_000 + np.arange(540)))
+    rows = rows.with_columns(rating=pl.when(pl.int_range(540) % 6 < 5).then(5).otherwise(pl.col("rating")))
+    model = ThinningSignals(l2=5.0, nu=0.3, kappa=0.5, b=0.5, c=0.2, recency=0.5, trend=0.0)
+    other_rows = rows.filter(pl.col("user") != "u3")
+    bundle, without = trained(model, rows), trained(model, other_rows)
+    assert bundle.protocol.signals.used == ("grades", "times")
+    found = update(bundle, forget=["u3"])
+    kept, other = found.training, without.training
+    assert kept is not None
+    assert other is not None
+    assert other.rows.extra is not None
+    history, extra = other.rows.matrix[:20], other.rows.extra.rows(np.arange(20))
+    same = trained(replace(model, l2=equivalent_l2(found.model, kept.kept, kept.rows.matrix)), other_rows)  # type: ignore[arg-type]
+    one, two = (each.model.score(history, extra=extra) for each in (found, same))  # type: ignore[call-arg]
+    np.testing.assert_allclose(one, two * (one * two).sum() / (two * two).sum(), atol=1e-4 * two.std())
+    more = rows.filter(pl.col("user") == "u3").with_columns(time=pl.col("time") + 10_000_000)
+    again = update(found, more)
+    assert again.training is not None
+    assert again.training.rows.extra is not None
+    assert again.training.rows.extra.times is not None
+    assert again.training.rows.extra.times.data.max() > 10_000_000

@@ -28,9 +28,10 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.control_costs import control_costs
 from recfusion.experiments.fit import check_grades, fit, fit_and_judge
 from recfusion.experiments.reorders import reorder_rates
-from recfusion.inference.bundle import Bundle, name_among
+from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import with_new, without_new
 from recfusion.inference.training_rows import TrainingRows
+from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
 from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
@@ -196,7 +197,10 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
 def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
     """Return the split of a saved model, rebuilt from its protocol; see `evaluate_bundle`."""
     if bundle.all_users:
-        raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
+        raise InputError(
+            "Expected a model with test users, got one trained on all users: train without --all-users. The report of "
+            "a night has the answers about its model."
+        )
     if bundle.updates:
         raise InputError("Expected a model as it was trained, got one that was updated since: evaluate that folder.")
     protocol = bundle.protocol
@@ -207,10 +211,8 @@ def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
         raise InputError("Expected the file of users, whose features the model reads: add --users-file.", "users_file")
     data = load(asked.model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the folder holds the item table; items added later come last
-        known, recipe = bundle.items.head(protocol.items), bundle.recipes.items
-        names = {name_among(known.columns, column.name): column.name for column in recipe.columns}
-        described = known.select(pl.col(own).alias(name) for own, name in names.items() if own in known.columns)
-        data = replace(data, item_features=features_of(recipe, described))
+        described = described_items(bundle.items.head(protocol.items), bundle.recipes.items)
+        data = replace(data, item_features=features_of(bundle.recipes.items, described))
     if bundle.recipes.users is not None and data.user_table is not None:
         data = replace(data, user_features=features_of(bundle.recipes.users, data.user_table))
     if data.fingerprint != protocol.fingerprint:

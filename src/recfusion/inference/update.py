@@ -1,7 +1,7 @@
 """Update a fitted model: add and change users, add items, and forget users, without a new fit.
 
 The result equals a fit on the rows that remain, with the chosen settings and the mean popularity of the last full fit
-(docs/updates.md). A certificate tests it on random training rows before it is used.
+(docs/how-to/updates.md). A certificate tests it on random training rows before it is used.
 """
 
 import logging
@@ -32,7 +32,9 @@ from recfusion.inference.update_rows import (
     new_rows,
     read_rows,
     training_of,
+    with_item_features,
     with_new_ids,
+    without_features,
 )
 from recfusion.models.mixture_updates import fixed_parts
 from recfusion.models.updating import (
@@ -100,13 +102,15 @@ def changed_bundle(
     assert updater is not None
     if new is None:
         nobody = csr_array((0, len(bundle.items)), dtype=np.float32)
-        new = NewRows([], _blank(training.rows, 0), nobody, bundle.items["item"].clear(), {})
+        new = NewRows([], _blank(training.rows.over(len(bundle.items)), 0), nobody, bundle.items["item"].clear(), {})
     places = training.places(training.digests(new.ids))
     change, changed, digests = _change(training, new, places, gone, replaced=replaced)
+    items = _items(bundle, new.new_items, column_counts(change.rows.matrix))
+    rows = with_item_features(change.rows, items, bundle.recipes.items)
     probes = probe_rows(change.rows.matrix, stream(bundle.seed, "probes"))
     for again in (False, True):  # a correction that is not exact enough is replaced by a new solution
         rng = stream(bundle.seed, f"fit {bundle.name}")
-        change = replace(change, others=others, rng=rng, again=again)
+        change = replace(change, rows=rows, others=others, rng=rng, again=again)
         model, kept = updater.update(bundle.model, training.kept, change)
         error = updater.error(model, kept, change.rows, probes)
         if error <= TOLERANCE:
@@ -130,9 +134,9 @@ def changed_bundle(
     return replace(
         bundle,
         model=model,
-        items=_items(bundle, new.new_items, column_counts(change.rows.matrix)),
+        items=items,
         train_users=int(change.rows.matrix.shape[0]),
-        training=TrainingRows(users, change.rows, kept, training.salt),
+        training=TrainingRows(users, without_features(change.rows), kept, training.salt),
         updates=joined_records((*bundle.updates, record)),
     )
 

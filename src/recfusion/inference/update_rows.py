@@ -13,15 +13,18 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
+from recfusion.data.feature_recipe import Recipe
+from recfusion.data.features import features_of
 from recfusion.data.interactions import to_columns
 from recfusion.data.options import Source
 from recfusion.data.reading.formats import ArrowStream, as_frame
 from recfusion.data.reading.ids import id_text, parse_ids
 from recfusion.data.reading.reader import read_table
-from recfusion.inference.bundle import COUNT, Bundle
+from recfusion.data.signals import Extra
+from recfusion.inference.bundle import COUNT, Bundle, name_among
 from recfusion.inference.histories import read_histories
 from recfusion.inference.training_rows import TrainingRows
-from recfusion.models.updating import UserRows, updater_of
+from recfusion.models.updating import OF_DISLIKES, OF_ENTRIES, UserRows, updater_of
 
 log = logging.getLogger(__name__)
 HOW = "train it again with --updatable"
@@ -136,9 +139,30 @@ def training_of(bundle: Bundle) -> TrainingRows:
     """Return what updates of a model need; raise if it cannot be updated."""
     if updater_of(bundle.model) is None:
         raise InputError(
-            f"Expected a model that can be updated, got {bundle.name}: docs/updates.md lists them; train it again on "
-            "the new data."
+            f"Expected a model that can be updated, got {bundle.name}: docs/how-to/updates.md lists them; train it "
+            "again on the new data."
         )
     if bundle.training is None:
         raise InputError(f"This model was trained without what updates need: {HOW}.")
     return bundle.training
+
+
+def described_items(items: pl.DataFrame, recipe: Recipe) -> pl.DataFrame:
+    """Return the columns of a model's item table that its features are made of, with their names in the item file."""
+    names = {name_among(items.columns, column.name): column.name for column in recipe.columns}
+    return items.select(pl.col(own).alias(name) for own, name in names.items() if own in items.columns)
+
+
+def with_item_features(rows: UserRows, items: pl.DataFrame, recipe: Recipe | None) -> UserRows:
+    """Return the rows with the features of the items of a model, if it reads them."""
+    if recipe is None:
+        return rows
+    known = features_of(recipe, described_items(items, recipe))
+    return UserRows(rows.matrix, replace(rows.extra or Extra(), item_features=known))
+
+
+def without_features(rows: UserRows) -> UserRows:
+    """Return the rows with signals of their own entries alone."""
+    own = {name: getattr(rows.extra, name, None) for name in (*OF_ENTRIES, *OF_DISLIKES)}
+    there = {name: matrix for name, matrix in own.items() if matrix is not None}
+    return UserRows(rows.matrix, Extra(**there) if there else None)

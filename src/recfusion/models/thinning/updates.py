@@ -18,7 +18,7 @@ from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, w
 
 _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
-_TESTED = 1000  # items whose scores the certificate tests
+_TESTED = 256  # items whose scores the certificate tests
 _MOST = 0.5  # share of changed items from which a new inverse is quicker than a correction of the old one
 
 
@@ -171,9 +171,13 @@ def solved(counts: Counts, rows: Csr) -> tuple[FloatArray, Numbers]:
 
 
 def _gram(counts: Counts, rows: Csr, features: Csr | None = None) -> FloatArray:
-    features = rows if features is None else features
-    roots = np.repeat(np.sqrt(counts.fixed.weights(rows)).astype(np.float32), np.diff(features.indptr))
-    return gram(csr_array((features.data * roots, features.indices, features.indptr), shape=features.shape))
+    return gram(weighted_rows(counts.fixed, rows, rows if features is None else features))
+
+
+def weighted_rows(fixed: Fixed, rows: Csr, features: Csr) -> Csr:
+    """Return the features of users times the roots of the users' weights."""
+    roots = np.repeat(np.sqrt(fixed.weights(rows)).astype(np.float32), np.diff(features.indptr))
+    return csr_array((features.data * roots, features.indices, features.indptr), shape=features.shape)
 
 
 def _diagonal(weights: FloatArray, counts: Counts, rows: Csr) -> Numbers:
