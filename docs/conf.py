@@ -30,7 +30,7 @@ include_patterns = [
         ".github/SECURITY.md",
         ".github/CODE_OF_CONDUCT.md",
     ),
-    *("results/*.md", "benchmarks/*.md", "studies/README.md", "studies/results/*.md"),
+    *("results/*.md", "benchmarks/*.md", "studies/README.md", "examples/*.md", "studies/results/*.md"),
 ]
 exclude_patterns = [
     ".git",
@@ -41,7 +41,6 @@ exclude_patterns = [
     "tests",
     "scripts",
     "requirements",
-    "examples",
     "**/.*cache",
 ]
 exclude_patterns += ["**/__pycache__"]
