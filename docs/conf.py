@@ -30,7 +30,7 @@ include_patterns = [
         ".github/SECURITY.md",
         ".github/CODE_OF_CONDUCT.md",
     ),
-    *("results/*.md", "benchmarks/*.md", "studies/README.md", "examples/*.md", "studies/results/*.md"),
+    *("results/*.md", "benchmarks/*.md", "studies/README.md", "examples/**.md", "studies/results/*.md"),
 ]
 exclude_patterns = [
     ".git",
