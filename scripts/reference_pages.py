@@ -181,7 +181,7 @@ def settings_page() -> str:
                 "required"
                 if field.is_required()
                 else ""
-                if table or field.default in (None, ())
+                if is_table or field.default in (None, ())
                 else f"`{_short(field.default)}`"
             )
             lines.append(f"| `{name}` | {default} | {_cell(field.description or '')} |")
