@@ -21,7 +21,15 @@ extensions = ["myst_parser", "mathml"]
 html_math_renderer = "mathml"
 root_doc = "docs/index"
 include_patterns = [
-    *("docs/**.md", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", ".github/*.md"),
+    *(
+        "docs/**.md",
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        ".github/SECURITY.md",
+        ".github/CODE_OF_CONDUCT.md",
+    ),
     *("results/*.md", "benchmarks/*.md", "studies/README.md", "studies/results/*.md"),
 ]
 exclude_patterns = [
@@ -36,9 +44,10 @@ exclude_patterns = [
     "examples",
     "**/.*cache",
 ]
-exclude_patterns += ["**/__pycache__", ".github/ISSUE_TEMPLATE", ".github/*TEMPLATE*"]
+exclude_patterns += ["**/__pycache__"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
+myst_fence_as_directive = ["math"]
 # Some pages start below level 1 on purpose; a type variable T is no attribute T.
 suppress_warnings = ["myst.header", "misc.highlighting_failure", "ref.python"]
 pygments_style = "a11y-high-contrast-light"
@@ -47,6 +56,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "recfusion"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_sidebars = {"docs/gallery/index": []}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

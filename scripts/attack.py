@@ -1,13 +1,17 @@
 """Attack the package in every way that the other scripts know, and count: `python scripts/attack.py --seconds 600`.
 
 Prints cases, faults, hangs and aborts of each class of attack, and ends with an exit code of 1 unless all of the last
-three are zero. Files of findings are kept in the folder `fuzz-findings`.
+three are zero. `--out benchmarks/attack.json` stores them. Files of findings are kept in the folder `fuzz-findings`.
 """
 
 import argparse
+import importlib.util
 import json
+import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import fuzz_bytes
@@ -16,6 +20,8 @@ import fuzz_coverage
 import fuzz_data
 import fuzz_folders
 import fuzz_texts
+
+from recfusion.core.files import write_json
 
 SCRIPTS = Path(__file__).parent
 CLASSES: dict[str, list[str]] = {
@@ -30,11 +36,20 @@ CLASSES: dict[str, list[str]] = {
 def fuzzed(targets: list[str], seconds: int, seed: int) -> list[int]:
     """Return cases, faults, hangs and aborts of targets of fuzz.py."""
     command = [sys.executable, str(SCRIPTS / "fuzz.py"), *targets, "--seconds", str(seconds), "--seed", str(seed)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-    rows = [[int(cell.replace(",", "")) for cell in line.split()[1:6]] for line in lines if line.split()[0] in targets]
-    totals = [sum(column) for column in zip(*rows, strict=True)]
-    print("\n".join(line for line in lines if "seed" in line), end="")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    rows, findings = table_rows(done.stdout, targets), [line for line in done.stdout.splitlines() if ", seed " in line]
+    totals = [sum(column) for column in zip(*rows, strict=True)] or [0] * 5
+    if not sum(totals) or (done.returncode and not findings):
+        totals[2] += 1  # the script itself failed
+        findings.append(f"fuzz.py ended with exit code {done.returncode}: {done.stderr[-500:]}")
+    print("".join(f"{line}\n" for line in findings), end="")
     return [sum(totals), *totals[2:]]
+
+
+def table_rows(printed: str, targets: Sequence[str]) -> list[list[int]]:
+    """Return the numbers of each target in the table that fuzz.py prints: worked, refused, failed, hung and died."""
+    cells = [line.split() for line in printed.splitlines()]
+    return [[int(one.replace(",", "")) for one in row[1:6]] for row in cells if len(row) == 6 and row[0] in targets]
 
 
 def parsed_corpus() -> list[int]:
@@ -50,28 +65,81 @@ def parsed_corpus() -> list[int]:
     return [len(files), faults, 0, 0]
 
 
+def guided(seconds: int, seed: int) -> list[int]:
+    """Return cases, faults, hangs and aborts of our parsers, guided by coverage; no cases without atheris."""
+    if importlib.util.find_spec("atheris") is None:
+        return [0] * 4
+    each = max(1, seconds // len(fuzz_coverage.TARGETS))
+    with tempfile.TemporaryDirectory() as corpus:
+        command = [sys.executable, SCRIPTS / "fuzz_coverage.py", "--corpus", corpus]
+        command += ["--seconds", str(each), "--seed", str(seed + 1)]  # libFuzzer draws a seed for 0
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    ends = re.findall(r"^\w+ +(\d+|\?) cases, exit code (-?\d+)$", done.stdout, re.MULTILINE)
+    if done.returncode:
+        print(done.stdout[-3000:])
+    codes = [int(code) for _, code in ends]
+    hangs = codes.count(70)  # libFuzzer's exit code for a case that takes too long
+    lost = len(fuzz_coverage.TARGETS) - len(ends)
+    cases = sum(int(n) for n, _ in ends if n.isdecimal())
+    return [cases, len(codes) - codes.count(0) - hangs + lost, hangs, 0]
+
+
+def requested(cases: int, seed: int) -> list[int]:
+    """Return cases and faults of requests to a service, drawn from its OpenAPI document."""
+    counts = _json_of("fuzz_service.py", "--cases", str(cases), "--seed", str(seed))
+    return [counts["cases"], counts["faults"], 0, 0]
+
+
+def independent(seed: int) -> list[int]:
+    """Return cases, faults, hangs and aborts of checks that share no code with the other scripts."""
+    counts = _json_of("independent.py", "--seed", str(seed))
+    return [counts[name] for name in ("cases", "faults", "hangs", "aborts")]
+
+
 def exhausted() -> list[int]:
     """Return cases, faults, hangs and aborts with exhausted resources."""
-    told = subprocess.run(
-        [sys.executable, SCRIPTS / "exhaust.py", "--json"], capture_output=True, text=True, check=False
-    )
-    counts = json.loads(told.stdout)
+    counts = _json_of("exhaust.py")
     bad = [sum(n for key, n in counts.items() if key.endswith(kind)) for kind in ("fault", "hang", "abort")]
     return [sum(counts.values()), *bad]
 
 
+def _json_of(script: str, *words: str) -> dict[str, int]:
+    """Return the counts that a script prints; print its messages."""
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / script, "--json", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(done.stderr[-3000:])
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=int, default=600, help="time for all random cases together")
+    options.add_argument("--seconds", type=int, default=600, help="time for all random cases of files together")
+    options.add_argument("--requests", type=int, default=4000, help="random requests to a service")
     options.add_argument("--seed", type=int, default=0, help="seed of the first random case")
+    options.add_argument("--out", type=Path, help="JSON file for the counts")
     chosen = options.parse_args()
-    each = chosen.seconds // len(CLASSES)
+    each = chosen.seconds // (len(CLASSES) + 1)
     found = {name: fuzzed(targets, each, chosen.seed) for name, targets in CLASSES.items()}
-    found |= {"own parsers (corpus)": parsed_corpus(), "exhausted resources": exhausted()}
+    found |= {
+        "own parsers (kept inputs)": parsed_corpus(),
+        "own parsers (guided)": guided(each, chosen.seed),
+        "independent checks": independent(chosen.seed),
+        "requests to a service": requested(chosen.requests, chosen.seed),
+        "exhausted resources": exhausted(),
+    }
     found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
-    print(f"{'attack':28}" + "".join(f"{name:>9}" for name in ("cases", "faults", "hangs", "aborts")))
+    names = ("cases", "faults", "hangs", "aborts")
+    print(f"{'attack':28}" + "".join(f"{name:>9}" for name in names))
     for name, row in found.items():
         print(f"{name:28}" + "".join(f"{number:9,}" for number in row))
+    if chosen.out:
+        given = f"--seconds {chosen.seconds} --requests {chosen.requests} --seed {chosen.seed}"
+        command = f"python scripts/attack.py {given} --out benchmarks/attack.json"
+        counts = {name: dict(zip(names, row, strict=True)) for name, row in found.items()}
+        write_json(chosen.out, {"command": command, "counts": counts})
     return int(any(found["all"][1:]))
 
 

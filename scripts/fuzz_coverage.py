@@ -1,11 +1,12 @@
 """Fuzz our own parsers, guided by coverage: `python scripts/fuzz_coverage.py where --seconds 3600`.
 
-Needs atheris, which is not among the dependencies, because it exists for Linux alone: `pip install atheris==3.0.0`.
+Needs atheris, which exists for Linux alone: `pip install -r requirements/fuzz.txt`.
 Inputs that reach new code are added to `--corpus`; `tests/corpus` keeps a few of them, which the tests parse. An input
 that raises anything but an `InputError` ends the run and is kept beside the corpus.
 """
 
 import argparse
+import asyncio
 import importlib
 import json
 import logging
@@ -26,6 +27,7 @@ LONGEST = 2000  # bytes of an input
 _MODULES = (
     *("core.errors", "core.files", "data.load", "data.options", "data.reading.item_file", "experiments.result"),
     *("experiments.experiment_file", "inference.bundle", "inference.bundle_files", "inference.request"),
+    *("nightly.config", "server.keys", "server.guard", "server.http_protocol", "server.schemas", "server.start"),
 )
 
 
@@ -111,9 +113,96 @@ def configurations(content: bytes) -> None:
     own("inference.bundle_files").read_config(_file("config.json", content).parent)
 
 
+def keys(content: bytes) -> None:
+    """Read a file of keys."""
+    own("server.keys").read_key_file(_file("keys.toml", content))
+
+
+def shops(content: bytes) -> None:
+    """Read the file of a shop."""
+    own("nightly.config").read_shop(_file("shop.toml", content))
+
+
+class _Connection(asyncio.Transport):
+    """The side of a connection on which a service writes; the client never reads slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent, self.closed = b"", False
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """The input is short."""
+
+    resume_reading = write_eof = pause_reading
+
+    def can_write_eof(self) -> bool:
+        return True
+
+
+@cache
+def _service() -> tuple[Any, Any, asyncio.AbstractEventLoop]:
+    """Return the configuration of a service whose only route echoes a request, the state and a loop."""
+    from fastapi import FastAPI
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    app = FastAPI(exception_handlers=dict.fromkeys(own("server.http_errors").ERRORS, _refuse))
+    request = own("server.schemas").Recommend
+
+    @app.post("/recommend")
+    async def recommend(body: request) -> Any:  # type: ignore[valid-type]
+        return body
+
+    settings = own("server.config").Settings(folder=_folder(), events=_folder() / "events.sqlite")
+    made = {"keys": own("server.keys").Keys.of(settings), "metrics": own("server.metrics").Metrics()}
+    guard = own("server.guard").Guard(app, settings=settings, routes=frozenset({"/recommend"}), **made)
+    config = Config(guard, **own("server.start").options(settings))
+    config.load()
+    return config, ServerState(), asyncio.new_event_loop()
+
+
+async def _refuse(_: Any, error: Exception) -> Any:
+    errors = own("server.http_errors")
+    return errors.fault_reply(errors.to_fault(error))
+
+
+def http(content: bytes) -> None:
+    """Receive the bytes of a connection, in pieces of the size of the first byte; no input may be a bug."""
+    config, state, loop = _service()
+
+    async def receive() -> bytes:
+        protocol = own("server.http_protocol").LimitedProtocol(config, state, {}, loop)
+        connection, size = _Connection(), 1 + content[0] if content else 1
+        protocol.connection_made(connection)
+        for start in range(1, len(content), size):
+            if not connection.closed:
+                protocol.data_received(content[start : start + size])
+        for _ in range(50):
+            await asyncio.sleep(0)
+        protocol.connection_lost(None)
+        while state.tasks:
+            await asyncio.wait(state.tasks)
+        return connection.sent
+
+    sent = loop.run_until_complete(receive())
+    assert not sent or sent.startswith(b"HTTP/1.1 "), sent[:100]
+    assert b"HTTP/1.1 5" not in sent, sent[:400]
+
+
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
     function.__name__: function
-    for function in (lines, dates, headers, where, experiments, results, histories, configurations)
+    for function in (lines, dates, headers, where, experiments, results, histories, configurations, keys, shops, http)
 }
 
 

@@ -26,7 +26,7 @@ from running import Client, running, settings_for
 KINDS = ("Tea", "Coffee|Gift", "Cups", "Books|Gift")
 
 
-def small_shop(folder: Path) -> Path:
+def small_shop(folder: Path, l2: float = 10.0) -> Path:
     """Train a model of forty items in four categories."""
     rng = np.random.default_rng(0)
     rows = [(f"u{n}", f"i{item}") for n in range(80) for item in rng.permutation(10)[:7] + 10 * (n % 4)]
@@ -40,7 +40,7 @@ def small_shop(folder: Path) -> Path:
         }
     )
     data = rf.load(pl.DataFrame(rows, schema=["user", "item"], orient="row"), items=items, name="shop")
-    return rf.train(rf.EASE(l2=10.0), data, all_users=True).save(folder / "shop")
+    return rf.train(rf.EASE(l2=l2), data, all_users=True).save(folder / "shop")
 
 
 def fault_of(reply: Any) -> str | None:
@@ -98,12 +98,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, running(settings_for(small_shop(Path(folder)))) as client:
         answers, wrong = fuzz(client, arguments.cases, arguments.seed)
-    print(f"{sum(answers.values()):,} requests: {dict(sorted(answers.items()))}; wrong answers: {len(wrong)}")
+    counts = dict(sorted(answers.items()))
+    if arguments.json:
+        print(json.dumps({"cases": sum(counts.values()), "faults": len(wrong), "statuses": counts}))
+    else:
+        print(f"{sum(counts.values()):,} requests: {counts}; wrong answers: {len(wrong)}")
     for line in wrong[:20]:
-        print(line)
+        print(line, file=sys.stderr)
     sys.exit(bool(wrong))
 
 

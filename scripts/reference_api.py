@@ -40,10 +40,10 @@ def api_page(path: str) -> str:
     module = MODULES[path]
     shown = examples(EXAMPLES.read_text(encoding="utf-8"))
     short = path.replace("recfusion", "rf", 1)
-    lines = [f"# `{path}`\n", _escape(inspect.getdoc(module) or "").split("\n\n")[0], ""]
+    lines = [f"# {path}\n", _escape(inspect.getdoc(module) or "").split("\n\n")[0], ""]
     lines += ["The examples run one after another, in the order of [this file](../examples.txt).\n"]
     for name in public_names(module):
-        lines += [f"## `{short}.{name}`\n", *_entry(f"{path}.{name}", getattr(module, name))]
+        lines += [f"## {short}.{name}\n", *_entry(f"{path}.{name}", getattr(module, name))]
         lines += ["```pycon", shown[f"{short}.{name}"], "```\n"]
     return "\n".join(lines)
 

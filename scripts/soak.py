@@ -3,7 +3,8 @@
     python scripts/soak.py --minutes 30 --out benchmarks/soak
 
 writes `soak.json` (counts, and a row per second) and `soak.png` (p99 and memory over time). It ends with exit code 1 if
-a request got a wrong answer or none, or an acknowledged event or deletion was lost. The full disk is a limit on the
+a request got a wrong answer or none, a list is not the one of the library, an acknowledged event or deletion was lost,
+or the service ended badly. The full disk is a limit on the
 size of the files that the workers may write (RLIMIT_FSIZE), so this needs Linux.
 """
 
@@ -22,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,9 +36,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from fuzz_service import small_shop
 
-from recfusion.core.files import write_json
+from recfusion.core.errors import InputError
+from recfusion.core.files import file_digest, write_json
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import CONFIG
+from recfusion.inference.lists import lists_for_requests
+from recfusion.inference.request import ListRequest
 from recfusion.server.event_store import Store
-from running import Client, process, worker_ids
+from running import Client, Reply, process, worker_ids
 
 START = "from recfusion.cli.main import main; main()"
 HANG = 30.0  # seconds
@@ -73,22 +79,22 @@ class Record:
         return time.monotonic() - self.began
 
 
-def send(record: Record, client: Client, kind: str, path: str, body: Any, allowed: tuple[int, ...]) -> int:
-    """Send a request and count its outcome; return its status, 0 if a kill ended it."""
-    began = time.monotonic()
+def send(record: Record, client: Client, kind: str, path: str, body: Any, allowed: tuple[int, ...]) -> Reply:
+    """Send a request and count its outcome; return the answer, with status 0 if there is none."""
+    began, none = time.monotonic(), Reply(0, {}, b"")
     try:
-        status = client.post(path, body).status
+        reply = client.post(path, body)
     except TimeoutError:
         record.counts["hangs"] += 1
         record.faults.append(f"{kind}: no answer")
-        return 0
+        return none
     except (OSError, http.client.HTTPException) as error:
         killed = any(abs(record.now() - one) < AFTER_KILL + (time.monotonic() - began) for one in record.kills)
         record.counts["ended by a kill" if killed else "aborts"] += 1
         if not killed:
             record.faults.append(f"{kind}: {type(error).__name__}")
-        return 0
-    took = time.monotonic() - began
+        return none
+    took, status = time.monotonic() - began, reply.status
     record.counts[f"{kind} {status}"] += 1
     record.counts["requests"] += 1
     if kind in ("list", "batch", "event"):  # a reload waits for the other worker
@@ -98,10 +104,25 @@ def send(record: Record, client: Client, kind: str, path: str, body: Any, allowe
         record.faults.append(f"{kind}: an answer after {took:.0f} s")
     if status not in allowed:
         record.faults.append(f"{kind}: status {status}")
-    return status
+    return reply
 
 
-def load(record: Record, client: Client, rng: random.Random) -> None:
+def wrong_list(bundles: Mapping[str, Bundle], body: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a list; None if it is the one of the library, or may be that of a user with events."""
+    found = [item["item"] for item in answer["items"]]
+    if answer["version"] not in bundles:
+        return "a list of an unknown model"
+    if "user" in body:
+        repeated = len(found) - len(set(found) - set(body["history"]))
+        return f"{len(found)} items, {repeated} of them twice or in the history" if repeated else None
+    bundle = bundles[answer["version"]]
+    expected = lists_for_requests(bundle, [ListRequest(history=tuple(body["history"]), k=body["k"])])[0]
+    if isinstance(expected, InputError) or found != bundle.items["item"][expected.items].to_list():
+        return "a list that is not the one of the library"
+    return None
+
+
+def load(record: Record, client: Client, rng: random.Random, bundles: Mapping[str, Bundle]) -> None:
     body: dict[str, Any] = {"history": [f"i{rng.randrange(40)}" for _ in range(5)], "k": 10, "why": rng.choice((0, 3))}
     if rng.random() < 0.5:
         body["user"] = f"u{rng.randrange(200)}"
@@ -109,7 +130,12 @@ def load(record: Record, client: Client, rng: random.Random) -> None:
         asked = {"requests": [body | {"k": 30}] * 20}
         send(record, client, "batch", "/recommend/batch", asked, (200, 503))
     else:
-        send(record, client, "list", "/recommend", body, (200, 503))
+        reply = send(record, client, "list", "/recommend", body, (200, 503))
+        if reply.status == 200:
+            record.counts["checked lists"] += 1
+            if problem := wrong_list(bundles, body, reply.json):
+                record.counts["wrong lists"] += 1
+                record.faults.append(f"list: {problem}")
     time.sleep(0.01)
 
 
@@ -117,7 +143,7 @@ def event(record: Record, client: Client, numbers: Iterator[int]) -> None:
     """Events of a user and item that occur once, so that each can be found afterwards."""
     number = next(numbers)
     user, item = f"u{number % 200}", f"x{number}"
-    if send(record, client, "event", "/events", {"user": user, "item": item}, (201, 503)) == 201:
+    if send(record, client, "event", "/events", {"user": user, "item": item}, (201, 503)).status == 201:
         record.acknowledged.append((user, item))
     time.sleep(0.02)
 
@@ -125,7 +151,7 @@ def event(record: Record, client: Client, numbers: Iterator[int]) -> None:
 def forget(record: Record, client: Client, numbers: Iterator[int]) -> None:
     user = f"gone-{next(numbers)}-person"
     send(record, client, "event", "/events", {"user": user, "item": "i1"}, (201, 503))
-    if send(record, client, "deletion", "/events/forget", {"user": user}, (200, 503)) == 200:
+    if send(record, client, "deletion", "/events/forget", {"user": user}, (200, 202, 503)).status in (200, 202):
         record.forgotten.append(user)
     time.sleep(1)
 
@@ -232,12 +258,13 @@ def soak(minutes: float, seed: int = 0) -> Record:
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         place = Path(name)
-        for version in ("a", "b"):
-            small_shop(place / version)
+        made = [small_shop(place / version, l2) for version, l2 in (("a", 10.0), ("b", 50.0))]
+        bundles = {file_digest(path / CONFIG)[:12]: Bundle.load(path) for path in made}
         folder, events = place / "models" / "shop", place / "events" / "events.sqlite"
         shutil.copytree(place / "a" / "shop", folder)
         options = ["--workers", "2", "--watch", "--events", str(events)]
-        with process([START, "serve", str(folder), *options]) as (service, client):
+        with process([START, "serve", str(folder), *options]) as (service, checking):
+            client = Client(checking.port)  # one that does not validate answers, which takes longer than to make them
             parent = psutil.Process(service.pid)
 
             def workers() -> list[psutil.Process]:
@@ -253,7 +280,7 @@ def soak(minutes: float, seed: int = 0) -> Record:
             until = time.monotonic() + 60 * minutes
             others = itertools.cycle([place / "b" / "shop", place / "a" / "shop"])
             jobs: list[Callable[[], None]] = [
-                *([lambda: load(record, client, rng)] * 4),
+                *([lambda: load(record, client, rng, bundles)] * 4),
                 *([lambda: event(record, client, numbers)] * 2),
                 lambda: forget(record, client, numbers),
                 lambda: reload(record, client, folder, others),
@@ -271,16 +298,16 @@ def soak(minutes: float, seed: int = 0) -> Record:
     return record
 
 
-def report(record: Record) -> dict[str, Any]:
+def report(record: Record, command: str = "") -> dict[str, Any]:
     """Return counts, totals, and a row per second."""
-    wrong = ("hangs", "aborts", "lost events", "lost deletions", "deleted ids in files")
+    wrong = ("hangs", "aborts", "wrong lists", "lost events", "lost deletions", "deleted ids in files", "exit code")
     rows = []
     for second in sorted(record.latencies.keys() | record.memory.keys()):
         found = record.latencies.get(second, [])
         p99 = round(float(np.percentile(found, 99)), 1) if found else None
         rows.append({"second": second, "requests": len(found), "p99_ms": p99, "memory_mb": record.memory.get(second)})
     return {
-        "command": "python scripts/soak.py",
+        "command": command,
         "seconds": round(record.now()),
         "requests": record.counts["requests"],
         "wrong": {name: record.counts[name] for name in wrong} | {"faults": len(record.faults)},
@@ -323,7 +350,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="path of the report without its ending")
     arguments = parser.parse_args()
-    found = report(soak(arguments.minutes, arguments.seed))
+    command = f"python scripts/soak.py --minutes {arguments.minutes:g} --seed {arguments.seed} --out benchmarks/soak"
+    found = report(soak(arguments.minutes, arguments.seed), command)
     if arguments.out:
         write_json(arguments.out.with_suffix(".json"), found)
         plot(found, arguments.out.with_suffix(".png"))

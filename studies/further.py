@@ -46,7 +46,7 @@ from recfusion.models.self_tuning import scalings
 from recfusion.models.settings import learned, setting
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.linear import ThinningLinear, solve
-from recfusion.models.thinning.mixture import found_weights, usual_weights
+from recfusion.models.thinning.mixture_choice import found_weights, usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, weighted_sum
 from recfusion.models.thinning.parts import economical
 from recfusion.nets import vae

@@ -29,7 +29,7 @@ from recfusion.evaluation.metrics import Values
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.registry import make_model
 from recfusion.models.thinning.deep import ThinningDeep
-from recfusion.models.thinning.mixture import found_weights, usual_weights
+from recfusion.models.thinning.mixture_choice import found_weights, usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot
 from recfusion.models.thinning.parts import economical
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,13 @@ from typing import Any
 import pytest
 import uvicorn
 
+from openapi import wrong_answer
 from recfusion.core.pool import THREAD_VARIABLES
 from recfusion.server.app import make_app
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Store
+from recfusion.server.guard import Guard
+from recfusion.server.shops import Shops
 from recfusion.server.start import options
 
 
@@ -42,10 +45,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Client:
-    """Sends requests to a service, each over a new connection."""
+    """Sends requests to a service, each over a new connection, and compares the answers with an OpenAPI document."""
 
     port: int
     tls: ssl.SSLContext | None = None
+    document: Any = None
 
     def ask(self, method: str, path: str, document: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
         """Send a request; bytes are sent unchanged."""
@@ -56,9 +60,12 @@ class Client:
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
-            return Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            reply = Reply(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
         finally:
             connection.close()
+        wrong = self.document and wrong_answer(self.document, method, path, reply.status, reply.body)
+        assert not wrong, wrong
+        return reply
 
     def post(self, path: str, document: Any, headers: Mapping[str, str] | None = None) -> Reply:
         return self.ask("POST", path, document, headers)
@@ -70,14 +77,17 @@ class Client:
 @contextmanager
 def running(settings: Settings, port: int = 0) -> Iterator[Client]:
     """Serve on a port, by default a free one, until the block ends."""
-    server = uvicorn.Server(uvicorn.Config(make_app(settings), **options(settings.model_copy(update={"port": port}))))
+    app = make_app(settings)
+    server = uvicorn.Server(uvicorn.Config(app, **options(settings.model_copy(update={"port": port}))))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         assert thread.is_alive(), "the service did not start"
         time.sleep(0.01)
     try:
-        yield Client(server.servers[0].sockets[0].getsockname()[1])
+        guard = next(iter(app._shops.values())) if isinstance(app, Shops) else app
+        document = guard.app.openapi() if isinstance(guard, Guard) else None
+        yield Client(server.servers[0].sockets[0].getsockname()[1], document=document)
     finally:
         server.should_exit = True
         thread.join(20)
@@ -105,7 +115,8 @@ def process(
                 break
             except OSError:
                 time.sleep(0.05)
-        yield running, client
+        described = client.get("/openapi.json")  # a service with keys refuses it
+        yield running, replace(client, document=described.json if described.status == 200 else None)
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)

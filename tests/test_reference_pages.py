@@ -37,7 +37,7 @@ def test_every_public_name_has_its_types_and_an_example(pages: Mapping[str, str]
     for path, module in MODULES.items():
         page = pages[f"{path.replace('.', '-')}.md"]
         for name in public_names(module):
-            assert f"## `{path.replace('recfusion', 'rf', 1)}.{name}`\n" in page
+            assert f"## {path.replace('recfusion', 'rf', 1)}.{name}\n" in page
             assert f"}} {path}.{name}" in page
     assert "load(data: " in pages["recfusion.md"]
     assert ") -> Interactions\n" in pages["recfusion.md"]

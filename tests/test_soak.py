@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import recfusion as rf
 from named_tests import ROOT
 
 pytest.importorskip("schemathesis")
@@ -54,3 +55,24 @@ def test_a_broken_connection_is_a_fault_unless_a_worker_was_just_killed() -> Non
     SOAK["send"](record, Broken(), "list", "/recommend", {}, (200,))
     assert (record.counts["aborts"], record.counts["ended by a kill"]) == (1, 1)
     assert record.faults == ["list: ConnectionResetError"]
+
+
+def test_a_list_must_be_the_one_of_the_library(tmp_path: Path) -> None:
+    from fuzz_service import small_shop
+
+    from recfusion.inference.bundle import Bundle
+
+    bundle = Bundle.load(small_shop(tmp_path))
+    best = rf.recommend(bundle, {"u": ["i1", "i2"]}, k=3).to_frame()["item"].to_list()
+    body, bundles = {"history": ["i1", "i2"], "k": 3}, {"v1": bundle}
+
+    def problem(items: list[str], version: str = "v1", **more: str) -> str | None:
+        answer = {"version": version, "items": [{"item": item} for item in items]}
+        found: str | None = SOAK["wrong_list"](bundles, body | more, answer)
+        return found
+
+    assert problem(best) is None
+    assert "not the one" in str(problem(best[::-1]))
+    assert "unknown model" in str(problem(best, "v2"))
+    assert problem(best[::-1], user="u") is None  # whose events change the list
+    assert "1 of them" in str(problem([*best[:2], "i1"], user="u"))

@@ -17,6 +17,7 @@ from recfusion.evaluation.evaluate import evaluate as evaluate
 from recfusion.evaluation.topk import top_k as top_k
 from recfusion.experiments.comparison import Comparison as Comparison
 from recfusion.experiments.comparison import compare as compare
+from recfusion.experiments.custom_metric import metric as metric
 from recfusion.experiments.experiment_file import read_experiment as read_experiment
 from recfusion.experiments.result import Result as Result
 from recfusion.experiments.result import read_results as read_results

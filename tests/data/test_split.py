@@ -139,3 +139,24 @@ def test_the_fold_in_is_uniformly_random() -> None:
     share = counts / counts.sum()
     # 240 draws: the standard deviation of a share is .026
     assert np.abs(share - 0.2).max() < 0.1
+
+
+def test_leave_one_out_tests_the_last_item_of_every_user_and_validates_on_the_one_before(groups: Interactions) -> None:
+    parts = split(groups, SplitPlan(kind="leave-one-out"))
+    assert groups.times is not None
+    assert len(parts.test.users) == len(parts.valid.users) == groups.n_users
+    for user in range(groups.n_users):
+        entries = slice(*groups.matrix.indptr[user : user + 2])
+        by_time = groups.matrix.indices[entries][np.argsort(groups.times[entries])].tolist()
+        assert parts.test.held_out[[user]].indices.tolist() == by_time[-1:]
+        assert parts.valid.held_out[[user]].indices.tolist() == by_time[-2:-1]
+        assert sorted(parts.train[[user]].indices.tolist()) == sorted(by_time[:-2])
+        assert sorted(parts.test.history[[user]].indices.tolist()) == sorted(by_time[:-1])
+
+
+def test_leave_one_out_is_random_without_times_and_keeps_short_histories_in_training() -> None:
+    rows = {"user": ["a"] * 5 + ["b"] * 2, "item": ["v", "w", "x", "y", "z", "v", "w"]}
+    data = prepare(raw(rows), Preparation(min_items_per_user=0, min_users_per_item=0))
+    found = [split(data, SplitPlan(kind="leave-one-out"), seed=seed) for seed in range(8)]
+    assert len({parts.test.held_out.indices.tolist()[0] for parts in found}) > 1
+    assert all(parts.test.users.tolist() == [0] and parts.train.nnz == 5 for parts in found)

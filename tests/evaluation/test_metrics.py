@@ -75,8 +75,8 @@ def test_a_metric_without_a_list_length_is_refused(name: str) -> None:
 
 
 def test_an_unknown_metric_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"Unknown metric 'auc@5'.*coverage@K"):
-        parse_metric("auc@5")
+    with pytest.raises(InputError, match=r"Unknown metric 'speed@5'.*coverage@K"):
+        parse_metric("speed@5")
 
 
 def test_one_entry_adds_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,14 +88,15 @@ def test_one_entry_adds_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.per_user["misses@1"].tolist() == [1, 0]
     assert found.overall == {"unused@1": 2.0}
     assert not is_descriptive("misses@1")
-    with pytest.raises(InputError, match=r"Unknown metric 'auc@5'.*misses@K, unused@K"):
-        parse_metric("auc@5")
+    with pytest.raises(InputError, match=r"Unknown metric 'speed@5'.*misses@K, unused@K"):
+        parse_metric("speed@5")
 
 
 def test_every_metric_has_a_formula_and_one_way_to_be_computed() -> None:
     for metric in METRICS.values():
         assert metric.formula
-        assert (metric.per_user is None) != (metric.overall is None)
+        ways = (metric.per_user, metric.overall, metric.of_users, metric.of_lists, metric.of_scores)
+        assert sum(way is not None for way in ways) == 1
     assert MAIN_METRIC in DEFAULT_METRICS
     assert is_descriptive("coverage@20")
     assert not is_descriptive("a metric of an older version@3")

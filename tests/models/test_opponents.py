@@ -158,7 +158,7 @@ def test_lightgcn_scores_by_the_mean_over_all_steps_of_the_graph() -> None:
     first = np.unique(X, axis=0, return_index=True)[1]  # of several equal rows
     assert model.score(TRAIN[first]) == pytest.approx(mean[first] @ mean[30:].T, abs=1e-5)
     with torch.no_grad():
-        net.items += 1  # as a step of training does: nothing is remembered from before
+        net.items.add_(1)  # as a step of training does: nothing is remembered from before
     assert not np.allclose(model.score(TRAIN[first]), mean[first] @ mean[30:].T)
     stranger = TRAIN[:1].copy()
     stranger.indices[:1] = next(item for item in range(12) if item not in stranger.indices)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from recfusion.data.signals import Extra
+from recfusion.data.signals import Extra, valued
 from recfusion.models.sequence.recency import (
     DAY,
     RecentPopularity,
@@ -67,3 +67,17 @@ def test_recent_popularity_counts_old_users_less() -> None:
     model = RecentPopularity().fit(train, extra=Extra(times=times))
     assert model.score(train[:1])[0] == pytest.approx([2 / 3, 1])
     assert RecentPopularity().fit(train).score(train[:1])[0] == pytest.approx([1, 0.5])
+
+
+def test_entry_weights_are_the_product_of_recency_and_ratings() -> None:
+    grades = valued(TIMES, np.full(TIMES.nnz, 4.0, np.float32))
+    grades.data[1] = 1.0
+    history = valued(TIMES, np.ones(TIMES.nnz, np.float32))
+    found = weighted_entries(history, Extra(times=TIMES, grades=grades), (0.5, 2.0))
+    for row in range(TIMES.shape[0]):
+        own = slice(TIMES.indptr[row], TIMES.indptr[row + 1])
+        later = [int((TIMES.data[own] > when).sum()) for when in TIMES.data[own]]
+        expected = np.array([(1 + r) ** -0.5 * g**2 for r, g in zip(later, grades.data[own], strict=True)])
+        if len(expected):
+            assert found.data[own] == pytest.approx(expected / expected.mean(), rel=1e-5)
+    assert weighted_entries(history, Extra(times=TIMES), (0.0, 2.0)) is history

@@ -38,6 +38,7 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
             'folder = "m"\norders = "o"\n[source]\nuserr = "x"',
             r"Unknown key in \[source\] 'userr': choose one of data, user",
         ),
+        ('folder = "m"\norders = "o"\n[split]\nsedes = 1', r"Unknown key in \[split\] 'sedes': choose one of "),
         ('folder = "m"\norders = "o"\n[source]\nitems = "x"', "name the file under products"),
         ('folder = "m"\norders = "o"\nmodel = "eaze"', "Unknown model 'eaze'"),
         ('folder = "m"\norders = "o"\nmodel = "ease"\n[settings]\nl3 = 1', "l3"),

@@ -67,7 +67,7 @@ def test_known_users_come_from_a_file_and_are_strangers_once_forgotten(folder: P
     table = tmp_path / "histories.csv"
     table.write_text("user,item\n" + "".join(f"{ANN},i0{n}\n" for n in range(1, 4)) + "7,i11\n", encoding="utf-8")
     events = tmp_path / "events.sqlite"
-    settings = settings_for(folder).model_copy(update={"histories": table, "events": events})
+    settings = settings_for(folder).model_copy(update={"histories": (table,), "events": events})
     with running(settings) as client:
         assert not {"i01", "i02", "i03"} & set(list_of(client, ANN))
         assert "i11" not in list_of(client, "7")

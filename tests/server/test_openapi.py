@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from named_tests import ROOT
+from openapi import problems, schema_of, wrong_answer
 from recfusion.data.interactions import Interactions
 from recfusion.inference.request import ListRequest, Reranking
 from recfusion.server.rate_limit import RateLimit
@@ -34,6 +35,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("PUT", "/items", {"items": [{"item": "i01", "columns": {"stock": 1}}, {"item": "new", "columns": {"stock": 2}}]}),
     ("GET", "/popular?k=3&where=stock%20%3E%200&deny=i01&deny=i02&model=shop", None),
     ("GET", "/examples?n=2&seed=7", None),
+    ("GET", "/map", None),
     ("POST", "/explain", {"history": ["i01"], "item": "i30", "k": 3, "reranking": {"popularity": -1}}),
     ("GET", "/model", None),
     ("POST", "/events", EVENT),
@@ -105,53 +107,6 @@ def document(client: Client) -> Any:
     return client.get("/openapi.json").json
 
 
-def problems(value: Any, schema: Any, root: Any, place: str = "") -> list[str]:
-    """Return where a value violates a JSON schema, for the keywords that the document uses."""
-    if "$ref" in schema:
-        name = schema["$ref"].removeprefix("#/components/schemas/")
-        return problems(value, root["components"]["schemas"][name], root, place)
-    if "anyOf" in schema:
-        every = [problems(value, one, root, place) for one in schema["anyOf"]]
-        return [] if not all(every) else [f"{place}: {value!r} is none of the alternatives"]
-    kinds: dict[str, Any] = {
-        "string": str,
-        "boolean": bool,
-        "null": type(None),
-        "object": dict,
-        "array": list,
-        "integer": int,
-        "number": (int, float),
-    }
-    kind = schema.get("type")
-    if kind is not None and (
-        not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind in ("integer", "number"))
-    ):
-        return [f"{place}: {value!r} is no {kind}"]
-    if "enum" in schema and value not in schema["enum"]:
-        return [f"{place}: {value!r} is none of {schema['enum']}"]
-    if isinstance(value, list):
-        items = schema.get("items", {})
-        return [one for n, part in enumerate(value) for one in problems(part, items, root, f"{place}.{n}")]
-    if not isinstance(value, dict):
-        return []
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    found = [f"{place}: no {name}" for name in schema.get("required", ()) if name not in value]
-    for name, part in value.items():
-        if name in known:
-            found += problems(part, known[name], root, f"{place}.{name}")
-        elif others is False:
-            found.append(f"{place}: {name} is not declared")
-        elif isinstance(others, dict):
-            found += problems(part, others, root, f"{place}.{name}")
-    return found
-
-
-def schema_of(document: Any, method: str, path: str, status: int) -> Any:
-    answers = document["paths"][path.partition("?")[0]][method.lower()]["responses"]
-    answer = answers.get(str(status)) or answers[f"{status // 100}XX"]
-    return answer["content"].get("application/json", {}).get("schema")
-
-
 def test_each_route_is_tried(document: Any) -> None:
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     assert routes == {(method, path.partition("?")[0]) for method, path, _ in REQUESTS}
@@ -186,6 +141,39 @@ def test_the_validator_of_this_test_finds_wrong_responses(client: Client, docume
     assert problems(good, schema, document) == []
     for wrong in ({**good, "more": 1}, {"model": "shop"}, {**good, "items": [{**good["items"][0], "rank": "1"}]}):
         assert problems(wrong, schema, document)
+
+
+def test_every_answer_to_a_test_is_compared_with_the_document(client: Client, document: Any) -> None:
+    assert client.document == document
+    live = ("GET", "/live", 200, b'{"live":true}')
+    assert wrong_answer(document, *live) is None
+    assert wrong_answer(document, "GET", "/shops/tea/live?x=1", 200, b'{"live":true}') is None
+    for wrong in (
+        ("GET", "/live", 200, b'{"live":1}'),
+        ("GET", "/live", 204, b""),
+        ("GET", "/nowhere", 404, b'{"error":"No."}'),
+        ("POST", "/recommend", 500, b"oops"),
+    ):
+        assert wrong_answer(document, *wrong) is not None, wrong
+
+
+def test_a_deletion_that_is_not_erased_yet_and_a_bug_agree_with_the_document(
+    client: Client, document: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_yet(*_: object) -> bool:
+        return False
+
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Service, "erase", not_yet)
+    late = client.post("/events/forget", {"user": "u"})
+    assert (late.status, late.json["erased"]) == (202, False)
+    assert problems(late.json, schema_of(document, "POST", "/events/forget", 202), document) == []
+    monkeypatch.setattr(Service, "current", fail)
+    bug = client.post("/recommend", {"history": []})
+    assert (bug.status, bug.json["field"]) == (500, "")
+    assert problems(bug.json, schema_of(document, "POST", "/recommend", 500), document) == []
 
 
 def test_requests_have_the_bounds_and_help_of_the_records(document: Any) -> None:

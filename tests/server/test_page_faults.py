@@ -22,7 +22,7 @@ from running import running
 from shop import shop
 
 HISTORY = "i00,i02,i13"
-VIEWS = ("list", "compare", "complete", "steps", "model")
+VIEWS = ("list", "map", "compare", "complete", "steps", "model")
 SLOW = 1500  # milliseconds
 LONG = "A long description of a product that nobody reads to its end. " * 12
 

@@ -17,7 +17,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.server.config import Settings
 from running import running
 
-VIEWS = ("list", "compare", "complete", "steps", "model")
+VIEWS = ("list", "map", "compare", "complete", "steps", "model")
 HISTORY = "i00,i02,i13"
 
 

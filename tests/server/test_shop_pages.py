@@ -2,6 +2,9 @@
 
 import hashlib
 import importlib.util
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -118,7 +121,9 @@ def test_the_element_shows_a_list_on_a_page_of_the_shop_and_records_a_click(
 def _first_event(events: Path) -> tuple[Any, ...]:
     until = time.monotonic() + 60
     with closing(Store(events)) as store:
-        while time.monotonic() < until and not (rows := store.rows("SELECT item, kind FROM events WHERE recommendation IS NOT NULL")):
+        while time.monotonic() < until and not (
+            rows := store.rows("SELECT item, kind FROM events WHERE recommendation IS NOT NULL")
+        ):
             time.sleep(0.05)
     return rows[0]
 
@@ -193,3 +198,25 @@ def test_every_reading_route_can_be_tried_in_the_list_of_routes(groups: Interact
         statuses = [text.split("\n")[0] for text in answers.all_text_contents()]
         assert set(statuses) == {"200", ""}  # routes that write wait for the button
         browser.close()
+
+
+def test_the_request_of_a_list_is_shown_as_code_that_runs(groups: Interactions, tmp_path: Path) -> None:
+    with running(settings_for(shop(groups).save(tmp_path / "shop"))) as client, sync_playwright() as playwright:
+        browser = launched(playwright)
+        page = browser.new_page()
+        address = f"http://127.0.0.1:{client.port}"
+        page.goto(f"{address}/#history=i01&history=i02&k=4")
+        page.get_by_text("Show the request").click()
+        shown = page.locator(".code pre").all_text_contents()
+        expect(page.locator("main")).to_contain_text("Item 3")
+        listed = page.locator("main").inner_text()
+        browser.close()
+        (tmp_path / "client.py").write_bytes(client.get("/static/client.py").body)
+        python = subprocess.run(
+            [sys.executable, "-c", shown[1]], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        curl = subprocess.run(["bash", "-c", shown[0]], capture_output=True, text=True, check=True)
+    found = [item["name"] for item in json.loads(curl.stdout)["items"]]
+    assert python.stdout.strip() == str(found)
+    assert len(found) == 4
+    assert all(name in listed for name in found)

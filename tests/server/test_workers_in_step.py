@@ -86,8 +86,7 @@ class Workers(RuleBasedStateMachine):
 
     @rule()
     def break_histories(self) -> None:
-        assert self.settings.histories is not None
-        self.settings.histories.write_text("broken", encoding="utf-8")
+        self.settings.histories[0].write_text("broken", encoding="utf-8")
         self.broken.add("histories")
 
     @rule(which=WORKERS)
@@ -147,17 +146,16 @@ class Workers(RuleBasedStateMachine):
         self._note(which=None)
 
     def _save_histories(self, which: int) -> None:
-        assert self.settings.histories is not None
-        beside = self.settings.histories.with_name("new.csv")
+        beside = self.settings.histories[0].with_name("new.csv")
         beside.write_text(f"user,item\n{USER},{OWN[which]}\n", encoding="utf-8")
-        beside.replace(self.settings.histories)
+        beside.replace(self.settings.histories[0])
         self.broken.discard("histories")
         self._note(which=which)
 
     def _note(self, which: int | None) -> None:
         """Remember the generation of the files if they are complete."""
         given = self.settings
-        if self.broken or given.histories is None or not given.histories.exists():
+        if self.broken or not given.histories[0].exists():
             return
         store = Store(given.events)
         models = load_models(given.folder, None, 0.0, given.histories, store)

@@ -8,6 +8,7 @@ from typer import Option
 
 from recfusion.cli.options import (
     DataChoice,
+    DecidingOption,
     JsonOption,
     SetOption,
     TuneOption,
@@ -17,29 +18,42 @@ from recfusion.cli.options import (
     parse_settings,
 )
 from recfusion.cli.output import note, print_json
+from recfusion.cli.request_options import request_options
 from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
-from recfusion.evaluation.metrics import DEFAULT_METRICS, check_metrics
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import parse_models
 from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.custom_metric import deciding_metric, named_metrics
+from recfusion.experiments.rules import rules_document
 from recfusion.experiments.run import run_candidates
+from recfusion.inference.request import Filters, Reranking
 from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.report.page import write_page
 
 
+@request_options
 @data_options
 def compare(
     choice: DataChoice,
+    filters: Filters,
+    reranking: Reranking,
     models: Annotated[
         str, Option(help="Models, separated by commas: a name, file.py:Class, or LABEL=either.")
     ] = f"popularity,ease,{DEFAULT_MODEL}",
     splits: Annotated[int, Option(help="Number of random splits.", min=1)] = 1,
     seed: Annotated[int, Option(help="Seed of the first split; the others follow.", min=0)] = 0,
-    metrics: Annotated[str, Option(help="Metrics, separated by commas.")] = ",".join(DEFAULT_METRICS),
+    metrics: Annotated[
+        str, Option(help="Metrics, separated by commas: a name with @K, or file.py:function@K.")
+    ] = ",".join(DEFAULT_METRICS),
+    deciding: DecidingOption = None,
     settings: SetOption = None,
     tune_trials: TuneOption = None,
+    tune: Annotated[
+        int | None, Option(help="Equal budgets: trials of a search for every model, on each split.", min=1)
+    ] = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
     keep_stale: KeepStaleOption = False,
@@ -52,17 +66,19 @@ def compare(
     """Compare models on the same users of the same splits.
 
     Each result is saved at once: after an interruption, the same command resumes. Stored results of older code are
-    fitted again, unless --keep-stale is given.
+    fitted again, unless --keep-stale is given. With filters or re-ranking weights, the lists of the test users are made
+    under these rules, and it says what they cost each model.
     """
-    chosen = parse_models(models, parse_settings(settings), tune_trials)
-    names = check_metrics([name.strip() for name in metrics.split(",") if name.strip()])
+    chosen = parse_models(models, parse_settings(settings), tune_trials, tune)
+    names = named_metrics([name.strip() for name in metrics.split(",") if name.strip()])
+    ranked_by = deciding_metric(deciding, names)
     for path in (store, page):
         if path is not None:
             check_writable_file(path)
-    data = choice.load()
+    rules, data = rules_document(filters, reranking), choice.load()
     seeds = tuple(range(seed, seed + splits))
     store = store or _default_store(data.name)
-    with shown("Comparing", store, names[-1]) as on_event:
+    with shown("Comparing", store, ranked_by or names[-1]) as on_event:
         summary = run_candidates(
             data,
             [(candidate, seeds) for candidate in chosen],
@@ -73,10 +89,11 @@ def compare(
             workers=workers,
             user_ids=user_ids,
             keep_stale=keep_stale,
+            rules=rules,
             on_event=on_event,
         )
     if summary.results:
-        comparison = Comparison.of(summary.results)
+        comparison = Comparison.of(summary.results, deciding=ranked_by)
         if as_json:
             print_json(comparison.document())
         else:

@@ -1,11 +1,11 @@
-"""`recfusion figure`: draws the paper's figures."""
+"""`recfusion figure`: draws the paper's figures and the map of a model."""
 
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
-from recfusion.cli.options import DataChoice, SeedOption, data_options
+from recfusion.cli.options import DataChoice, SeedOption, TrustOption, data_options, load_bundle
 from recfusion.cli.output import note, progress
 from recfusion.core.errors import InputError
 from recfusion.data.options import SignalChoice
@@ -36,3 +36,22 @@ def figure_architecture(path: OutOption = Path("figure.png")) -> None:
     """Draw the pipeline of the RecFusion family: the paper's Figure 1."""
     check_figure_path(path)
     note(f"Figure: {save_figure(architecture_figure(), path)}")
+
+
+def figure_map(
+    folder: Annotated[Path, Argument(help="Model folder.")],
+    path: OutOption = Path("figure.png"),
+    column: Annotated[str | None, Option(help="Column of the item table to colour by; default: the first one.")] = None,
+    accuracy: Annotated[
+        bool, Option("--accuracy", help="Colour by the share of the test users' held-out items that the model finds.")
+    ] = False,
+    trust: TrustOption = None,
+) -> None:
+    """Draw the map of a model's items: similar items lie together."""
+    from recfusion.report.map_figure import draw_map, item_accuracy
+
+    check_figure_path(path)
+    bundle = load_bundle(folder, trust)
+    if accuracy and column is not None:
+        raise InputError("Expected --column or --accuracy, got both: choose one.", "column")
+    note(f"Figure: {save_figure(draw_map(bundle, column, item_accuracy(bundle) if accuracy else None), path)}")

@@ -24,18 +24,33 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[-4]  # TyperException
 
 # "data list" is the function `data_list` of the module `cli/data.py`; its docstring is the help.
 COMMANDS = (
-    *("demo", "models", "train", "update", "tune", "evaluate", "compare", "run", "report", "reproduce"),
+    *(
+        "demo",
+        "models",
+        "train",
+        "update",
+        "tune",
+        "evaluate",
+        "compare",
+        "run",
+        "judge",
+        "diff",
+        "report",
+        "reproduce",
+    ),
     *("recommend", "why-not", "similar", "complete", "serve", "nightly"),
     *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),
-    *("figure diffusion", "figure architecture"),
+    *("split export",),
+    *("figure diffusion", "figure architecture", "figure map"),
     *("spark prepare", "spark train", "spark recommend"),
 )
 GROUPS = {
     "events": "Export, compare and delete the events that a service recorded.",
     "items": "Add new items to a model.",
     "data": "List, fetch, describe, prepare and generate data sets.",
-    "figure": "Draw the paper's figures.",
+    "split": "Write splits for other programs.",
+    "figure": "Draw the paper's figures and the map of a model.",
     "spark": "Prepare data, train and recommend on a Spark cluster.",
 }
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from recfusion.cli.options import DecidingOption, load_bundle
 from recfusion.cli.output import counted, note
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable_file
@@ -15,6 +16,7 @@ from recfusion.experiments.result import is_store, newest_source, read_results
 from recfusion.experiments.run import stored_results
 from recfusion.paper.tables import TABLES
 from recfusion.report.files import SUFFIXES, write_report
+from recfusion.report.page import render, write_text
 
 
 def report(
@@ -26,6 +28,10 @@ def report(
     reference: Annotated[
         str | None, Option(help="Label of the model that the others are tested against (default: ease).")
     ] = None,
+    deciding: DecidingOption = None,
+    map_of: Annotated[
+        Path | None, Option("--map", help="Model folder: the page shows on its map where the model is good.")
+    ] = None,
 ) -> None:
     """Write a page from stored results: tables, charts, training curves, examples and the protocol.
 
@@ -36,6 +42,8 @@ def report(
     if path.suffix.lower() not in SUFFIXES:
         raise choices("file type of a report", path.suffix or path.name, SUFFIXES, "out")
     check_writable_file(path)
+    if map_of is not None and path.suffix.lower() != ".html":
+        raise InputError(f"Expected a page (.html) with --map, got '{path.suffix}': leave out --map.", "map")
     if not is_store(results):
         found = "something else" if results.is_file() else "no such file"
         raise InputError(
@@ -52,5 +60,12 @@ def report(
     if not stored:
         of = f" of '{experiment}'" if experiment is not None else ""
         raise InputError(f"Expected results{of} in the store '{results}', got none: run them first.")
-    write_report(Comparison.of(stored, reference=reference, table=name if name in TABLES else None, title=title), path)
+    table = name if name in TABLES else None
+    comparison = Comparison.of(stored, reference=reference, table=table, title=title, deciding=deciding)
+    if map_of is None:
+        write_report(comparison, path)
+    else:
+        from recfusion.report.map_figure import accuracy_map
+
+        write_text(path, render(comparison, accuracy_map(load_bundle(map_of, None), comparison.protocol)))
     note(f"Report: {path}")

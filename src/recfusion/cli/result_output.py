@@ -11,6 +11,7 @@ from recfusion.data.load import read_about
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.rules import cost_text
 from recfusion.report.formats import p_text
 from recfusion.report.main_table import row_name, stale_note
 
@@ -61,6 +62,9 @@ def print_results(console: Console, comparison: Comparison) -> None:
             sure = f" ({100 * test.ci95[0]:+.2f} to {100 * test.ci95[1]:+.2f}){sure} with Holm's correction"
         gain = f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f}"
         console.print(f"{gain}{sure}", markup=False)
+    for cost in (cost for cost in comparison.costs if cost.metric == comparison.main_metric):
+        text = cost_text(cost.difference, cost.ci95, cost.metric)
+        console.print(f"These rules {text} with {cost.a}.", markup=False, soft_wrap=True)
     if stale := stale_note(comparison):
         note(stale)
     total = len(comparison.seeds)

@@ -126,4 +126,4 @@ def _start(settings: Settings) -> None:
 def _train_example(folder: Path) -> Path:
     """Train a model on the embedded movies and return its folder."""
     with working(f"Training {QUICK_MODEL} on the embedded movie ratings"):
-        return train(QUICK_MODEL, load(), all_users=True, judge=True).save(folder / "movies")
+        return train(QUICK_MODEL, load(), all_users=True, judge=True, costs=True).save(folder / "movies")

@@ -29,7 +29,7 @@ from recfusion.experiments.candidate import parse_model
 from recfusion.experiments.preset import Preset, shop_choices
 from recfusion.experiments.recipes import Recipe, train_better
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import CONFIG
+from recfusion.inference.bundle_files import CONFIG, CONTROL
 from recfusion.inference.new_items import placement_notes
 from recfusion.inference.training_rows import updatable_bytes
 from recfusion.models.abilities import planned_parts, signals_read
@@ -123,7 +123,8 @@ def train(
         _note_signals(data.signals, used, plan)
     if parts := planned_parts(candidate.model, shape):
         note(f"Parts of the mixture: {', '.join(parts)}")
-    _note_forecast(candidate.model.forecast(shape))
+    forecast = candidate.model.forecast(shape)
+    _note_forecast(forecast)
     if updatable:
         job.check_updatable(candidate.model, candidate.label)
         more = updatable_bytes(candidate.model, shape) or 0
@@ -132,12 +133,14 @@ def train(
     shared["updatable"] = updatable
     outcome = None
     try:  # notes are printed after the status line has ended, which would erase them
-        with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
+        title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
+        with training(title, forecast.seconds) as on_epoch:
             shared |= {"all_users": all_users, "checkpoint": checkpoint, "on_epoch": on_epoch}
+            judge = judge or evaluate
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(candidate, data, signals=recipe.signals, judge=evaluate or judge, **shared)
+                bundle = job.train(candidate, data, signals=recipe.signals, judge=judge, costs=True, **shared)
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")
@@ -166,7 +169,7 @@ def train(
 def _print_metrics(bundle: Bundle) -> None:
     console = print_protocol(bundle.protocol)
     for users, metrics in bundle.metrics.items():
-        for metric, value in metrics.items():
+        for metric, value in () if users.startswith(CONTROL) else metrics.items():
             gain = users == "against"
             console.print(f"{'gain in' if gain else users} {metric}: {100 * value['mean']:{'+' if gain else ''}.2f}")
     for sentence in (*bundle.notes, *placement_notes(bundle)):

@@ -50,6 +50,12 @@ def parse_condition(condition: str, schema: pl.Schema, table: str = "item table"
     return _Parser(condition, schema, table).parse()
 
 
+def named_columns(condition: str) -> set[str]:
+    """Return the names in a condition, which are columns."""
+    names = (found["name"] for found in _TOKEN.finditer(condition))
+    return {name.strip("`") for name in names if name and name.lower() not in _WORDS}
+
+
 class _Parser:
     """Parses a condition from left to right into a polars expression."""
 

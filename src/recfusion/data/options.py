@@ -137,12 +137,13 @@ class Preparation(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 class SplitPlan(BaseModel, frozen=True, extra="forbid"):
     """Options of the split; the defaults are the paper's."""
 
-    kind: Literal["strong", "weak", "temporal", "global", "given"] = Field(
+    kind: Literal["strong", "weak", "temporal", "global", "leave-one-out", "given"] = Field(
         "strong",
         description="strong: held-out users; weak: held-out items of every user; temporal (per-user temporal): "
         "held-out users, predict the last part of each history, while training covers all times; global: all users, "
-        "train before one moment and test after it; given: the pairs of --test-file and --valid-file, or the published "
-        "split of gowalla",
+        "train before one moment and test after it; leave-one-out: test the last item of every user with three items, "
+        "and validate on the one before it, by time if there are times; given: the pairs of --test-file and "
+        "--valid-file, or the published split of gowalla",
     )
     valid: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for validation")
     test: float = Field(0.1, gt=0, lt=1, description="share of users (weak: of each history) for the test")

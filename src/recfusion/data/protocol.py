@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -43,11 +44,17 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
     citation: str = ""
     signals: Signals = Signals()
     parts: str = ""  # digest of the parts of a given split
+    rules: dict[str, Any] = {}  # filters and re-ranking weights of the lists of test users
     hash: str = ""
 
     @classmethod
     def of(
-        cls, data: Interactions, plan: SplitPlan, metrics: tuple[str, ...], used: tuple[Signal, ...] = ()
+        cls,
+        data: Interactions,
+        plan: SplitPlan,
+        metrics: tuple[str, ...],
+        used: tuple[Signal, ...] = (),
+        rules: Mapping[str, Any] | None = None,
     ) -> "Protocol":
         """Return the card of prepared data; its hash covers data, preparation, split, metrics and signals `used`."""
         card = cls(
@@ -66,6 +73,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             citation=data.citation,
             signals=Signals(exist=data.signals, used=used, digest=data.digest(used)),
             parts="" if data.parts is None or plan.kind != "given" else _digest_of(data.parts.tobytes()),
+            rules=dict(rules or {}),
         )
         return card.model_copy(update={"hash": card._digest()})
 
@@ -92,6 +100,8 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             covered["signals"] = [*sorted(self.signals.used), self.signals.digest]
         if self.parts:
             covered["parts"] = self.parts
+        if self.rules:
+            covered["rules"] = self.rules
         return _digest_of(json.dumps(covered, sort_keys=True).encode())
 
     def document(self) -> dict[str, Any]:
@@ -109,6 +119,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         orders = {
             "temporal": "per-user temporal: the end of each held-out history is predicted; training has all times",
             "global": "histories end at one moment, and later items are predicted",
+            "leave-one-out": "the last items of histories are held out, at random in data without times",
             "given": "histories are unordered sets, divided by the files",
         }
         order = orders.get(plan.kind, "histories are unordered sets, divided at random")
@@ -127,6 +138,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             f"Filters: users with at least {chosen.min_items_per_user} items, items with at least "
             f"{chosen.min_users_per_item} users, {filters}.",
             _generalization(plan) + (_EARLIER_WEAK if self.hash != self._digest() else ""),
+            *([f"Rules: the lists of test users are made with {json.dumps(self.rules)}."] if self.rules else []),
         ]
 
 
@@ -165,6 +177,11 @@ def _generalization(plan: SplitPlan) -> str:
         return (
             f"Two moments divide all interactions {shares} into training, validation and test: the model learns from "
             "the first part, and is shown everything before the part that it is evaluated on. The seed is not used."
+        )
+    if plan.kind == "leave-one-out":
+        return (
+            "Leave one out: one item of every user with at least three is tested and one validates; all others are "
+            "training items. The test shows training and validation items."
         )
     if plan.kind == "given":
         return (

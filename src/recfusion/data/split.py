@@ -84,7 +84,7 @@ def split(data: Interactions, plan: SplitPlan | None = None, *, seed: int = 0, u
         )
     if plan.kind != "given" and data.source.test_file is not None:
         raise InputError("--test-file is for --split given: add it, or leave out the file.", "test_file")
-    kinds = {"weak": _split_weak, "global": _split_time, "given": _split_given}
+    kinds = {"weak": _split_weak, "leave-one-out": _split_weak, "global": _split_time, "given": _split_given}
     parts = kinds.get(plan.kind, _split_users)(data, plan, rng, seed)
     if plan.kind == "given" and {"grades", "times"} & set(used):
         raise InputError("A given split is evaluated without ratings and times: use --signals binary.", "signals")
@@ -125,7 +125,7 @@ def _without_cold(data: Interactions, parts: Split, used: tuple[Signal, ...]) ->
 
 def _with_extra(data: Interactions, parts: Split, used: tuple[Signal, ...]) -> Split:
     """Return the split with the signals of what each part shows the model."""
-    by_time = parts.plan.kind in ("temporal", "global")
+    by_time = parts.plan.kind in ("temporal", "global") or _by_time(data, parts.plan)
     learned = parts.plan.fold_in if parts.plan.kind == "strong" else 1 - parts.plan.valid - parts.plan.test
     tested = 1 - parts.plan.test if parts.plan.kind == "weak" else learned
     # One draw per disliked item of the data, so that the same ones are shown in whatever part their user is.
@@ -202,12 +202,15 @@ def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.G
 def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:
     """Divide each history into training, validation and test; short histories may lack the latter two.
 
+    In a leave-one-out split validation and test have one item each, the latest ones if there are times.
     At the test the validation items belong to the history: otherwise they would be recommended, and count as misses.
     """
     matrix = data.matrix
     lengths = np.diff(matrix.indptr)
     n_valid, n_test = np.rint(plan.valid * lengths), np.rint(plan.test * lengths)
-    rank = _rank_in_row(matrix, rng, None)
+    if plan.kind == "leave-one-out":
+        n_valid = n_test = (lengths >= 3).astype(np.float64)
+    rank = _rank_in_row(matrix, rng, data.times if _by_time(data, plan) else None)
     last_train = np.repeat(lengths - n_valid - n_test, lengths)
     last_valid = np.repeat(lengths - n_test, lengths)
     train = keep_entries(matrix, rank < last_train)
@@ -221,6 +224,10 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
     valid = fold(train, (rank >= last_train) & (rank < last_valid), "validation")
     test = fold(keep_entries(matrix, rank < last_valid), rank >= last_valid, "test")
     return Split(seed, plan, np.arange(data.n_users), train, valid, test)
+
+
+def _by_time(data: Interactions, plan: SplitPlan) -> bool:
+    return plan.kind == "leave-one-out" and data.times is not None
 
 
 def _split_given(data: Interactions, plan: SplitPlan, rng: np.random.Generator, seed: int) -> Split:

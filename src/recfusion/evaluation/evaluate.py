@@ -85,11 +85,12 @@ def evaluate(
     threads: int | None = None,
     shown: Sequence[int] = (),
     length: int = 0,
+    make_lists: Callable[[Fold, int], IntArray] | None = None,
 ) -> Evaluation:
     """Return the metrics of `model` on `fold`; each user is scored once.
 
     `train` gives the popularity of items. Known dislikes are masked for every model, whether it reads them or not. The
-    first `length` items of the lists of the rows `shown` are kept.
+    first `length` items of the lists of the rows `shown` are kept. `make_lists` makes other lists than the scores do.
     """
     kinds = {name: parse_metric(name) for name in metrics}
     ks = sorted({k for _, k in kinds.values()})
@@ -100,8 +101,11 @@ def evaluate(
     kept = np.full((len(shown), length), -1, np.int64)
 
     def run(rows: slice) -> tuple[dict[str, Values], IntArray]:
-        part = fold.take(rows)
-        items, _ = top_k(scores(model, part.history, part.extra), part.history, max(ks[-1], length), part.disliked)
+        part, longest = fold.take(rows), max(ks[-1], length)
+        if make_lists is not None:
+            items = make_lists(part, longest)
+        else:
+            items, _ = top_k(scores(model, part.history, part.extra), part.history, longest, part.disliked)
         for place, row in enumerate(shown):
             if rows.start <= row < rows.stop:
                 listed = items[row - rows.start, :length]

@@ -17,10 +17,13 @@ from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import Extra, all_grades
 from recfusion.data.split import Fold, Split
-from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
+from recfusion.experiments.rules import fold_lists, rule_maker
+from recfusion.inference.bundle import Bundle
 from recfusion.models.abilities import check_rating_values, fit_in_epochs, settled, signals_read
 from recfusion.models.base import Recommender
 from recfusion.models.code_digest import source_commit
@@ -99,8 +102,10 @@ def fit_and_judge(
     """Fit a candidate on one split of `data` and evaluate it; without `data`, on the validation users only.
 
     If validation users times items are very many, a part of these users is evaluated, the same for all candidates.
+    With rules in the protocol, the lists of test users are made under them, and the metrics without them are kept too.
     If the split has a `whole` training matrix, the model that is tested is fitted on it, with the chosen settings.
     """
+    cpu = time.process_time()
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid),
         seed=parts.seed,
@@ -109,17 +114,27 @@ def fit_and_judge(
         on_epoch=on_epoch,
         stop=stop,
     )
+    cpu = time.process_time() - cpu
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
-    valid = evaluate(model, judged_users(parts.valid, most), parts.train, protocol.metrics, threads=threads)
+    ids = None if data is None else data.items
+    judged = judged_users(parts.valid, most)
+    valid = evaluate_metrics(model, judged, parts.train, protocol.metrics, threads=threads, ids=ids)
     entry, found, chosen, trials = candidate.entry, None, model.chosen(), model.trials_
     tested: dict[str, Any] = {}
     if data is not None:
         if parts.whole is not None:
-            final = replace(candidate, model=settled(model))
+            final, before = replace(candidate, model=settled(model)), time.process_time()
             model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
             seconds += more
+            cpu += time.process_time() - before
         rows = example_rows(parts.test)
-        found = evaluate(model, parts.test, parts.train, protocol.metrics, threads=threads, shown=rows, length=LENGTH)
+        asked: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
+        found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
+        plain = found.per_user if protocol.rules else {}
+        if protocol.rules:
+            bundle = Bundle.of(entry, model, data, parts.train, protocol, seed=parts.seed)
+            asked["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
+            found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
         tested = {
             "score_seconds": found.seconds,
             "overall": found.overall,
@@ -127,6 +142,7 @@ def fit_and_judge(
             "users": found.users,
             "history_size": np.diff(parts.test.history.indptr),
             "test": found.per_user,
+            "plain": plain,
             "examples": examples(found.lists, rows, data, parts.test, user_ids=user_ids),
         }
     result = Result(
@@ -144,6 +160,7 @@ def fit_and_judge(
         trials=trials,
         curve=curve,
         fit_seconds=seconds,
+        cpu_seconds=cpu,
         threads=threads or available_cores(),
         validation=valid.mean(),
         **tested,

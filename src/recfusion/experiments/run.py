@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
@@ -18,6 +18,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import Split, split
 from recfusion.experiments.candidate import Candidate, PackedJob, unique
+from recfusion.experiments.custom_metric import load_metric, origins
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
 from recfusion.experiments.fit_queue import FitQueue
@@ -30,6 +31,8 @@ from recfusion.experiments.result import (
     read_results,
     result_key,
 )
+from recfusion.experiments.rules import check_rules
+from recfusion.experiments.tuning.equal_budget import fit_with_budget
 from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
 from recfusion.models.code_digest import code_state
@@ -96,17 +99,24 @@ class FitJob:
     threads: int | None
     user_ids: bool
     first: Split | None  # the split of the first task
+    custom_metrics: tuple[str, ...] = ()  # places of metrics that are not ours
 
     def start(self) -> RunTask:
         parts = self.first
+        for place in self.custom_metrics:
+            load_metric(place)
 
         def work(task: Task, report: SendProgress) -> Result:
             nonlocal parts
             if parts is None or parts.seed != task.seed:
                 used = self.protocol.signals.used
                 parts = split(self.data, self.protocol.plan, seed=task.seed, used=used)
+            candidate = self.candidates[task.label]
+            if candidate.tune:
+                known = (candidate, self.data, self.protocol, parts)
+                return fit_with_budget(*known, threads=self.threads, user_ids=self.user_ids, report=report)
             return fit_and_judge(
-                *(self.candidates[task.label], self.data, self.protocol, parts),
+                *(candidate, self.data, self.protocol, parts),
                 threads=self.threads,
                 user_ids=self.user_ids,
                 on_epoch=report,
@@ -126,12 +136,14 @@ def run_candidates(
     workers: int | None = None,
     user_ids: bool = False,
     keep_stale: bool = False,
+    rules: Mapping[str, Any] | None = None,
     on_event: OnEvent | None = None,
 ) -> RunSummary:
     """Fit each candidate on the splits of its seeds, skip the fits that `store` has, and save each result at once.
 
     Stored results of other code than today's are stale: they are reported and fitted again, or used with `keep_stale`.
-    `data` must have its features already if `signals` asks for them.
+    `data` must have its features already if `signals` asks for them. `rules` (see `rules_document`) are filters and
+    re-ranking weights of the lists of test users.
 
     `workers` processes run in parallel (default: one per core; 0: all fits in this process), each with an equal share
     of the cores as threads. The numbers do not depend on the number of workers, except for rounding in sums that
@@ -147,7 +159,9 @@ def run_candidates(
     by_label = {candidate.label: candidate for candidate, _ in candidates}
     check_signals_are_read(signals, [(candidate.label, signals_read(candidate.model)) for candidate, _ in candidates])
     used = used_signals(signals, data)
-    protocol = Protocol.of(data, plan, tuple(metrics), used)
+    if rules:
+        check_rules(data, rules)
+    protocol = Protocol.of(data, plan, tuple(metrics), used, rules)
     offset = 0 if store is None else complete_bytes(store)
     stored = [] if store is None else read_results(store)
     found = match_results(candidates, protocol, stored)
@@ -173,7 +187,11 @@ def run_candidates(
     cores = available_cores()
     workers = cores if workers is None else workers
     threads = max(1, cores // workers) if workers else None
-    job = FitJob(data, protocol, by_label, threads, user_ids, first)
+    custom = origins(metrics)
+    if custom is None:
+        log.warning("A metric is known in this process only, so all models are fitted here.")
+        workers = 0
+    job = FitJob(data, protocol, by_label, threads, user_ids, first, custom or ())
     progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
     report = on_event or (lambda _: None)
     queue = FitQueue(

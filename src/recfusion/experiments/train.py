@@ -19,16 +19,19 @@ from recfusion.data.options import Source, SplitPlan
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import AUTO, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
-from recfusion.evaluation.evaluate import Evaluation, evaluate
+from recfusion.evaluation.evaluate import Evaluation
+from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.control_costs import control_costs
 from recfusion.experiments.fit import check_grades, fit, fit_and_judge
 from recfusion.experiments.reorders import reorder_rates
-from recfusion.inference.bundle import Bundle, name_among
+from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import with_new, without_new
 from recfusion.inference.training_rows import TrainingRows
+from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
 from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
@@ -52,6 +55,7 @@ def train(
     signals: str = AUTO,
     judge: bool = False,
     updatable: bool = False,
+    costs: bool = False,
     checkpoint: Path | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> Bundle:
@@ -68,7 +72,8 @@ def train(
 
     Items of the data's item file that no user has, or too few, are placed by their features if the model can do that.
 
-    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users.
+    With `judge` the settings are also evaluated on the test users of the split, before the fit on all users. With
+    `costs` the re-ranking controls are measured on the validation users, for the curves of the page's sliders.
     An `updatable` model keeps the rows of its training users, so that `update` can add, change and forget users.
     """
     candidate = model if isinstance(model, Candidate) else Candidate.of("model", model, settings)
@@ -124,6 +129,9 @@ def train(
             rates = reorder_rates(part, data, used, np.setdiff1d(np.arange(data.n_users), held.train_users))
     if rates is not None:
         notes += (f"Items are usually bought again after {rates.intervals.mean():.0f} days (--again allowed).",)
+    if costs and parts is not None:
+        part_of_it = Bundle.of(candidate.entry, judged.model, data, parts.train, protocol, seed=seed)
+        found |= control_costs(part_of_it, parts.valid)
     bundle = Bundle.of(
         *(candidate.entry, fitted, data, matrix, protocol),
         seed=seed,
@@ -182,13 +190,17 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
     `source` may name the new place of the same data; other data is refused.
     """
     parts = rebuild_split(bundle, source)
-    return with_intervals(evaluate(without_new(bundle).model, parts.test, parts.train, bundle.protocol.metrics))
+    model = without_new(bundle).model
+    return with_intervals(evaluate_metrics(model, parts.test, parts.train, bundle.protocol.metrics))
 
 
 def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
     """Return the split of a saved model, rebuilt from its protocol; see `evaluate_bundle`."""
     if bundle.all_users:
-        raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
+        raise InputError(
+            "Expected a model with test users, got one trained on all users: train without --all-users. The report of "
+            "a night has the answers about its model."
+        )
     if bundle.updates:
         raise InputError("Expected a model as it was trained, got one that was updated since: evaluate that folder.")
     protocol = bundle.protocol
@@ -199,10 +211,8 @@ def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
         raise InputError("Expected the file of users, whose features the model reads: add --users-file.", "users_file")
     data = load(asked.model_copy(update={"items": None}), protocol.preparation)
     if bundle.recipes.items is not None:  # the folder holds the item table; items added later come last
-        known, recipe = bundle.items.head(protocol.items), bundle.recipes.items
-        names = {name_among(known.columns, column.name): column.name for column in recipe.columns}
-        described = known.select(pl.col(own).alias(name) for own, name in names.items() if own in known.columns)
-        data = replace(data, item_features=features_of(recipe, described))
+        described = described_items(bundle.items.head(protocol.items), bundle.recipes.items)
+        data = replace(data, item_features=features_of(bundle.recipes.items, described))
     if bundle.recipes.users is not None and data.user_table is not None:
         data = replace(data, user_features=features_of(bundle.recipes.users, data.user_table))
     if data.fingerprint != protocol.fingerprint:

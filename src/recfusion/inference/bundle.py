@@ -3,6 +3,7 @@
 import importlib.metadata
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.inference import bundle_files as files
 from recfusion.inference.categories import Categories
+from recfusion.inference.layout import Layout, make_layout
 from recfusion.inference.model_card import model_card
 from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity
@@ -75,6 +77,7 @@ class Bundle:
     rates: Rates | None = None  # how items are bought again, if the training data had repeat purchases with times
     training: TrainingRows | None = None  # what updates need
     updates: tuple[files.UpdateRecord, ...] = ()  # since the last full fit, by days
+    layout: Layout | None = None  # the map of the items; None before the first save, and in old folders
 
     @property
     def name(self) -> str:
@@ -194,7 +197,7 @@ class Bundle:
             (folder / files.PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
             (folder / files.METRICS).write_text(json_text(self.metrics), encoding="utf-8")
             (folder / "README.md").write_text(model_card(self), encoding="utf-8")
-            saved = [*files.FILES]
+            saved = [*files.FILES, files.LAYOUT]
             if self.recipes != Recipes():
                 saved.append(files.FEATURES)
                 (folder / files.FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
@@ -206,12 +209,26 @@ class Bundle:
                 saved.append(files.TRAINING)
                 save_file(self.training.arrays(), folder / files.TRAINING)
                 shutil.copymode(folder / files.ITEMS, folder / files.TRAINING)
+            save_file(self._layout(path).arrays(), folder / files.LAYOUT)
+            shutil.copymode(folder / files.ITEMS, folder / files.LAYOUT)
             digests = {name: file_digest(folder / name) for name in saved}
             (folder / files.CONFIG).write_text(
                 json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
             )
             Bundle.load(folder, trust=[type(self.model)], mapped=True)  # a folder that cannot be read replaces nothing
         return path
+
+    def _layout(self, path: Path) -> Layout:
+        """Return the map of the items; a new one is turned like that of an older model in the same folder."""
+        if self.layout is not None:
+            return self.layout
+        before = {}
+        with suppress(InputError, *_DAMAGE):  # without a folder, or with a damaged one, the map is made anew
+            ids = read_parquet(path / files.ITEMS)["item"].cast(pl.String).to_list()
+            old = Layout.of_arrays(load_file(path / files.LAYOUT), len(ids))
+            columns = self.columns_of([ids[column] for column in old.items.tolist()])
+            before = dict(zip(columns.tolist(), old.places, strict=True))
+        return make_layout(self.similarity, self.counts, before)
 
     @classmethod
     def load(cls, path: str | Path, *, trust: Iterable[type[Recommender]] = (), mapped: bool = False) -> "Bundle":
@@ -225,7 +242,7 @@ class Bundle:
         config = files.read_config(path)
         entry = trusted(config.model, config.place, trust)
         model = entry.make(config.settings)
-        rates, training = None, None
+        rates = training = layout = None
         for name in (files.ITEMS, files.WEIGHTS):  # a folder of format 1 has no digests
             check_regular(path / name)
         try:
@@ -245,6 +262,10 @@ class Bundle:
                 rates = Rates.of_arrays(arrays)
             if files.TRAINING in config.digests:  # mapped: only updates read it
                 training = TrainingRows.of_arrays(map_arrays(path / files.TRAINING), len(items))
+            if files.LAYOUT in config.digests:
+                arrays = load_file(path / files.LAYOUT)
+                _check_finite(arrays)
+                layout = Layout.of_arrays(arrays, len(items))
         except _DAMAGE as error:
             problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
@@ -256,7 +277,7 @@ class Bundle:
             raise InputError(f"The model folder '{path}' changed while it was read: load it again.")
         recipes = files.read_recipes(path, config)
         made = cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
-        return replace(made, training=training, updates=config.updates)
+        return replace(made, training=training, updates=config.updates, layout=layout)
 
     def _config(self) -> dict[str, Any]:
         return {

@@ -24,7 +24,9 @@ WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet
 ADDED, FEATURES = "added.safetensors", "features.json"  # items added after the training; recipes of features
 REORDERS = "reorders.safetensors"  # how items are bought again
 TRAINING = "training.safetensors"  # rows of training users, for updates
-OPTIONAL = (ADDED, FEATURES, REORDERS, TRAINING)
+LAYOUT = "layout.safetensors"  # the map of the items
+CONTROL = "control "  # starts the groups of metrics.json with the cost of a re-ranking control
+OPTIONAL = (ADDED, FEATURES, REORDERS, TRAINING, LAYOUT)
 
 
 class UpdateRecord(BaseModel, frozen=True, extra="forbid"):

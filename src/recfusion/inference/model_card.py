@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from recfusion.data.protocol import Protocol
+from recfusion.inference.bundle_files import CONTROL
 from recfusion.models.abilities import keeps_histories
 from recfusion.models.settings import setting_values, settings_of
 
@@ -113,6 +114,8 @@ def _results(bundle: Bundle) -> list[str]:
         return ["Not evaluated: it was trained on all users." if bundle.all_users else "Not evaluated yet."]
     lines = ["| users | metric | mean | 95 % interval over users |", "|---|---|---:|---:|"]
     for fold, metrics in bundle.metrics.items():
+        if fold.startswith(CONTROL):
+            continue
         users = {"against": "test, gain over the older recipe"}.get(fold, fold)
         for metric, value in metrics.items():
             interval = value.get("ci95")

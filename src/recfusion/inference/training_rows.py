@@ -39,7 +39,8 @@ class TrainingRows:
         updater = updater_of(model)
         assert updater is not None
         known = None if extra is None else replace(extra, item_features=None, user_features=None)
-        empty = cls(np.zeros((0, _DIGEST), np.uint8), UserRows(rows, known), salt=secrets.token_bytes(_DIGEST))
+        own = UserRows(rows, None if known == Extra() else known)
+        empty = cls(np.zeros((0, _DIGEST), np.uint8), own, salt=secrets.token_bytes(_DIGEST))
         return replace(empty, users=empty.digests(ids), kept=updater.keep(model, UserRows(rows, extra)))
 
     def digests(self, ids: Iterable[str]) -> NDArray[np.uint8]:
@@ -79,9 +80,9 @@ class TrainingRows:
         parts = {"data": np.ones(len(indices), np.float32), "indices": indices, "indptr": indptr}
         users, shape = arrays["users"], np.array([len(indptr) - 1, int(arrays["items"][0])])
         matrix = saved_sparse(parts | {"shape": shape}, "rows")
-        if matrix.shape[1] != n_items or users.shape != (matrix.shape[0], _DIGEST) or users.dtype != np.uint8:
+        if matrix.shape[1] > n_items or users.shape != (matrix.shape[0], _DIGEST) or users.dtype != np.uint8:
             raise ValueError("the rows for updates do not fit the items")
-        matrix = binary_csr(indptr, indices, n_items)
+        matrix = binary_csr(indptr, indices, matrix.shape[1])
         extra: dict[str, Any] = {name: valued(matrix, arrays[name]) for name in OF_ENTRIES if name in arrays}
         for name in OF_DISLIKES:
             if f"{name}.indptr" in arrays:

@@ -23,7 +23,7 @@ from recfusion.models.settings import setting_values
 
 log = logging.getLogger(__name__)
 DEFAULT_MODEL = "thinning"
-QUICK_MODEL = "thinning-linear"  # for demos: its fit takes seconds
+QUICK_MODEL = "thinning-signals"  # for demos: its fit takes seconds, and it reads ratings and times
 TUNED = "tuned"
 PRESET = "preset"  # the name of a set of settings, given like a setting
 GROUP = "recfusion.models"  # of entry points

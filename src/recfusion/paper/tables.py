@@ -75,7 +75,9 @@ def _follows_paper(protocol: Protocol) -> bool:
     preparation = protocol.preparation
     if preparation.min_rating == 4:
         preparation = preparation.model_copy(update={"min_rating": "auto"})
-    alike = preparation == Preparation() and protocol.plan == SplitPlan() and not protocol.signals.used
+    alike = (
+        preparation == Preparation() and protocol.plan == SplitPlan() and not (protocol.signals.used or protocol.rules)
+    )
     return alike and set(METRICS) <= set(protocol.metrics)
 
 

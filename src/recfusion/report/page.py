@@ -29,8 +29,8 @@ def write_text(path: Path, text: str) -> Path:
     return path
 
 
-def render(comparison: Comparison) -> str:
-    """Return the page of a comparison as HTML."""
+def render(comparison: Comparison, item_map: str = "") -> str:
+    """Return the page of a comparison as HTML; `item_map` is the address of an image for the section of the map."""
     main = comparison.main_metric
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)  # the main one first
     tested, (base, tests) = {test.metric for test in comparison.tests}, sections.base_tests(comparison)
@@ -57,6 +57,7 @@ def render(comparison: Comparison) -> str:
         details=[metric_table(comparison, metric) for metric in metrics if metric in tested],
         paper=paper_table(comparison),
         slices=sections.slice_tables(comparison),
+        item_map=item_map,
         curves=curve_charts(comparison),
         examples=sections.example_lists(comparison),
         chosen={label: chosen_text(model.chosen) for label, model in comparison.models.items()},

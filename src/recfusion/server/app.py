@@ -19,6 +19,7 @@ from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
 from recfusion.server import responses, schemas
 from recfusion.server.client_code import javascript_client, python_client
+from recfusion.server.compression import Packed
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
 from recfusion.server.guard import OPEN, Guard
@@ -112,6 +113,7 @@ def _add_security(app: FastAPI, keys: Keys, open_paths: Sequence[str]) -> None:
             scope = scope_of(method.upper(), path)
             is_open = path in open_paths or not keys.needed_for(scope)
             operation["security"] = [{}] if path in open_paths else [*([{}] if is_open else []), {"key": [scope]}]
+    app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI writes it anew after each further route
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:
@@ -133,12 +135,18 @@ def _add_events(app: FastAPI, service: Service) -> None:
         "/events/forget",
         summary="Delete all events of a user",
         response_model=responses.Deleted,
-        responses={202: {"model": responses.Deleted, "description": "deleted, and not yet erased from SQLite's log"}},
+        responses={
+            202: {
+                "model": responses.Deleted,
+                "description": "deleted, and not yet erased from SQLite's log, or not yet removed from the weights",
+            }
+        },
     )
     async def forget(request: schemas.Forget) -> Response:
-        deleted = await service.write(lambda store: store.forget(request.user))
+        deleted, unlearned = await service.forget(request.user)
         erased = await service.erase(ERASE_SECONDS)
-        return reply({"deleted": deleted, "erased": erased}, 200 if erased else 202)
+        more = {} if unlearned is None else {"unlearned": unlearned}
+        return reply({"deleted": deleted, "erased": erased} | more, 200 if erased and unlearned is not False else 202)
 
     @app.put(
         "/items",
@@ -226,7 +234,7 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
     )
     async def model() -> Response:
         models = await service.current()
-        return reply(await service.score(lambda: describe(models)))
+        return reply(await service.score(lambda: describe(models, service.settings.image_origin)))
 
     @app.get("/placements", summary="The placements that requests can name", response_model=responses.Placements)
     async def placements() -> Response:
@@ -255,32 +263,31 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
 def _add_page(app: FastAPI) -> None:
     # Only names that exist are looked up: no name of a request reaches the file system.
     files = {path.relative_to(_PAGE).as_posix(): path for path in _PAGE.rglob("*") if path.suffix in _TYPES}
-    contents = {name: (path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
+    contents = {name: Packed(path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
     document = app.openapi()
-    contents["client.js"] = (javascript_client(document).encode(), _TYPES[".js"])
-    contents["client.py"] = (python_client(document).encode(), _TYPES[".txt"])
+    contents["client.js"] = Packed(javascript_client(document).encode(), _TYPES[".js"])
+    contents["client.py"] = Packed(python_client(document).encode(), _TYPES[".txt"])
 
-    def file(name: str) -> Response:
+    def file(request: Request, name: str) -> Response:
         if name not in contents:
             raise Fault(404, "path", "There is no such file.")
-        body, media_type = contents[name]
-        return Response(body, media_type=media_type, headers={"Cache-Control": "no-cache"})
+        return contents[name].reply(request, {"Cache-Control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return file("index.html")
+    async def page(request: Request) -> Response:
+        return file(request, "index.html")
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return file("routes.html")
+    async def docs(request: Request) -> Response:
+        return file(request, "routes.html")
 
     @app.get("/workbench", include_in_schema=False)
-    async def workbench() -> Response:
-        return file("workbench.html")
+    async def workbench(request: Request) -> Response:
+        return file(request, "workbench.html")
 
     @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(name: str) -> Response:
-        return file(name)
+    async def static(request: Request, name: str) -> Response:
+        return file(request, name)
 
 
 async def _run_maintenance(service: Service) -> None:
@@ -291,6 +298,7 @@ async def _run_maintenance(service: Service) -> None:
             await service.flush()
             await service.erase()
             await service.follow()
+            await service.learn()
             loop_time = asyncio.get_running_loop().time()
             if loop_time - last_expired > _HOUR:
                 last_expired = loop_time

@@ -1,5 +1,6 @@
 """The options of `recfusion serve` and the settings of a service, which worker processes get as JSON."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine
 class ShopOptions(BaseModel, frozen=True, extra="forbid"):
     """The options of `recfusion serve` that each shop may have of its own."""
 
-    histories: Path | None = Field(None, description="File of user histories, with a row per user and item")
+    histories: tuple[Path, ...] = Field(
+        (),
+        description="File of user histories, with a row per user and item, read as the model read its orders; `*` "
+        "matches several; may be repeated",
+    )
     events: Path | None = Field(None, description="SQLite file for the events; by default beside the model folder")
     keep_events: float | None = Field(None, gt=0, description="Delete events after this number of days")
     event_weight: tuple[str, ...] = Field(
@@ -25,6 +30,8 @@ class ShopOptions(BaseModel, frozen=True, extra="forbid"):
         (), description="A further model folder, which requests and placements can name; may be repeated"
     )
     watch: bool = Field(False, description="Reload the model folder when it changes")
+    learn: bool = Field(False, description="Update the weights by the events; the folder must be --updatable")
+    learn_every: float = Field(30.0, gt=0, description="With --learn: seconds between updates")
     api_key_env: str | None = Field(None, description="Environment variable with the key for reading")
     admin_key_env: str | None = Field(
         None, description="Environment variable with the key for events, items and reload"
@@ -38,13 +45,31 @@ class ShopOptions(BaseModel, frozen=True, extra="forbid"):
     max_cost: int = Field(
         50_000, ge=1, description="Largest cost of a request: the sum over its lists of k x (1 + why)"
     )
+    image_origin: tuple[str, ...] = Field(
+        (), description="Origin of item images that the page may show, such as https://cdn.example; may be repeated"
+    )
     audit_log: Path | None = Field(None, description="File for a line per request that writes or is refused")
+
+    @field_validator("histories", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str | Path) else value
 
     @field_validator("event_weight")
     @classmethod
     def _check_weights(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         parse_weights(texts)
         return texts
+
+    @field_validator("image_origin")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:\d{1,5})?", origin):
+                raise ValueError(
+                    f"expected an origin such as https://cdn.example, without a path, got '{origin[:100]}'"
+                )
+        return origins
 
 
 class Options(ShopOptions):

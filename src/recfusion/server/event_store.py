@@ -252,6 +252,21 @@ class Store:
             {item: one.time for item, one in found.items() if one.has is False},
         )
 
+    def last_event(self) -> int:
+        """Return the number of the last event, 0 if there is none."""
+        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+
+    def changed_users(self, after: int, most: int) -> tuple[list[str], int]:
+        """Return the users of the next events after a number, at most so many, and the number of the last of them."""
+        query = "SELECT id, user FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        rows = self._db.execute(query, (after, most)).fetchall()
+        return list(dict.fromkeys(str(user) for _, user in rows)), int(rows[-1][0]) if rows else after
+
+    def users_of(self, items: Sequence[str]) -> list[str]:
+        """Return the users with events of these items."""
+        query = "SELECT DISTINCT user FROM events WHERE item IN (SELECT value FROM json_each(?))"
+        return [str(user) for (user,) in self._db.execute(query, (json.dumps(list(items)),))]
+
     def forget(self, user: str) -> int:
         """Delete a user's events; a digest records that other data about the user must not be used.
 

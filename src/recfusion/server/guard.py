@@ -164,6 +164,9 @@ class Guard:
 
     def _answer_headers(self, origin: str | None) -> list[tuple[bytes, bytes]]:
         found = dict(SECURITY_HEADERS)
+        if images := " ".join(self.settings.image_origin):
+            policy = "Content-Security-Policy"
+            found[policy] = found[policy].replace("img-src 'self' data:", f"img-src 'self' data: {images}")
         if origin is not None and self._is_allowed(origin):
             found |= {
                 "Access-Control-Allow-Origin": origin,

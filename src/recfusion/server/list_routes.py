@@ -24,6 +24,7 @@ from recfusion.inference.similar import similar_columns
 from recfusion.inference.why_not import why_not
 from recfusion.server import responses, schemas
 from recfusion.server.http_errors import Fault, reply, to_fault
+from recfusion.server.item_map import packed_map
 from recfusion.server.loaded_models import LoadedModel, LoadedModels
 from recfusion.server.placements import Asked as Placed
 from recfusion.server.placements import Kind, with_placement
@@ -128,6 +129,12 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
         main = (await service.current()).main
         found = await service.score(lambda: example_histories(main.bundle, n, seed=seed))
         return reply({"examples": [{"items": [main.facts.of(column) for column in own]} for own in found]})
+
+    @app.get("/map", summary="The map of the items: similar ones lie together", response_model=responses.ItemMap)
+    async def item_map(http: Request, model: schemas.ModelName = None) -> Response:
+        chosen = (await service.current()).choose(model)
+        found = await service.score(lambda: packed_map(chosen.bundle, chosen.label))
+        return found.reply(http, {})
 
     @app.get("/popular", summary="The most popular items that filters allow", response_model=responses.Items)
     async def popular(request: Annotated[schemas.Popular, Query()]) -> Response:

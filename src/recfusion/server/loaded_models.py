@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,20 +19,21 @@ from recfusion.inference.name_search import NameSearch
 from recfusion.inference.new_items import can_add, with_new
 from recfusion.server.column_values import changed_column, expected_value, fits
 from recfusion.server.event_store import Change, Store
-from recfusion.server.known_users import NOBODY, KnownUsers
+from recfusion.server.known_users import NOBODY, KnownUsers, histories_files
 
 
 class ItemFacts:
     """Id, name and columns of each item as JSON values, read once from the item table."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._names = bundle.names
+        self._names, self._users = bundle.names, bundle.counts.tolist()
         columns = [name for name in bundle.items.columns if name not in ("item", COUNT)]
         self._columns = {name: json_values(bundle.items[name].to_list()) for name in columns}
 
     def of(self, column: int) -> dict[str, Any]:
         item, name = self._names[column]
-        return {"item": item, "name": name, "columns": {key: values[column] for key, values in self._columns.items()}}
+        columns = {key: values[column] for key, values in self._columns.items()}
+        return {"item": item, "name": name, "users": self._users[column], "columns": columns}
 
 
 def json_values(values: Sequence[Any]) -> list[Any]:
@@ -94,14 +96,14 @@ def load_models(
     main: Path,
     second: Path | None,
     share: float,
-    histories: Path | None,
+    histories: Sequence[Path],
     store: Store,
     *,
     others: Sequence[Path] = (),
     mapped: bool = False,
 ) -> LoadedModels:
     """Read the model folders and the histories, and apply the stored changes of item columns."""
-    stamp = _file_stamp(histories)
+    stamp = _file_stamps(histories)
     first, other = _load(main, main.absolute().name, mapped=mapped), None
     if second is not None:
         label = second.absolute().name
@@ -111,7 +113,7 @@ def load_models(
     if len(set(labels)) < len(labels):
         raise InputError(f"Expected model folders with different names, got {', '.join(labels)}: rename one.", "models")
     known = KnownUsers.read(histories, first.bundle)
-    if _file_stamp(histories) != stamp:
+    if _file_stamps(histories) != stamp:
         raise InputError("The histories file changed while it was read: load it again.", "histories")
     versions = [first.version, "" if other is None else other.version, stamp, *(one.version for one in more)]
     generation = hashlib.blake2b("\n".join(versions).encode(), digest_size=8).hexdigest()
@@ -119,15 +121,14 @@ def load_models(
     return with_changes(LoadedModels(first, other, share, known, generation, more), store)
 
 
-def _file_stamp(path: Path | None) -> str:
-    """Return a text that changes when a file is replaced or written to."""
-    try:
-        state = path.stat() if path is not None else None
-    except OSError:  # reading it says what is wrong
-        state = None
-    if state is None:
-        return ""
-    return f"{state.st_ino} {state.st_size} {state.st_mtime_ns}"
+def _file_stamps(paths: Sequence[Path]) -> str:
+    """Return a text that changes when one of some files is replaced or written to."""
+    stamps = []
+    for path in histories_files(paths):
+        with suppress(OSError):  # reading it says what is wrong
+            state = path.stat()
+            stamps.append(f"{state.st_ino} {state.st_size} {state.st_mtime_ns}")
+    return " ".join(stamps)
 
 
 def with_changes(models: LoadedModels, store: Store) -> LoadedModels:

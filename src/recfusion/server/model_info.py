@@ -1,11 +1,13 @@
 """The document of `/model`: the models, the columns to filter by and the re-ranking controls."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from recfusion.core.errors import InputError
 from recfusion.inference.bundle import COUNT, Bundle
+from recfusion.inference.bundle_files import CONTROL
 from recfusion.inference.request import describe_controls
 from recfusion.models.abilities import keeps_histories
 from recfusion.server.loaded_models import LoadedModel, LoadedModels, json_values
@@ -14,14 +16,16 @@ _VALUES = 50  # most frequent values of a column that are listed
 _CATEGORIES, _LONGEST = 500, 100  # a column with more different values, or longer ones, is free text
 
 
-def describe(models: LoadedModels) -> dict[str, Any]:
-    """Return the models, the columns of the item table and the re-ranking controls."""
+def describe(models: LoadedModels, image_origins: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the models, the columns of the item table with their roles, and the re-ranking controls."""
     bundle = models.main.bundle
     return {
         "models": [_model(one) for one in models.every],
         "share": models.share,
         "items": len(bundle.items),
         "columns": [column(bundle, name) for name in bundle.items.columns if name not in ("item", COUNT)],
+        "roles": bundle.roles,
+        "image_origins": list(image_origins),
         "controls": describe_controls(),
     }
 
@@ -48,8 +52,17 @@ def _model(model: LoadedModel) -> dict[str, Any]:
         "metrics": [
             value | {"judged_on": users, "metric": metric, "words": words(metric, value["mean"], users)}
             for users, metrics in bundle.metrics.items()
+            if not users.startswith(CONTROL)
             for metric, value in metrics.items()
         ],
+        "costs": {
+            group.removeprefix(CONTROL): [
+                {"at": float(at), "ndcg": value["mean"], "popularity": value.get("popularity")}
+                for at, value in points.items()
+            ]
+            for group, points in bundle.metrics.items()
+            if group.startswith(CONTROL)
+        },
         "licence": protocol.licence,
     }
 

@@ -26,6 +26,7 @@ class Error(Body):
 class Item(Body):
     item: str
     name: str
+    users: int = Field(description="number of training users who have the item")
     columns: dict[str, Json] = Field(description="the other columns of the item table")
 
 
@@ -95,6 +96,28 @@ class Examples(Body):
     examples: list[Items]
 
 
+class MapColumn(Body):
+    """A column to colour the map by."""
+
+    name: str
+    values: list[str] = Field(description="the most frequent values")
+    of: list[int] = Field(description="the place of each item's value among them; -1 for another one")
+
+
+class ItemMap(Body):
+    """Items on the map, the most popular first, as lists of equal length; similar items lie together."""
+
+    model: str
+    note: str | None = Field(description="why there is no map")
+    without: int = Field(description="items without a place")
+    items: list[str]
+    names: list[str]
+    x: list[float] = Field(description="0 to 1, from the left")
+    y: list[float] = Field(description="0 to 1, from the top")
+    users: list[int]
+    columns: list[MapColumn]
+
+
 class ModelVersion(Body):
     name: str
     version: str
@@ -118,6 +141,14 @@ class MetricBody(Body):
     words: str
 
 
+class CostPoint(Body):
+    """The lists of validation users with a re-ranking slider at a position."""
+
+    at: float
+    ndcg: float = Field(description="mean NDCG@20")
+    popularity: float | None = Field(description="median number of training users of the listed items")
+
+
 class ModelBody(ModelVersion):
     model: str
     title: str
@@ -126,6 +157,7 @@ class ModelBody(ModelVersion):
     holds_histories: bool
     fit_seconds: float
     metrics: list[MetricBody]
+    costs: dict[str, list[CostPoint]] = Field(description="by control; empty if they were not measured at the training")
     licence: str
 
 
@@ -158,6 +190,8 @@ class ModelInfo(Body):
     share: float = Field(description="of the users who get the second model")
     items: int
     columns: list[ColumnBody]
+    roles: dict[str, str] = Field(description="title, price, image and so on -> the column with this role")
+    image_origins: list[str] = Field(description="origins from which the page may load images")
     controls: list[Control]
 
 
@@ -179,6 +213,9 @@ class Recorded(Body):
 class Deleted(Body):
     deleted: int
     erased: bool = Field(description="false: SQLite's log still holds the deleted rows; the service tries again")
+    unlearned: bool | None = Field(
+        None, description="with --learn; false: the user leaves the weights with the next update, in a moment"
+    )
 
 
 class Cleared(Body):

@@ -27,6 +27,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import check_times, is_liked, lowest_liked
 from recfusion.inference.lists import lists_for_requests
 from recfusion.inference.request import Entry, ListRequest, parse_history
+from recfusion.inference.update import AnotherUpdate
 from recfusion.models.abilities import lowest_rating
 from recfusion.server import worker_registry as workers
 from recfusion.server.batcher import Batcher, Busy
@@ -34,7 +35,8 @@ from recfusion.server.config import Settings
 from recfusion.server.event_kinds import parse_weights
 from recfusion.server.event_store import Change, Store
 from recfusion.server.http_errors import Fault
-from recfusion.server.known_users import KnownUsers
+from recfusion.server.known_users import KnownUsers, histories_files
+from recfusion.server.learning import check_learning, has_to_unlearn, is_pending, learn, must_unlearn
 from recfusion.server.loaded_models import (
     LoadedModel,
     LoadedModels,
@@ -74,6 +76,9 @@ class Service:
         self.reading = Store(settings.events)
         self._files = self._seen = self._file_states()
         self.models = load_served(settings)
+        if settings.learn:
+            check_learning(self.models.main.base)
+        self._next_update = time.monotonic() + settings.learn_every
         with self._writing.writing():
             use_file(self._writing, settings.placements)  # load_served has checked them
             workers.begin(self._writing, self.models.generation)
@@ -154,6 +159,36 @@ class Service:
             await self._load(asked=False)
             self._answered = wanted if self.models.generation == old else ""  # a service with other files asks for it
 
+    async def forget(self, user: str) -> tuple[int, bool | None]:
+        """Delete a user's events; return their number and, with --learn, whether the weights forgot the user."""
+        if not self.settings.learn:
+            return await self.write(lambda store: store.forget(user)), None
+        base = self.models.main.base
+
+        def delete(store: Store) -> int:
+            must_unlearn(store, base, user)
+            return store.forget(user)
+
+        return await self.write(delete), False
+
+    async def learn(self) -> None:
+        """Update the weights by the events, beside scoring, if it is time and there are new ones."""
+        if not self.settings.learn or (time.monotonic() < self._next_update and not has_to_unlearn(self.reading)):
+            return
+        main = self.models.main
+        if workers.generation(self.reading) != self.models.generation or not is_pending(self.reading, main.base):
+            return  # it has to load the last update first, or nothing happened
+        self._next_update = time.monotonic() + self.settings.learn_every
+        try:
+            if await asyncio.to_thread(learn, self.settings.folder, main.base, main.version, self.settings.events):
+                await self.reload()
+        except AnotherUpdate:
+            pass  # this process follows it
+        except Exception as error:
+            trouble = f"The model cannot learn. {self._explain(error)}"
+            await self.write(lambda store: workers.report_trouble(store, trouble))
+            log.warning(json.dumps({"event": "learning failed", "kind": type(error).__name__, "process": os.getpid()}))
+
     def merged_history(
         self, user: str, given: Sequence[Entry], bundle: Bundle, users: KnownUsers
     ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
@@ -229,7 +264,7 @@ class Service:
             path for folder in filter(None, (given.folder, given.also, *given.models)) for path in _files_in(folder)
         ]
         found = []
-        for path in sorted([*files, *filter(None, [given.histories])]):
+        for path in sorted([*files, *histories_files(given.histories)]):
             with suppress(OSError):  # removed since it was listed
                 state = path.stat()
                 found.append((str(path), state.st_mtime_ns, state.st_size, state.st_ino))
@@ -285,9 +320,9 @@ class Service:
             self._delay = min(2 * self._delay, _LAST_RETRY) if files == self._failed else _FIRST_RETRY
             self._failed, self._retry = files, time.monotonic() + self._delay
             trouble = cause = self._explain(error)
-            histories = self.settings.histories
-            if histories is not None and histories.name in cause:  # it may quote ids, and anybody can read /ready
-                trouble = f"The histories file {histories.name} cannot be read; POST /admin/reload says why."
+            for name in (path.name for path in histories_files(self.settings.histories)):
+                if name in cause:  # it may quote ids, and anybody can read /ready
+                    trouble = f"The histories file {name} cannot be read; POST /admin/reload says why."
             await self.write(lambda store: workers.report_trouble(store, trouble))
             self.metrics.reloads.labels("failed").inc()
             log.warning(json.dumps({"event": "reload failed", "kind": type(error).__name__, "process": os.getpid()}))
@@ -309,7 +344,8 @@ class Service:
         if not isinstance(error, InputError | OSError):
             return f"Loading failed ({type(error).__name__})."
         given, text = self.settings, str(error)
-        for path in filter(None, (given.folder, given.also, given.events, given.histories, *given.models)):
+        files = (*given.histories, *histories_files(given.histories))
+        for path in filter(None, (given.folder, given.also, given.events, *files, *given.models)):
             text = text.replace(str(path), path.name)
         return text
 

@@ -233,7 +233,7 @@ def test_the_time_that_is_given_ends_the_trials(groups: Interactions, tmp_path: 
     ("call", "words"),
     [
         (lambda data: tune("ease", data, trials=0), "Expected at least one trial, got 0"),
-        (lambda data: tune("ease", data, metric="auc@3"), "Unknown metric 'auc@3'"),
+        (lambda data: tune("ease", data, metric="speed@3"), "Unknown metric 'speed@3'"),
         (lambda data: tune("ease", data, workers=-1), "Expected at least one process and thread, got -1"),
         (lambda data: tune("ease", data, {"l3": 1}), "Unknown setting of ease 'l3'"),
         (lambda data: tune("esae", data), "Unknown model 'esae'"),

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from conftest import csr, random_csr, raw
-from recfusion.core.arrays import Csr
+from recfusion.core.arrays import Csr, column_counts
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import Preparation, SplitPlan
 from recfusion.data.prepare import prepare
+from recfusion.data.signals import valued
 from recfusion.data.split import Fold, split
 from recfusion.models import self_tuning as selftune
 from recfusion.models.linear.ease import EASE
@@ -207,3 +208,19 @@ def test_the_power_of_popularity_is_chosen_on_all_items_if_there_are_many(monkey
     assert chosen == selftune.POWERS[int(np.argmax(by_power))] > 0.2
     assert ThinningLocal(**settings).fit(train, rng=0).c_ == 0.2  # without validation users, on popular items
     assert ThinningLocal(**{**settings, "c": 0.1}).fit(train, valid, rng=0).c_ == 0.1
+
+
+def test_entries_are_divided_by_a_power_of_popularity(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, history = random_csr(60, 25, 0.2, seed=0), random_csr(5, 25, 0.2, seed=1)
+    settings: dict[str, Any] = {**GIVEN, "neighbours": 6, "factors": 3}
+    plain, scaled = (ThinningLocal(**settings, a=a).fit(train, rng=0) for a in (0.0, 0.5))
+    popularity = selftune.relative(column_counts(train).astype(np.float32))
+    by_hand = valued(history, history.data * popularity[history.indices] ** np.float32(-0.5))
+    assert scaled.score(history) == pytest.approx(plain.score(by_hand), abs=1e-5)
+    monkeypatch.setattr(selftune, "MOST_ITEMS", 10)
+    valid = Fold(np.arange(60), *(random_csr(60, 25, 0.2, seed=seed) for seed in (2, 3)))
+    assert ThinningLocal(**settings).fit(train, valid, rng=0).a_ == 0  # it is tried with very many items alone
+    monkeypatch.setattr(local, "EXACT_ITEMS", 20)
+    chosen = ThinningLocal(**{**settings, "c": None}).fit(train, valid, rng=0)
+    assert (chosen.a_, chosen.c_) in {(a, c) for a in (0.0, 0.25, 0.5) for c in selftune.POWERS}
+    assert ThinningLocal(**{**settings, "c": None, "a": 0.1}).fit(train, valid, rng=0).a_ == 0.1

@@ -151,3 +151,17 @@ def test_a_weighted_entry_counts_as_so_many_in_ials() -> None:
         a = model.alpha0_ * v.T @ v + (own.T * x) @ own + l2[row] * np.eye(3)
         expected = np.linalg.solve(a, own.T @ x)
         assert model.fold_in(valued(history, values))[row] == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+def test_the_fit_tells_what_each_signal_adds() -> None:
+    grades = valued(TRAIN, np.full(TRAIN.nnz, 4.0, np.float32))
+    assert VALID.extra is not None
+    valid = replace(VALID, extra=replace(VALID.extra, grades=valued(VALID.history, np.full(VALID.history.nnz, 4.0))))
+    model = Thinning(**CHEAP).fit(TRAIN, valid, rng=0, extra=replace(EXTRA, grades=grades))
+    assert set(model.signal_gains_) == {"Ratings", "Timestamps"}
+    assert valid.extra is not None
+    timeless = Ballot.of({"it": model}, replace(valid, extra=Extra(grades=valid.extra.grades))).ndcg({"it": 1.0})
+    whole = Ballot.of({"it": model}, valid).ndcg({"it": 1.0})
+    assert model.signal_gains_["Timestamps"] == pytest.approx(whole.mean() - timeless.mean(), abs=1e-6)
+    assert model.signal_gains_["Ratings"] == pytest.approx(0, abs=1e-6)  # all are equal
+    assert any(note.startswith("Ratings add +0.00 points") for note in model.fit_notes())

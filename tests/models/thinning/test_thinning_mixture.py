@@ -26,7 +26,8 @@ from recfusion.models.thinning import mixture as mixture_module
 from recfusion.models.thinning import mixture_choice
 from recfusion.models.thinning.deep import ThinningDeep
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.mixture import Thinning, usual_weights
+from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.mixture_choice import usual_weights
 from recfusion.models.thinning.mixture_weights import Ballot, standardised
 from recfusion.training.epoch import Checkpoint
 
@@ -378,3 +379,19 @@ def test_a_stored_mixture_imports_no_file_that_its_parts_name(tmp_path: Path) ->
     model = Thinning(parts={part: {}}, weights={part: 1.0})
     with pytest.raises(InputError, match="Unknown model"):
         model.load_state({}, {}, 4)
+
+
+def test_without_signals_the_mixture_has_the_scores_of_version_0_1() -> None:
+    """The values are those of commit 1b11c12, before mixtures read signals; same_scores.py compares all bits."""
+    valid = Fold(np.arange(40), random_csr(40, 30, 0.15, 1), random_csr(40, 30, 0.1, 2))
+    members = "thinning-pairs,thinning-local,ials,popularity"
+    model = Thinning(members=members, tune_trials=2).fit(random_csr(80, 30, 0.2, 0), valid, rng=0)
+    weights = {"thinning-pairs": 0.1841, "thinning-local": 0.1151, "ials": 0.5857, "popularity": 0.1151}
+    assert model.weights_ == pytest.approx(weights, abs=2e-3)
+    assert (model.recency_, model.ratings_, model.signal_gains_) == ({}, {}, {})
+    expected = [
+        [0.0, -0.55111, 1.49907, -0.46924, 0.0, -0.10182],
+        [0.57115, 0.0, 1.12984, 0.1324, 0.86683, -0.54456],
+        [0.0, -0.53635, 0.0, -0.12915, 0.94648, -0.38436],
+    ]
+    assert model.score(random_csr(3, 30, 0.2, 3))[:, :6] == pytest.approx(np.array(expected), abs=2e-3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -111,7 +111,7 @@ class Shop:
         assert self.updater.error(self.model, self.kept, UserRows(self.rows), probes) < TOLERANCE
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.lists(items_of_user.map(lambda own: {i % 6 for i in own}), min_size=4, max_size=12), steps, st.booleans())
 def test_any_sequence_of_changes_equals_a_fit_on_what_remains(
     users: list[set[int]], todo: Steps, inverse: bool
@@ -123,7 +123,7 @@ def test_any_sequence_of_changes_equals_a_fit_on_what_remains(
         shop.check()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.lists(items_of_user.map(lambda own: {i % 6 for i in own}), min_size=4, max_size=12), steps, st.booleans())
 def test_any_sequence_of_changes_with_pairs_equals_a_fit_on_what_remains(
     users: list[set[int]], todo: Steps, inverse: bool

@@ -22,6 +22,7 @@ _MODULES = {  # scheme -> module of its driver
     "sqlite": "adbc_driver_sqlite",
     "duckdb": "duckdb",
 }
+FILE_SCHEMES = ("sqlite", "duckdb")
 _SECRETS = ("password", "sslpassword", "passfile")  # parameters of an address
 
 
@@ -33,7 +34,7 @@ def is_database(data: str) -> bool:
 def shown_address(address: str) -> str:
     """Return an address without user, password, parameters and folders."""
     scheme, _, rest = address.partition("://")
-    if scheme.lower() in ("sqlite", "duckdb"):
+    if scheme.lower() in FILE_SCHEMES:
         return f"{scheme}:///{Path(rest.partition('?')[0]).name}"
     host, slash, name = rest.rpartition("@")[2].partition("?")[0].partition("/")
     return f"{scheme}://{host}{slash}{name}"

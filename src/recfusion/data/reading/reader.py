@@ -173,11 +173,11 @@ def check_bad_rows(reader: RowReader, counts: Mapping[str, int], faults: Faults,
 
 def _faults_in(reader: RowReader, bad: pl.DataFrame) -> dict[str, tuple[int, tuple[int, str, str]]]:
     """Return kind -> number of such rows, and the first of them; `bad` has the number of each row as `row`."""
-    kind = pl.when(pl.col(EXTRA_FIELD).str.starts_with(BROKEN)).then(pl.lit(QUOTE))
-    kind = kind.when(pl.col(EXTRA_FIELD).is_not_null()).then(pl.lit(FIELDS))
+    extra = pl.col(EXTRA_FIELD)
+    tests = {QUOTE: extra.str.starts_with(BROKEN), FIELDS: extra.is_not_null()}
     for role in reader.columns:
-        kind = kind.when(pl.col(f"{role} given").is_null()).then(pl.lit(f"{MISSING}{role}"))
-        kind = kind.when(pl.col(f"{role} value").is_null()).then(pl.lit(role))
+        tests |= {f"{MISSING}{role}": pl.col(f"{role} given").is_null(), role: pl.col(f"{role} value").is_null()}
+    kind = pl.coalesce(pl.when(test).then(pl.lit(name)) for name, test in tests.items())
     parsed = reader.parse(bad).with_columns(kind=kind).collect()
     counts = dict(parsed["kind"].value_counts().iter_rows())
     firsts = parsed.unique("kind", keep="first", maintain_order=True).iter_rows(named=True)

@@ -90,8 +90,8 @@ class RowReader:
     def report(self, counts: Mapping[str, int], faults: Faults) -> ReadReport:
         """Return the report of a reading from the counts of the rows' flags."""
         first = [
-            f"{self.place(row)} {what}{'' if kind in _PRIVATE else cell}; {(n := counts[kind]):,} row{'s' * (n != 1)} left "
-            f"out, {_REMEDIES[kind]}"
+            f"{self.place(row)} {what}{'' if kind in _PRIVATE else cell}; {(n := counts[kind]):,} row{'s' * (n != 1)} "
+            f"left out, {_REMEDIES[kind]}"
             for kind, (row, what, cell) in sorted(faults.items(), key=lambda fault: fault[1][0])
         ]
         counts = Counter(counts) + Counter(blank=self.table.blank_lines)

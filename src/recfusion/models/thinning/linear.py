@@ -25,6 +25,7 @@ _PENALTY = ("l2", "nu", "kappa")
 _PAIR_USERS = 100  # fewest users of a pair: with fewer, a penalty of thousands would leave nothing of it
 _PAIRS_UP_TO = 12_000  # with more items, pairs would multiply the cost of the inverse for a small gain
 _FEWER_PAIRS = 2500  # in a mixture: as good there, in half the time
+_PER_TRIAL = 3  # inverses that take as long as a trial, with its Gram matrix and its scores; good starts need 3 trials
 _PAIR_TRIALS = 3  # a fit with pairs takes ten times as long as one without
 RIDGE = ("l2", "nu", "kappa", "b", "c")
 _L2, _L2_POWER = 20.0, 0.7
@@ -183,6 +184,14 @@ class ThinningLinear(RidgeRecommender):
     def fit_bytes(self, shape: Shape) -> int:
         n_features = shape.items + self._most_pairs(shape.items)
         return grams.gram_bytes(n_features, self._matrices(shape.items), shape.interactions)
+
+    def seconds(self, shape: Shape) -> float:
+        """Return about how many seconds a fit takes: an inverse in each trial of items, and in one with pairs."""
+        trials = self.tune_trials if selftune.searches(self, unused=("pair_l2",)) else 0
+        trial, last = min(shape.items, selftune.MOST_ITEMS), shape.items + self._most_pairs(shape.items)
+        return (
+            min(trials, 3) * _PER_TRIAL * float(trial) ** 3 + (1 + (self.pairs > 0)) * float(last) ** 3
+        ) / grams.FLOPS
 
     def _most_pairs(self, n_items: int) -> int:
         return min(self.pairs, n_items * (n_items - 1) // 2)

@@ -23,12 +23,13 @@ from recfusion.models.linear.gram import gram, gram_bytes, user_weighted
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
 from recfusion.models.thinning import neighbours as near
-from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, fit_linear, penalty, start_l2
+from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear, fit_linear, penalty, start_l2
 from recfusion.models.thinning.low_rank import SPARE, far_field, leading
 from recfusion.models.thinning.neighbours import GRAM_BYTES, WHOLE_ITEMS, Places
 from recfusion.models.thinning.plan import DENSE_ITEMS, EXACT_ITEMS
 
 log = logging.getLogger(__name__)
+_PER_SECOND = 5e9  # operations of small systems and sparse products (measured)
 _COMPILER_BYTES = 100 << 20
 _MORE_FACTORS = 512  # in a mixture for many items
 _INPUT_POWERS = (0.0, 0.25, 0.5)  # a, with very many items
@@ -143,6 +144,14 @@ class ThinningLocal(RidgeRecommender):
         """
         more = EXACT_ITEMS < shape.items <= DENSE_ITEMS and self.neighbours > 0
         return replace(self, cells=0, factors=max(self.factors, _MORE_FACTORS) if more else self.factors)
+
+    def seconds(self, shape: Shape) -> float:
+        """Return about how many seconds a fit takes: thinning-linear's search, small systems, and factors."""
+        search = ThinningLinear(tune_trials=self.tune_trials).seconds(
+            replace(shape, items=min(shape.items, selftune.MOST_ITEMS))
+        )
+        systems = shape.items * float(self.neighbours) ** 3 + 20 * (self.factors + SPARE) * float(shape.interactions)
+        return (search if selftune.searches(self, unused=("a",)) else 0.0) + systems / _PER_SECOND
 
     def fit_bytes(self, shape: Shape) -> int:
         """Return about how many bytes the fit holds at its peak: in its search or in one of its stages."""

@@ -35,11 +35,14 @@ from recfusion.models.sequence.recency import UNWEIGHTED, Powers, weighted_entri
 from recfusion.models.settings import learned, setting, setting_values
 from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.mixture_choice import (
+    N_POWERS,
     choose_together,
     contributions,
+    entry_note,
     given_weights,
     model_name,
     rounded_shares,
+    tried_powers,
     usual_weights,
 )
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, variant, weighted_sum
@@ -50,9 +53,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 log = logging.getLogger(__name__)
 
 _LONGEST = 2 * 3600.0  # most seconds of a part's fit
-_RECENCY = 0.5  # power of recency without validation users
-_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency that are tried
-_RATING_POWERS = (0.5, 1.0)  # of ratings and counts that are tried
+_SECONDS_PER_SCORE = 2e-7  # of a part, with a share of the search for weights (measured)
 # Signals by the names of their notes, and the part that each of them adds to a mixture.
 _SIGNALS: Mapping[str, frozenset[Signal]] = {
     "Ratings": frozenset({"grades"}),
@@ -144,7 +145,7 @@ class Thinning(Recommender):
 
     def _weigh(self, fitted: Mapping[str, Recommender], valid: Fold | None, shape: Shape, extra: Extra | None) -> None:
         """Choose the weights of the parts and of history entries; keep the parts with a weight."""
-        tried = self._tried(fitted, extra)
+        tried = tried_powers(fitted, extra, self.recency, self.ratings)
         powers = {name: each[0] for name, each in tried.items()}
         judged, ballot = None if valid is None else judged_users(valid, _JUDGED), None
         weights = usual_weights(fitted, shape) if self.weights is None else given_weights(self.weights, fitted)
@@ -273,11 +274,9 @@ class Thinning(Recommender):
         """Return a sentence about each part (its weight, what it adds, its entry weights) and about each signal."""
         found = [WITHOUT_TORCH] if {*self._names()} & {*NETWORKS} and not is_installed("torch") else []
         for name, weight in self.weights_.items():
-            added, (p, q) = self.contributions_.get(name), self._powers(name)
+            added = self.contributions_.get(name)
             gain = "" if added is None else f"; it adds {100 * added:+.2f} points of NDCG@100 on the validation users"
-            factors = " ".join([f"(1 + r)^-{p:g}"] * bool(p) + [f"g^{q:g}"] * bool(q))
-            of = " and ".join(["r newer ones"] * bool(p) + ["the rating or count g"] * bool(q))
-            found.append(f"{name}: weight {weight:.2f}{gain}{f'; an entry with {of} counts {factors}' * bool(of)}")
+            found.append(f"{name}: weight {weight:.2f}{gain}{entry_note(self._powers(name))}")
         return found + [
             f"{signal} add {100 * gain:+.2f} points of NDCG@100 on the validation users: the same mixture without "
             f"them, and without {_ADDED[signal]}, has that much less"
@@ -293,15 +292,22 @@ class Thinning(Recommender):
 
     def fit_bytes(self, shape: Shape) -> int | None:
         """Return the bytes of the largest part: parts are fitted one after another."""
-        known = [part.forecast(shape).bytes for part in self._planned(shape).values()]
+        known = [part.forecast(shape).bytes for part in self._planned(shape, silent=True).values()]
         return max((size for size in known if size is not None), default=None)
 
-    def _planned(self, shape: Shape) -> dict[str, Recommender]:
-        """Return the parts to fit; warn about parts that are left out because they would take hours."""
+    def seconds(self, shape: Shape) -> float:
+        """Return the sum of the parts' forecasts, and the time to score validation users for the weights."""
+        parts = self._planned(shape, silent=True).values()
+        tried = sum(1 + N_POWERS * (shape.timed and weighs_entries(part)) for part in parts)
+        scored = min(shape.users / 10, _JUDGED) * shape.items * tried
+        return sum(part.forecast(shape).seconds or 0.0 for part in parts) + scored * _SECONDS_PER_SCORE
+
+    def _planned(self, shape: Shape, *, silent: bool = False) -> dict[str, Recommender]:
+        """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take hours."""
         if self.parts is not None:
             return _made(self.parts)
         planned = plan(self._names(), shape)
-        for reason in planned.reasons:
+        for reason in () if silent else planned.reasons:
             _warn_once(reason)
         parts: dict[str, Recommender] = {}
         too_long: set[str] = set()
@@ -312,49 +318,26 @@ class Thinning(Recommender):
             part = entry(name).make()
             if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
                 parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
-            elif name not in too_long:
+            else:
                 too_long.add(name)
-                message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+        if not silent:
+            message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+            for name in sorted(too_long):
                 log.warning(message, name, shape.users, shape.items)
-        log.info("The mixture's plan: %s.", ", ".join(parts))
+            log.info("The mixture's plan: %s.", ", ".join(parts))
         return parts
-
-    def _tried(self, parts: Mapping[str, Recommender], extra: Extra | None) -> dict[str, list[Powers]]:
-        """Return the powers to try for each part whose entries are weighted, the usual ones first."""
-        known = extra or Extra()
-        usual = (_RECENCY if known.times is not None else 0.0, 0.0)
-        grid = [usual]
-        grid += [(p, usual[1]) for p in _POWERS if known.times is not None]
-        grid += [(usual[0], q) for q in _RATING_POWERS if known.grades is not None]
-
-        def given(name: str, p: float, q: float) -> Powers:
-            return (
-                p if self.recency is None else self.recency.get(name, 0.0),
-                q if self.ratings is None else self.ratings.get(name, 0.0),
-            )
-
-        weighed = [name for name, part in parts.items() if extra is not None and weighs_entries(part)]
-        return {name: list(dict.fromkeys(given(name, *each) for each in grid)) for name in weighed}
 
     def _gains(self, judged: Fold) -> dict[str, float]:
         """Return what each signal adds to the NDCG@100 of these users: what the mixture loses without it."""
-
-        def lists(model: Thinning, fold: Fold) -> float:
-            def scored(rows: slice) -> list[FloatArray]:
-                some = fold.take(rows)
-                return [model.score(some.history, extra=some.extra)]
-
-            return float(ndcg_of(scored, fold).mean())
-
         there = {} if judged.extra is None else {name: its for name, its in _SIGNALS.items() if judged.extra.only(its)}
-        whole, gains = lists(self, judged) if there else 0.0, {}
+        whole, gains = _ndcg(self, judged) if there else 0.0, {}
         for name, its in there.items():
             model = copy(self)
             model.parts_ = {label: part for label, part in self.parts_.items() if model_name(label) != _ADDED[name]}
             assert judged.extra is not None
             known = replace(judged, extra=judged.extra.only(self.reads - its))
             if any(self.weights_[label] for label in model.parts_):
-                gains[name] = whole - lists(model, known)
+                gains[name] = whole - _ndcg(model, known)
         return gains
 
     def _with_enough_judges(
@@ -390,3 +373,11 @@ def _spread(scores: FloatArray, history: Csr, new: NDArray[np.bool_]) -> FloatAr
     counted = np.tile(~new, (len(scores), 1))
     counted[row_numbers(history), history.indices] = False
     return np.asarray(np.std(scores, axis=1, dtype=np.float64, where=counted), np.float32)
+
+
+def _ndcg(model: Thinning, fold: Fold) -> float:
+    def scored(rows: slice) -> list[FloatArray]:
+        some = fold.take(rows)
+        return [model.score(some.history, extra=some.extra)]
+
+    return float(ndcg_of(scored, fold).mean())

@@ -5,15 +5,21 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from recfusion.core.errors import InputError, choices
+from recfusion.data.signals import Extra
 from recfusion.evaluation.metrics import Values
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.sequence.recency import UNWEIGHTED, Powers
 from recfusion.models.thinning.mixture_weights import Ballot, Tried, Weights, find_weights, variant
+from recfusion.models.thinning.parts import weighs_entries
 from recfusion.models.thinning.plan import LARGE, LOCAL, ORDER
 
 # The weights without validation users. A network counts for more with enough data for the large one.
 _USUAL = {"thinning-pairs": 0.4, LOCAL: 0.4, "ials": 0.25, "thinning-deep": 0.6, ORDER: 0.6}
 _USUAL_LARGE = _USUAL | {"thinning-deep": 1.6, ORDER: 3.2}
+_RECENCY = 0.5  # power of recency without validation users
+_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency that are tried
+_RATING_POWERS = (0.5, 1.0)  # of ratings and counts that are tried
+N_POWERS = len(_POWERS + _RATING_POWERS)
 _OTHER = 0.25  # weight of any other model
 
 
@@ -62,6 +68,31 @@ def given_weights(weights: Mapping[str, float], parts: Mapping[str, Recommender]
     return given
 
 
+def tried_powers(
+    parts: Mapping[str, Recommender], extra: Extra | None, recency: Weights | None, ratings: Weights | None
+) -> dict[str, list[Powers]]:
+    """Return the powers to try for each part whose entries are weighted, the usual or given ones first."""
+    known = extra or Extra()
+    usual = _RECENCY if known.times is not None else 0.0
+    grid = [(usual, 0.0)]
+    grid += [(p, 0.0) for p in _POWERS if known.times is not None]
+    grid += [(usual, q) for q in _RATING_POWERS if known.grades is not None]
+
+    def given(name: str, p: float, q: float) -> Powers:
+        return p if recency is None else recency.get(name, 0.0), q if ratings is None else ratings.get(name, 0.0)
+
+    weighed = [name for name, part in parts.items() if extra is not None and weighs_entries(part)]
+    return {name: list(dict.fromkeys(given(name, *each) for each in grid)) for name in weighed}
+
+
+def entry_note(powers: Powers) -> str:
+    """Return how entries are weighted, as the end of a sentence about a part; nothing if they are not."""
+    p, q = powers
+    factors = " ".join([f"(1 + r)^-{p:g}"] * bool(p) + [f"g^{q:g}"] * bool(q))
+    of = " and ".join(["r newer ones"] * bool(p) + ["the rating or count g"] * bool(q))
+    return f"; an entry with {of} counts {factors}" if of else ""
+
+
 def helpful_weights(ballot: Ballot, usual: Weights) -> dict[str, float]:
     """Return chosen weights of the parts that help: one by one, the part that costs the most gets none.
 
@@ -95,7 +126,7 @@ def choose_together(
     chosen = {name: powers[0] for name, powers in tried.items()}
 
     def mixed(changed: Mapping[str, Powers]) -> Ballot:
-        return ballot.named({name: variant(name, (chosen | changed).get(name, UNWEIGHTED)) for name in usual})
+        return ballot.named({name: variant(name, {**chosen, **changed}.get(name, UNWEIGHTED)) for name in usual})
 
     for name, powers in tried.items():
         chosen[name] = _best(powers, lambda each: ballot.ndcg_of(variant(name, each)))  # noqa: B023

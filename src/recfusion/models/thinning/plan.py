@@ -39,6 +39,12 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
     """
     parts: list[str] = []
     reasons: list[str] = []
+    if shape.items > EXACT_ITEMS and {*_EXACT} & {*members}:
+        reasons += [
+            f"With {shape.items} items, {name} is not added: {instead}, because it needs a matrix of items by items"
+            for name, (there, instead) in _additions(shape).items()
+            if there
+        ]
     for name in _with_signals(members, shape):
         if name in NETWORKS and not is_installed("torch"):
             reasons.append(WITHOUT_TORCH)
@@ -55,11 +61,17 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
     return Plan(tuple(parts) or (LOCAL,), tuple(dict.fromkeys(reasons)))
 
 
+def _additions(shape: Shape) -> dict[str, tuple[bool, str]]:
+    """Return the parts that signals add to exact models: whether there is the signal, and what happens without them."""
+    featured = shape.item_features + shape.user_features > 0
+    return {
+        DISLIKES: (shape.dislikes > 0, "dislikes are only masked"),
+        FEATURES: (featured, "features are not read, and new items have to wait for the next fit"),
+    }
+
+
 def _with_signals(members: Sequence[str], shape: Shape) -> list[str]:
     """Return the members that read the signals too."""
     parts = [ORDER if shape.timed and name == _DENSE else name for name in members]
     exact = bool({*_EXACT} & {*parts}) and shape.items <= EXACT_ITEMS
-    for name, there in ((DISLIKES, shape.dislikes), (FEATURES, shape.item_features or shape.user_features)):
-        if there and exact and name not in parts:
-            parts.append(name)
-    return parts
+    return parts + [name for name, (there, _) in _additions(shape).items() if there and exact and name not in parts]

@@ -2,7 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, w
 
 _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
+_TESTED = 256  # items whose scores the certificate tests
 _MOST = 0.5  # share of changed items from which a new inverse is quicker than a correction of the old one
 
 
@@ -68,11 +69,6 @@ class Counts:
         return self.fixed.scaling(self.users)
 
 
-def changed_items(change: Change) -> IntArray:
-    """Return the items of changed users."""
-    return np.union1d(change.before.matrix.indices, change.after.matrix.indices).astype(np.int64)
-
-
 def _gram_change(fixed: Fixed, change: Change, before: Csr, after: Csr, features: IntArray) -> Numbers:
     """Return the change of G over these features, for the users' rows of features before and after."""
     return weighted_gram(after, fixed.weights(change.after.matrix), features) - weighted_gram(
@@ -80,10 +76,15 @@ def _gram_change(fixed: Fixed, change: Change, before: Csr, after: Csr, features
     )
 
 
-class LinearUpdater:
-    """Updates `thinning-linear` without pairs: its weights and the diagonal of P determine P."""
+class Exact:
+    """An update that equals a fit on the rows that remain."""
 
-    exact: ClassVar[bool] = True
+    def describe(self, model: Recommender, change: Change) -> tuple[bool, tuple[str, ...]]:
+        return True, ()
+
+
+class LinearUpdater(Exact):
+    """Updates `thinning-linear` without pairs: its weights and the diagonal of P determine P."""
 
     def n_bytes(self, model: Recommender, shape: Shape) -> int:
         return 24 * shape.items
@@ -103,9 +104,9 @@ class LinearUpdater:
     ) -> tuple[Recommender, Arrays]:
         assert isinstance(model, ThinningLinear)
         old = Counts.kept(model, kept)
-        new, n_items, s = old.after(change), change.n_items, changed_items(change)
+        new, n_items, s = old.after(change), change.n_items, change.items
         found = copy(model)
-        if len(s) > _MOST * n_items:
+        if change.again or len(s) > _MOST * n_items:
             found.weights_, diagonal = solved(new, change.rows.matrix)
             return found, new.arrays() | {"diagonal": diagonal}
         before = replace(old, n=widened(old.n, n_items), users=widened(old.users, n_items))
@@ -128,6 +129,8 @@ class LinearUpdater:
         found.weights_ = weights if in_place or weights is not model.weights_ else np.empty_like(weights)
         scale_and_add(weights, ratio, mixed, right, found.weights_)
         np.fill_diagonal(found.weights_, 0)
+        lone = s[new.users[s] == 0]  # exactly nothing but their penalty is left: rounding errors would be large there
+        found.weights_[lone], found.weights_[:, lone], diagonal[lone] = 0, 0, 1 / new.ridge[lone]
         return found, new.arrays() | {"diagonal": diagonal}
 
     def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
@@ -141,9 +144,10 @@ class LinearUpdater:
             own = probes.indices[probes.indptr[place] : probes.indptr[place + 1]]
             y[:, place] -= weights[:, own].astype(np.float64) @ back[own]
         r = v - normal_product(counts, rows.matrix, y)
-        wrong = d[:, None] * r - weights @ (r * back[:, None]).astype(np.float32)
+        some = np.linspace(0, len(d) - 1, min(len(d), _TESTED)).astype(np.int64)
+        wrong = d[some, None] * r[some] - weights[some] @ (r * back[:, None]).astype(np.float32)
         per_score = (counts.scaling / d)[:, None]
-        return largest_error(wrong * per_score, y * per_score, v)
+        return largest_error(wrong * per_score[some], y * per_score, v)
 
 
 def normal_product(counts: Counts, rows: Csr, y: Numbers) -> Numbers:
@@ -167,9 +171,13 @@ def solved(counts: Counts, rows: Csr) -> tuple[FloatArray, Numbers]:
 
 
 def _gram(counts: Counts, rows: Csr, features: Csr | None = None) -> FloatArray:
-    features = rows if features is None else features
-    roots = np.repeat(np.sqrt(counts.fixed.weights(rows)).astype(np.float32), np.diff(features.indptr))
-    return gram(csr_array((features.data * roots, features.indices, features.indptr), shape=features.shape))
+    return gram(weighted_rows(counts.fixed, rows, rows if features is None else features))
+
+
+def weighted_rows(fixed: Fixed, rows: Csr, features: Csr) -> Csr:
+    """Return the features of users times the roots of the users' weights."""
+    roots = np.repeat(np.sqrt(fixed.weights(rows)).astype(np.float32), np.diff(features.indptr))
+    return csr_array((features.data * roots, features.indices, features.indptr), shape=features.shape)
 
 
 def _diagonal(weights: FloatArray, counts: Counts, rows: Csr) -> Numbers:
@@ -184,10 +192,8 @@ def _diagonal(weights: FloatArray, counts: Counts, rows: Csr) -> Numbers:
     return np.asarray(1 / (counts.n + counts.ridge - explained / counts.scaling))
 
 
-class PairsUpdater:
+class PairsUpdater(Exact):
     """Updates `thinning-linear` with pairs: all features of a changed user change together. P is kept."""
-
-    exact: ClassVar[bool] = True
 
     def n_bytes(self, model: Recommender, shape: Shape) -> int:
         assert isinstance(model, ThinningLinear)
@@ -204,7 +210,7 @@ class PairsUpdater:
         new = old.after(change)
         before, after = (with_pairs(rows, pairs) for rows in (change.before.matrix, change.after.matrix))
         s = np.union1d(before.indices, after.indices).astype(np.int64)
-        if len(s) > _MOST * (n_items + len(pairs)):
+        if change.again or len(s) > _MOST * (n_items + len(pairs)):
             p = _inverse_with_pairs(model, new, change.rows.matrix)
         else:
             p = _with_new_items(kept["p"], old, n_items)
@@ -217,6 +223,11 @@ class PairsUpdater:
             with blas_threads(len(p)):
                 mixed = u @ core(u[s].astype(np.float64), m).astype(np.float32)
             scale_and_add(p, np.ones(len(p), np.float32), -mixed, np.ascontiguousarray(u.T), p)
+            gone = np.flatnonzero(new.users == 0)
+            lone = np.concatenate([gone, n_items + np.flatnonzero(np.isin(pairs, gone).any(axis=1))])
+            left = np.append(fixed.penalty(new.n), np.full(len(pairs), model.pair_l2_ or 0))[lone]
+            p[lone], p[:, lone] = 0, 0
+            p[lone, lone] = 1 / left
         found = copy(model)
         found.weights_ = exclude_own(p.copy(), pairs, n_items)
         found.weights_ *= new.scaling

@@ -105,13 +105,14 @@ function toggle(open) {
 
 // Beside the list; on a phone a sheet at the lower edge, so that the list stays visible while a slider moves.
 export function controls() {
+	const { costs } = state.model.models.find(({ name }) => name === state.current.model) ?? state.model.models[0];
 	const n = nChanged(state.current), order = Object.keys(FILTERS);
 	const columns = state.model.columns.filter(({ name }) => !name.includes("`")).sort((one, other) => order.indexOf(one.kind) - order.indexOf(other.kind));
 	return details({ class: "controls", open: state.sheet, ontoggle: ({ target }) => target.open !== state.sheet && toggle(target.open) },
 		summary(null, b(null, "Re-ranking and filters"), n > 0 && span({ class: "n" }, `${n} set`)),
 		div({ class: "inner" },
 			div({ class: "head" }, h2(null, "Re-ranking"), button({ class: "quiet", disabled: !n, onclick: () => changeCurrent({ ...defaults(), model: state.current.model }, true) }, "Reset all")),
-			sliders().map((control) => slider({ ...control, id: control.name, value: state.current[control.name], set: (value) => changeCurrent({ [control.name]: value }) })),
+			sliders().map((control) => slider({ ...control, id: control.name, costs: costs?.[control.name], value: state.current[control.name], set: (value) => changeCurrent({ [control.name]: value }) })),
 			columns.length > 0 && h2({ class: "second" }, "Filters and preferences"),
 			columns.map((column) => fieldset({ key: column.name, class: `column ${column.kind}` }, legend(null, column.name), FILTERS[column.kind](column)))));
 }

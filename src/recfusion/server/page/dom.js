@@ -59,6 +59,6 @@ function show(at, record) {
 }
 
 export const still = matchMedia("(prefers-reduced-motion: reduce)");
-export const number = (value, digits = 0) => Number(value).toLocaleString("en", { maximumFractionDigits: digits });
+export const number = (value, most = 0, least = 0) => Number(value).toLocaleString("en", { minimumFractionDigits: least, maximumFractionDigits: most });
 export const count = (n, one, many = one + "s") => `${number(n)} ${n === 1 ? one : many}`;
 export const listed = (words) => (words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`);

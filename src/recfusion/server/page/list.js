@@ -1,8 +1,9 @@
 // The list of recommendations with explanations, and the items similar to one of them.
-import { count, tags } from "./dom.js";
-import { controlsOf, describe, endWords, sliders } from "./settings.js";
+import { count, number, tags } from "./dom.js";
+import { controlsOf, describe, endWords, isReranked, sliders } from "./settings.js";
 import { change, isCurrent, nameOf, rememberNames, state } from "./store.js";
-import { about, addButton, addChip, alertBox, iconButton, screenReaderOnly, textButton, view } from "./parts.js";
+import { whyNot } from "./whynot.js";
+import { about, addButton, addChip, alertBox, iconButton, picture, price, screenReaderOnly, textButton, view } from "./parts.js";
 
 const { b, button, div, li, ol, p, section, span, strong, ul } = tags;
 const PRECISION = {
@@ -32,28 +33,35 @@ export function colourOf(item) {
 	return place >= 0 && place < COLOURS ? `c${place}` : "plain-colour";
 }
 
-// The length of each bar is the score. Scores after re-ranking (which are not the model's), and scores below 0, are
+// The length of each bar is the score. If other items count against it, their part is crossed out at its end, so that the
+// open part is the score. Scores after re-ranking (which are not the model's), and scores below 0, are
 // logarithms: their exponentials are drawn.
 const modelScore = ({ because, other }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, other ?? 0);
 function lengths(items) {
 	const scores = items.map(({ score }) => score), top = Math.max(...scores);
 	const plain = Math.min(...scores) >= 0 && items.every((one) => Math.abs(modelScore(one) - one.score) <= 0.01 * top);
-	return new Map(items.map(({ item, score }) => [item, 100 * (plain ? score / Math.max(top, 1e-12) : Math.exp(score - top))]));
+	const raised = items.map((one) => Math.max(positive(one), modelScore(one), 1e-12) / Math.max(modelScore(one), 1e-12));
+	const found = scores.map((score, n) => raised[n] * (plain ? score / Math.max(top, 1e-12) : Math.exp(score - top))), longest = Math.max(...found, 1e-12);
+	return new Map(items.map(({ item }, n) => [item, (100 * found[n]) / longest]));
 }
+const positive = ({ because }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, 0);
 
-// The parts of a bar: reasons, and everything else hatched. If other items count against it, the reasons fill the bar.
+const NAMED = 3; // reasons in words
+// The parts of a bar: all reasons, and everything else hatched.
 function reasons({ because, other, reasons }, length) {
 	const parts = because.filter(inBar), terms = because.map(term).filter(Boolean);
-	const shown = parts.reduce((sum, { weight }) => sum + weight, 0), whole = Math.max(shown + Math.max(other ?? 0, 0), 1e-12);
+	const whole = Math.max(positive({ because }) + Math.max(other ?? 0, 0), 1e-12), against = Math.max(0, -(other ?? 0) / whole);
 	const words = reasons === "popularity" ? "popular with everybody" : !because.length && "no single item of your history";
 	const colour = ({ items: [item] }) => (item === undefined ? "plain-colour" : colourOf(item));
 	return div({ class: "reasons" },
 		div({ class: "bar", "aria-hidden": "true", style: { width: `${length}%` } },
 			parts.map((part) => span({ class: colour(part), style: { width: `${(100 * part.weight) / whole}%` } })),
-			span({ class: "rest" })),
+			against > 0.005 ? span({ class: "against", style: { width: `${100 * Math.min(1, against)}%` } }) : span({ class: "rest" })),
 		p(null, words || [
 			parts.length > 0 && screenReaderOnly("because of "),
-			parts.map((part) => span({ class: `part ${colour(part)}`, dir: "auto" }, part.text, " ")),
+			parts.slice(0, NAMED).map((part) => span({ class: `part ${colour(part)}`, dir: "auto" }, part.text, " ")),
+			parts.length > NAMED && span({ class: "part more-parts" }, `and ${parts.length - NAMED} more `),
+			against > 0.005 && screenReaderOnly(`; other items count against it: ${Math.round(100 * against)} % `),
 			terms.map((text) => span({ class: "term" }, text, " "))]));
 }
 
@@ -61,7 +69,7 @@ function row(one, length) {
 	const open = state.similar === one.item, spot = (what) => ({ "data-spot": `${what}-${one.rank}` });
 	return li({ key: one.item, class: "row", "data-flip": one.item },
 		span({ class: "rank", "aria-hidden": "true" }, one.rank),
-		div({ class: "what" }, strong({ dir: "auto" }, one.name), about(one)),
+		div({ class: "what" }, picture(one), div(null, strong({ dir: "auto" }, one.name), price(one), about(one))),
 		reasons(one, length),
 		div({ class: "acts" },
 			addButton(one, spot("add")),
@@ -95,15 +103,26 @@ function lead({ data, error, sent }) {
 	return words ? `${words[0].toUpperCase()}${words.slice(1)}.` : "No filters or re-ranking.";
 }
 
+// What re-ranking did to the list: new items, and the median number of users before and after.
+function changes(items) {
+	const plain = state.answers.plain?.data?.items;
+	if (!isReranked(state.current) || !state.history.length || !plain?.length || !items.length || !isCurrent("plain") || !isCurrent("list")) return false;
+	const middle = (all) => all.map(({ users }) => users).sort((one, other) => one - other)[Math.floor(all.length / 2)], before = new Set(plain.map(({ item }) => item));
+	const fresh = items.filter(({ item }) => !before.has(item)).length;
+	return p({ class: "changes" }, b(null, `${fresh} of ${count(items.length, "item")}`), ` ${fresh === 1 ? "is" : "are"} not in the list without re-ranking. Median popularity: `, b(null, number(middle(plain))), " → ", b(null, count(middle(items), "user")), ".");
+}
+
 export function list() {
 	const answer = state.answers.list ?? {}, { data, error, sent, ms } = answer, items = data?.items ?? [], popular = data?.basis === "popularity", length = items.length && lengths(items);
 	rememberNames(items);
 	return view("list", popular ? "Most popular items" : data ? `Based on ${count(sent.history.length - data.unknown.length, "item")}` : "Recommendations", lead(answer),
 		alertBox(error),
+		changes(items),
 		ol({ class: error ? "rows stale" : "rows" }, items.map((one) => row(one, length.get(one.item)))),
 		div({ class: "below" },
 			items.length === state.k && state.k < 100 && textButton("Show more", () => change({ k: Math.min(100, state.k + 20) }, true)),
 			state.hidden.length > 0 && textButton(`Show ${count(state.hidden.length, "hidden item")}`, () => change({ hidden: [] }, true))),
+		state.history.length > 0 && whyNot(),
 		items.length > 0 && p({ class: "note" },
-			!popular && ["The length of a bar is the score. Each colour is an item of your history; ", span({ class: "bar sample" }, span({ class: "rest" })), ` is everything else. ${PRECISION[items[0].reasons] ?? ""} `], `Computed in ${Math.ceil(ms)} ms.`));
+			!popular && ["The length of a bar is the score. Each colour is an item of your history; ", span({ class: "bar sample" }, span({ class: "rest" })), ` is everything else; a crossed-out end is what other items take away. ${PRECISION[items[0].reasons] ?? ""} `], `Computed in ${Math.ceil(ms)} ms.`));
 }

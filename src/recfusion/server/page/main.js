@@ -1,8 +1,9 @@
 // The page: it loads /model, draws the state, and requests whatever a change makes out of date.
 import { count, render, still, tags } from "./dom.js";
+import { requestCode } from "./code.js";
 import { ask, latest, takeToken } from "./api.js";
 import { VIEWS, add, change, changeCurrent, fragment, isCurrent, onChange, readLink, rememberNames, save, state } from "./store.js";
-import { condition, request, setControls } from "./settings.js";
+import { condition, isReranked, noReranking, request, setControls } from "./settings.js";
 import { controls } from "./controls.js";
 import { historyPanel, matches } from "./search.js";
 import { close, list } from "./list.js";
@@ -10,20 +11,36 @@ import { compare, drawLines, modelChoice } from "./compare.js";
 import { ALTERNATIVES, complete } from "./complete.js";
 import { begin, nSteps, steps } from "./steps.js";
 import { model } from "./model.js";
+import { view as plainView } from "./parts.js";
 
 const { a, aside, button, div, footer, h1, header, main, nav, p, strong } = tags;
-const VIEW_FUNCTIONS = { list, compare, complete, steps, model };
+const VIEW_FUNCTIONS = { list, map, compare, complete, steps, model };
 
+// The map is loaded when it is opened.
+let atlas;
+function map() {
+	if (atlas) return atlas.map();
+	import("./map.js").then((found) => ((atlas = found), draw()), () => change({ failed: "The map cannot be loaded: reload the page." }));
+	return plainView("map", "Taste map", state.failed || "Loading the map …");
+}
+
+const WHY = 40; // reasons of each item: all of a usual history
 // The requests that the view needs: purpose -> [path, body].
 function needs() {
 	const { history, hidden, view, k, model: service } = state, asked = {}, model = { model: state.current.model || service.models[0].name };
 	const rest = { history, deny: hidden, k }, where = condition(state.current, service.columns);
-	if (view === "list") asked.list = ["recommend", request(state.current, service, { ...rest, why: 3 })];
+	const known = state.answers.list?.data?.unknown ?? [];
+	const why = Math.min(WHY, Math.max(1, history.filter((item) => !known.includes(item)).length));
+	if (view === "list" || view === "map") asked.list = ["recommend", request(state.current, service, { ...rest, why })];
+	if (view === "list" && history.length && isReranked(state.current)) asked.plain = ["recommend", request({ ...state.current, ...noReranking() }, service, rest)];
+	if (view === "map") asked.map = ["map?" + new URLSearchParams(model)];
+	if (view === "list" && state.whynot) asked.whynot = ["explain", request(state.current, service, { ...rest, item: state.whynot })];
+	if (view === "list" && state.asking && state.seek.trim()) asked.seek = ["items?" + new URLSearchParams({ query: state.seek.trim().slice(0, 200), limit: 8 })];
 	if (view === "compare") for (const side of ["saved", "current"]) asked[side] = ["recommend", request(state[side], service, rest)];
 	if (view === "complete" && history.length) {
 		asked.complete = ["complete", { ...model, history, deny: hidden, n: state.n, alternatives: ALTERNATIVES, together: state.together, ...(where && { where }) }];
 	}
-	if (view === "steps" && history.length) asked.steps = ["steps", { ...model, history, steps: nSteps(), seed: state.seed }];
+	if ((view === "steps" || (view === "map" && state.thinning)) && history.length) asked.steps = ["steps", { ...model, history, steps: nSteps(), seed: state.seed }];
 	if (state.similar) asked.similar = ["similar", { ...model, item: state.similar, k: 8 }];
 	if (!history.length) Object.assign(asked, { examples: ["examples"], surprise: [`examples?n=1&seed=${state.luck}`] });
 	if (state.query.trim()) asked.search = ["items?" + new URLSearchParams({ query: state.query.trim().slice(0, 200), limit: 8 })];
@@ -115,7 +132,7 @@ function app() {
 			main({ tabindex: -1, "aria-busy": String(Object.values(state.answers).some(({ key, asked }) => key !== asked)) },
 				nav({ "aria-label": "Views" },
 					Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
-				VIEW_FUNCTIONS[state.view]())),
+				VIEW_FUNCTIONS[state.view](), state.view === "list" && requestCode())),
 		footer(null, p(null, "Your history stays in this page and its address. The service computes lists from it and stores nothing. ", a({ href: "docs" }, "Routes of the service"))),
 	];
 }
@@ -137,6 +154,7 @@ function draw() {
 	const before = new Map(rows().map(([, item, top]) => [item, top])), focused = document.activeElement, spot = focused?.dataset.spot;
 	render(app(), document.getElementById("app"));
 	drawLines();
+	if (state.view === "map") atlas?.paint();
 	if (!focused?.isConnected || (spot && document.activeElement.dataset.spot !== spot)) refocus(spot);
 	document.getElementById(`found-${state.active}`)?.scrollIntoView({ block: "nearest" });
 	if (still.matches || !before.size) return;

@@ -38,6 +38,9 @@ export function changed(settings) {
 	const start = defaults();
 	return Object.fromEntries(Object.entries(settings).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(start[name])));
 }
+// Whether controls other than filters are changed, and settings without such changes.
+export const noReranking = () => Object.fromEntries(Object.entries(defaults()).filter(([name]) => controls.some((control) => control.name === name)));
+export const isReranked = (settings) => Object.keys(changed(settings)).some((name) => controls.some((control) => control.name === name));
 export const nChanged = (settings) => Object.keys(changed({ ...settings, model: "" })).length;
 
 // A link may hold anything: a setting that fails its check keeps its default.

@@ -13,8 +13,9 @@ const answered = () => (state.history.length && sameHistory() && state.answers.s
 const known = () => state.history.filter((item) => !state.answers.steps.data.unknown.includes(item));
 export const nSteps = () => Math.max(1, Math.min(6, state.history.length - 1));
 
+const isShown = () => state.view === "steps" || (state.view === "map" && state.thinning);
 function play() {
-	playing = state.view === "steps" && state.step < answered().length
+	playing = isShown() && state.step < answered().length
 		? setTimeout(() => {
 				state.step += 1;
 				play();
@@ -57,25 +58,34 @@ function stage(n, states) {
 			n > 1 && p({ class: "fresh" }, restored.length ? [screenReaderOnly("Restored: "), restored.slice(0, CHIPS).map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), span({ dir: "auto" }, one.name)) : addChip(one))), restored.length > CHIPS && span({ class: "note" }, `and ${restored.length - CHIPS} more`)] : span({ class: "note" }, "nothing yet"))));
 }
 
-function summary(states) {
+export function summary(states) {
 	const last = states.at(-1).items, restored = last.filter(({ known, in_history }) => in_history && !known).length;
 	const removed = known().length - states[1].items.length, others = last.filter(({ in_history }) => !in_history).map(({ name }) => name);
 	if (removed < 1) return "A single item cannot be removed: add a few more.";
 	return `${restored} of ${count(removed, "removed item")} restored.` + (others.length ? ` Added instead: ${listed(others.length > CHIPS ? [...others.slice(0, CHIPS), `${others.length - CHIPS} more`] : others)}.` : "");
 }
 
+// The history and the states after it: [] before the answer.
+export function stages() {
+	const all = answered();
+	return all.length ? [{ items: known().map((item) => ({ item, known: true, in_history: true })) }, ...all] : [];
+}
+
+export function player(last) {
+	const at = Math.min(state.step, last);
+	return div({ class: "player" },
+		textButton(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? showStep(at) : at < last ? (play(), change({})) : begin())),
+		input({ type: "range", min: 0, max: last, step: 1, value: at, "aria-label": "Step", "aria-valuetext": `${at} of ${last}`, style: track(0, at / last), oninput: ({ target }) => showStep(Number(target.value)) }),
+		textButton("Remove others", () => change({ seed: state.seed + 1 })));
+}
+
 export function steps() {
-	const { error } = state.answers.steps ?? {}, all = answered(), last = all.length;
-	const start = last ? known().map((item) => ({ item, known: true, in_history: true })) : [], unknown = last ? state.history.length - start.length : 0;
-	const states = [{ items: start }, ...all], at = Math.min(state.step, last);
+	const { error } = state.answers.steps ?? {}, states = stages(), last = Math.max(0, states.length - 1), at = Math.min(state.step, last), unknown = last ? state.history.length - states[0].items.length : 0;
 	const lead = state.history.length
 		? "The model was trained to restore items that were removed from a history, the most likely first. Here it does so with yours: it sees only the items that are left."
 		: "Add a few items to your history: here they are removed and restored, step by step.";
 	return view("steps", "Step by step", lead, alertBox(error), last > 0 && [
-		div({ class: "player" },
-			textButton(playing ? "Pause" : at < last ? "Play" : "Play again", () => (playing ? showStep(at) : at < last ? (play(), change({})) : begin())),
-			input({ type: "range", min: 0, max: last, step: 1, value: at, "aria-label": "Step", "aria-valuetext": `${at} of ${last}`, style: track(0, at / last), oninput: ({ target }) => showStep(Number(target.value)) }),
-			textButton("Remove others", () => change({ seed: state.seed + 1 }))),
+		player(last),
 		ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),
 		at === last && p({ class: "lead" }, summary(states)),
 		unknown > 0 && p({ class: "note" }, `Without ${count(unknown, "item")} of your history that the model does not know.`),

@@ -1,7 +1,7 @@
 // The state of the page, and its form in the URL fragment, which browsers send to no server.
 import { changed, checkedSettings, defaults } from "./settings.js";
 
-export const VIEWS = { list: "List", compare: "Compare", complete: "Complete", steps: "Steps", model: "Model" };
+export const VIEWS = { list: "List", map: "Map", compare: "Compare", complete: "Complete", steps: "Steps", model: "Model" };
 const LIMITS = { k: [1, 100], n: [1, 12], together: [0, 1], seed: [0, 1e6] };
 const ITEM_LISTS = { history: "shelf", hidden: "hidden" }; // name in a link -> its name in older links
 const SETTINGS = { current: "now", saved: "kept" };
@@ -15,6 +15,8 @@ export const state = {
 	answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` differs from `key` while a request is open
 	query: "", open: false, active: -1, entered: false, // the search field; `entered`: Enter waits for the answer
 	brush: "", sheet: false, copied: "", step: 0,
+	lasso: false, thinning: false, chosen: "", picked: "", colour: "", only: "", // the map
+	asking: false, seek: "", whynot: "", // why an item is not in the list
 	luck: Math.floor(1e6 * Math.random()), // the seed of "surprise me"
 };
 

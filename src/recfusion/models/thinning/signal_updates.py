@@ -1,0 +1,145 @@
+"""Updates of the linear thinning model with dislikes and times in closed form: likes and dislikes are two blocks."""
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recfusion.core.arrays import Csr, FloatArray, binary_csr
+from recfusion.data.signals import Extra
+from recfusion.models.base import Recommender, Shape
+from recfusion.models.linear.gram import blas_threads, gram, invert_in_place
+from recfusion.models.thinning.low_rank_update import Fixed, Numbers, core, scale_and_add, weighted_gram
+from recfusion.models.thinning.signals import ThinningSignals, _trends, own_excluded, side_by_side
+from recfusion.models.thinning.updates import Counts, Exact, largest_error, weighted_rows
+from recfusion.models.updating import Arrays, Change, Kept, UserRows, widened
+
+MOST_FEATURES = 12_000  # with more, P would take more space than a new fit is worth
+
+
+def has_correction(model: ThinningSignals) -> bool:
+    """Return whether a model has a correction in closed form: all likes count alike, and P is not too large."""
+    small = len(vars(model).get("weights_", ())) <= MOST_FEATURES
+    return model.values == "binary" and not model.fading and small
+
+
+def blocks_of(rows: UserRows, n_blocks: int) -> Csr:
+    """Return rows of features: likes, and dislikes if there are two blocks."""
+    matrix, disliked = rows.matrix, (rows.extra or Extra()).disliked
+    if n_blocks == 1:
+        return matrix
+    empty = np.zeros(matrix.shape[0] + 1, np.int64)
+    starts, items = (empty, empty[:0]) if disliked is None else (disliked.indptr, disliked.indices)
+    return side_by_side([matrix, binary_csr(starts, items, matrix.shape[1])])
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The counts of likes and dislikes, and P over both."""
+
+    counts: Counts
+    n: Numbers  # (features,): weighted users of each like and dislike
+    p: FloatArray  # (features, features)
+    trends: FloatArray  # (items,): of the last full fit
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.n) // len(self.counts.n)
+
+    @property
+    def ridge(self) -> Numbers:
+        return self.counts.fixed.ridge(self.n)
+
+    def arrays(self) -> Arrays:
+        return self.counts.arrays() | {"features": self.n, "p": self.p, "trends": self.trends}
+
+    @classmethod
+    def kept(cls, model: ThinningSignals, kept: Kept) -> "Blocks":
+        return cls(Counts.kept(model, kept), kept["features"], kept["p"], kept["trends"])
+
+    def over(self, n_items: int) -> "Blocks":
+        """Return a copy over more items: a new one has nothing but its penalty."""
+        n_old, n_blocks = len(self.counts.n), self.n_blocks
+        places = np.concatenate([np.arange(n_old) + block * n_items for block in range(n_blocks)])
+        n, wide = np.zeros(n_blocks * n_items), np.zeros((n_blocks * n_items,) * 2, np.float32)
+        n[places] = self.n
+        np.fill_diagonal(wide, 1 / self.counts.fixed.ridge(np.zeros(1)))
+        wide[np.ix_(places, places)] = self.p
+        trends = np.append(self.trends, np.ones(n_items - n_old, np.float32))
+        return Blocks(self.counts, n, wide, trends)
+
+    def model(self, like: ThinningSignals) -> ThinningSignals:
+        """Return the model with these weights."""
+        found, n_items = copy(like), len(self.counts.n)
+        weights = own_excluded(self.p, None, n_items, self.n_blocks)
+        found.weights_ = weights * (self.counts.scaling * self.trends ** np.float32(like.trend_))
+        return found
+
+
+def solved_blocks(counts: Counts, rows: UserRows, n_blocks: int, trends: FloatArray) -> Blocks:
+    """Return P by a new inverse, with the fixed means of the last full fit."""
+    z, fixed = blocks_of(rows, n_blocks), counts.fixed
+    g = gram(weighted_rows(fixed, rows.matrix, z))
+    n = feature_counts(fixed, rows.matrix, z)
+    g[np.diag_indices(len(g))] += fixed.ridge(n).astype(np.float32)
+    return Blocks(counts, n, invert_in_place(g), trends)
+
+
+def feature_counts(fixed: Fixed, rows: Csr, z: Csr) -> Numbers:
+    """Return the weighted number of users of each feature, (features,)."""
+    weights: NDArray[np.float64] = np.repeat(fixed.weights(rows), np.diff(z.indptr))
+    return np.bincount(z.indices, weights, z.shape[1]).astype(np.float64)
+
+
+class SignalsUpdater(Exact):
+    """Updates `thinning-signals`: the user's likes and dislikes change together. P and the trends are kept."""
+
+    def n_bytes(self, model: Recommender, shape: Shape) -> int:
+        assert isinstance(model, ThinningSignals)
+        return 4 * ((1 + (model.dislikes == "features" and shape.dislikes > 0)) * shape.items) ** 2
+
+    def keep(self, model: Recommender, rows: UserRows) -> Arrays:
+        assert isinstance(model, ThinningSignals)
+        n_items = rows.matrix.shape[1]
+        trends = _trends(rows.matrix, None if rows.extra is None else rows.extra.times)
+        n_blocks = len(model.weights_) // n_items
+        return solved_blocks(Counts.of(model, rows.matrix), rows, n_blocks, trends).arrays()
+
+    def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
+        assert isinstance(model, ThinningSignals)
+        old = Blocks.kept(model, kept).over(change.n_items)
+        new, fixed, n_blocks = old.counts.after(change), old.counts.fixed, Blocks.kept(model, kept).n_blocks
+        before, after = (blocks_of(rows, n_blocks) for rows in (change.before, change.after))
+        s = np.union1d(before.indices, after.indices).astype(np.int64)
+        if change.again or len(s) > len(old.p) / 2:
+            found = solved_blocks(new, change.rows, n_blocks, old.trends)
+            return found.model(model), found.arrays()
+        n = old.n + feature_counts(fixed, change.after.matrix, after)
+        n -= feature_counts(fixed, change.before.matrix, before)
+        n[np.abs(n) < 1e-9 * max(1.0, fixed.scale)] = 0  # without the rounding errors of sums and differences
+        m = weighted_gram(after, fixed.weights(change.after.matrix), s)
+        m -= weighted_gram(before, fixed.weights(change.before.matrix), s)
+        m[np.diag_indices(len(s))] += fixed.ridge(n)[s] - old.ridge[s]
+        p, u = old.p, old.p[:, s]
+        with blas_threads(len(p)):
+            mixed = u @ core(u[s].astype(np.float64), m).astype(np.float32)
+        scale_and_add(p, np.ones(len(p), np.float32), -mixed, np.ascontiguousarray(u.T), p)
+        lone = s[n[s] == 0]  # nothing but their penalty is left
+        p[lone], p[:, lone] = 0, 0
+        p[lone, lone] = 1 / fixed.ridge(n[lone])
+        found = Blocks(new, n, p, old.trends)
+        return found.model(model), found.arrays()
+
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
+        assert isinstance(model, ThinningSignals)
+        blocks = Blocks.kept(model, kept)
+        z = blocks_of(rows, blocks.n_blocks)
+        n_items, p = rows.matrix.shape[1], blocks.p
+        v = widened(probes.T.toarray().astype(np.float64), len(p), probes.shape[0])  # likes alone
+        y = p.astype(np.float64) @ v
+        weighed = blocks.counts.fixed.weights(rows.matrix)[:, None] * (z @ y)
+        r = v - (z.T @ weighed + blocks.ridge[:, None] * y)
+        per_score = (blocks.counts.scaling / np.diag(p)[:n_items])[:, None]
+        wrong = (p @ r.astype(np.float32))[:n_items]
+        return largest_error(wrong * per_score, y[:n_items] * per_score, v[:n_items])
