@@ -21,8 +21,16 @@ extensions = ["myst_parser", "mathml"]
 html_math_renderer = "mathml"
 root_doc = "docs/index"
 include_patterns = [
-    *("docs/**.md", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", ".github/*.md"),
-    *("results/*.md", "benchmarks/*.md", "studies/README.md", "studies/results/*.md"),
+    *(
+        "docs/**.md",
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        ".github/SECURITY.md",
+        ".github/CODE_OF_CONDUCT.md",
+    ),
+    *("results/*.md", "benchmarks/*.md", "studies/README.md", "examples/**.md", "studies/results/*.md"),
 ]
 exclude_patterns = [
     ".git",
@@ -33,10 +41,9 @@ exclude_patterns = [
     "tests",
     "scripts",
     "requirements",
-    "examples",
     "**/.*cache",
 ]
-exclude_patterns += ["**/__pycache__", ".github/ISSUE_TEMPLATE", ".github/*TEMPLATE*"]
+exclude_patterns += ["**/__pycache__"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["math"]
@@ -48,6 +55,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "recfusion"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_sidebars: dict[str, list[str]] = {"docs/gallery/index": []}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

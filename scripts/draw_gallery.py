@@ -24,15 +24,27 @@ def draw(name: str, folder: Path = FOLDER) -> Path:
 
 def gallery_page() -> str:
     """Return the page of all figures, each with its description and script."""
-    lines = ["# Gallery\n", "Each figure has the short script that makes it; `python scripts/draw_gallery.py` runs them all.\n"]
-    lines.append('```{raw} html\n<div class="gallery">\n```\n')
+    lines = [
+        "# Gallery\n",
+        "Each figure has the short script that makes it; `python scripts/draw_gallery.py` runs them all.\n",
+    ]
     about = {name: _about(name) for name in names()}
-    lines += [f"[![{title}](../{name}.png)<br>{title}](#{_anchor(title)})\n" for name, (title, _) in about.items()]
-    lines.append("```{raw} html\n</div>\n```\n")
+    lines.append(_html('<div class="gallery">'))
+    lines += [f"[![]({name}.png)\\\n{title}](#{_anchor(title)})\n" for name, (title, _) in about.items()]
+    lines.append(_html("</div>"))
     for name, (title, text) in about.items():
-        lines += [f"## {title}\n", f"{text}\n", f"![{title}](../{name}.png)\n"]
-        lines += [f":::{{dropdown-script}} {name}\n:::\n"]
+        lines += [
+            f"## {title}\n",
+            f"{text}\n",
+            f"![{title}]({name}.png)\n",
+            _html("<details><summary>Script</summary>"),
+        ]
+        lines += [f"```{{literalinclude}} {name}.py\n:language: python\n```\n", _html("</details>")]
     return "\n".join(lines)
+
+
+def _html(text: str) -> str:
+    return f"```{{raw}} html\n{text}\n```\n"
 
 
 def _about(name: str) -> tuple[str, str]:

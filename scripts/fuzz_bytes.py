@@ -107,7 +107,7 @@ def _events() -> bytes:
     with closing(Store(path)) as store, store.writing():
         store.add(Event(f"u{n % 7}", f"i{n % 20:02d}", "have" if n % 3 else "click", 1.5e9 + n) for n in range(80))
         store.change({"i01": {"stock": 3, "title": "New"}, "i02": {"price": 2.5}})
-        store.add_shown({(20_000, "model", n): 5 for n in range(10)})
+        store.add_shown({(20_000, "model", "", n): 5 for n in range(10)}, {(20_000, "i01"): 4})
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode = DELETE")
     return path.read_bytes()

@@ -8,7 +8,15 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
-_KNOWN = {r"\dots": r"\ldots", r"\tfrac": r"\frac", r"\bigl": "", r"\bigr": "", r"\big": "", r"\Big": "", r"\textstyle": ""}  # as docutils calls them
+_KNOWN = {
+    r"\dots": r"\ldots",
+    r"\tfrac": r"\frac",
+    r"\bigl": "",
+    r"\bigr": "",
+    r"\big": "",
+    r"\Big": "",
+    r"\textstyle": "",
+}  # as docutils calls them
 
 
 def _visit(writer: Any, node: nodes.math | nodes.math_block, *, block: bool) -> None:

@@ -26,6 +26,8 @@ from recfusion.models.settings import setting_values, settings_of
 from recfusion.nightly.config import Shop
 from recfusion.server.app import make_app
 from recfusion.server.config import Options, Settings
+from recfusion.server.guard import OPEN
+from recfusion.server.keys import scope_of
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference" / "generated"
@@ -120,9 +122,9 @@ def routes_page(document: Mapping[str, Any]) -> str:
     schemas = document["components"]["schemas"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            scopes = [scope for need in operation["security"] for scope in need.get("key", ())]
             lines += [f"## {method.upper()} {path}\n", f"{operation['summary']}. "]
-            lines.append(f"Scope of the key, if the service has keys: {scopes[0] if scopes else 'none'}.\n")
+            scope = "none" if path in OPEN else scope_of(method.upper(), path)
+            lines.append(f"Scope of the key, if the service has keys: {scope}.\n")
             rows = [(one["name"], one["schema"], one.get("required")) for one in operation.get("parameters", ())]
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
             rows += list(_properties(body, schemas)) if body else []
@@ -174,12 +176,12 @@ def settings_page() -> str:
     for title, (record, about) in RECORDS.items():
         lines += [f"## {title}\n", f"{about}\n", "| setting | default | meaning |", "|---|---|---|"]
         for name, field in record.model_fields.items():
-            table = isinstance(field.default, BaseModel | dict)
+            is_table = isinstance(field.default, BaseModel | dict)
             default = (
                 "required"
                 if field.is_required()
                 else ""
-                if table or field.default in (None, ())
+                if is_table or field.default in (None, ())
                 else f"`{_short(field.default)}`"
             )
             lines.append(f"| `{name}` | {default} | {_cell(field.description or '')} |")

@@ -53,7 +53,15 @@ def _shell(command: str, folder: Path) -> str:
     """Return what a command prints, and the message if it refuses its input; any other failure raises."""
     source = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    fixed = {"PYTHONPATH": source, "PATH": path, "COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb", "OMP_NUM_THREADS": "1", "RECFUSION_ROOT": str(ROOT)}
+    fixed = {
+        "PYTHONPATH": source,
+        "PATH": path,
+        "COLUMNS": "110",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "OMP_NUM_THREADS": "1",
+        "RECFUSION_ROOT": str(ROOT),
+    }
     done = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=os.environ | fixed, capture_output=True, text=True, timeout=300
     )

@@ -17,8 +17,12 @@ from recfusion.cli import main as cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *ROOT.glob("docs/**/*.md")])
-WITH_PYTHON = [path for path in DOCUMENTS if "```python\n" in path.read_text(encoding="utf-8")]
+PAGES = [path for path in ROOT.glob("docs/**/*.md") if "generated" not in path.parts and path.parent.name != "gallery"]
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *PAGES])
+WITH_CONSOLE = [path for path in DOCUMENTS if "```console\n" in path.read_text(encoding="utf-8")]
+WITH_PYTHON = [
+    path for path in DOCUMENTS if "```python\n" in path.read_text(encoding="utf-8") and path not in WITH_CONSOLE
+]
 MOST_BYTES = 7000
 
 # Commands of the README that the test does not run: a pattern of the command, and the reason.
@@ -84,6 +88,44 @@ def test_python_examples_run_and_print_what_the_document_shows(
         printed = capsys.readouterr().out
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         assert shown is None or doctest.OutputChecker().check_output(shown, printed, flags), printed
+
+
+@pytest.mark.parametrize("document", WITH_CONSOLE, ids=[path.name for path in WITH_CONSOLE])
+def test_console_commands_print_what_the_document_shows(document: Path, tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
+    _, wrong = script["run_document"](document.read_text(encoding="utf-8"), tmp_path)
+    assert wrong == []
+
+
+def test_a_document_gets_the_output_of_its_commands_and_code(tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
+    text = "```console\n$ echo one\nold\n$ cat <<END\n> two\n> END\n```\n\n```python\nprint(3)\n```\n"
+    new, wrong = script["run_document"](text, tmp_path)
+    assert new.startswith("```console\n$ echo one\none\n$ cat <<END\n> two\n> END\ntwo\n```\n")
+    assert new.endswith("```python\nprint(3)\n```\n\n```text\n3\n```\n")
+    assert [one.shown for one in wrong] == ["old\n", "", ""]
+    assert script["run_document"](new.replace("one\none", "one\n..."), tmp_path)[1] == []
+
+
+@pytest.mark.slow
+def test_the_notebooks_print_what_they_store() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "run_notebooks.py"))
+    assert len(script["notebooks"]()) == 2
+    for path in script["notebooks"]():
+        assert script["run_notebook"](path)[1] == [], "python scripts/run_notebooks.py --write"
+
+
+def test_every_figure_of_the_gallery_has_its_picture_and_a_description(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "gallery")
+    script = runpy.run_path(str(ROOT / "scripts" / "draw_gallery.py"))
+    names = script["names"]()
+    assert len(names) >= 15
+    assert [name for name in names if not (script["FOLDER"] / f"{name}.png").is_file()] == []
+    page = script["gallery_page"]()
+    assert all(f"{{literalinclude}} {name}.py" in page for name in names)
+    assert script["draw"]("schedules", tmp_path).stat().st_size > 10_000
 
 
 def test_the_commands_of_the_readme_run(

@@ -1,12 +1,23 @@
 """Accuracy against cost.
 
-Every model on MovieLens 1M: NDCG@100 and seconds of a fit, means of the splits in results/ml1m. The machine was shared, so seconds are
-upper limits.
+Every model on MovieLens 1M: NDCG@100 and seconds of a fit, means of the splits in results/ml1m. The machine was
+shared, so seconds are upper limits.
 """
 
 from drawing import BLUE, GREY, Figure, comparison, figure
 
-NAMED = {"thinning", "thinning-fast", "thinning-linear", "ease", "ease-dan", "mixture", "recvae", "recfusion", "slim", "ials"}
+NAMED = {
+    "thinning",
+    "thinning-fast",
+    "thinning-linear",
+    "ease",
+    "ease-dan",
+    "mixture",
+    "recvae",
+    "recfusion",
+    "slim",
+    "ials",
+}
 
 
 def draw() -> Figure:

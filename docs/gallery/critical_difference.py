@@ -1,7 +1,7 @@
 """Critical-difference diagram.
 
-Mean ranks by NDCG@100 over five data sets. A bar joins models whose mean ranks differ by less than the critical difference of Nemenyi's
-test at 5 percent; with five data sets it is wide.
+Mean ranks by NDCG@100 over five data sets. The bar is the critical difference of Nemenyi's test at 5 percent: models
+below it do not differ significantly from the best one. With five data sets it is wide.
 """
 
 import numpy as np

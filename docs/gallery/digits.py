@@ -1,7 +1,7 @@
 """Digits, drawn and completed.
 
-scikit-learn's digits with black and white pixels. First row: test digits; second: their right half is hidden; third: completed by the
-network; last: new digits.
+scikit-learn's digits with black and white pixels. First row: test digits; second: their right half is hidden; third:
+completed by the network; last: new digits.
 """
 
 import torch
@@ -20,7 +20,13 @@ def draw() -> Figure:
     train, test = x[:1600], x[1600:1612]
     process = rf.diffusion.Binomial.bit_flips(rf.diffusion.make_schedule("cosine", T=T))
     net = torch.nn.Sequential(
-        *(torch.nn.Linear(65, 256), torch.nn.SiLU(), torch.nn.Linear(256, 256), torch.nn.SiLU(), torch.nn.Linear(256, 64))
+        *(
+            torch.nn.Linear(65, 256),
+            torch.nn.SiLU(),
+            torch.nn.Linear(256, 256),
+            torch.nn.SiLU(),
+            torch.nn.Linear(256, 64),
+        )
     )
     optimiser = torch.optim.Adam(net.parameters(), lr=2e-3)
 
@@ -30,7 +36,7 @@ def draw() -> Figure:
     for _ in range(2500):
         loss = rf.diffusion.elbo(process, denoiser, train[torch.randint(0, 1600, (200,), generator=rng)], rng, t=1)
         optimiser.zero_grad()
-        loss.total.mean().backward()
+        loss.total.mean().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     known = (torch.arange(64) % 8 < 4).expand_as(test)
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """Dose and response of re-ranking.
 
-Two re-ranking weights from none to full strength on the embedded films: the mean popularity of the list, and the mean similarity of its
-items. Zero is the plain list.
+Two re-ranking weights from none to full strength on the embedded films: the mean popularity of the list, and the mean
+similarity of its items. Zero is the plain list.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from drawing import BLUE, ORANGE, Figure, movies, plt
 
 import recfusion as rf
 
-HISTORIES = {f"user {n}": [318 + 0 * n, 356, 296, *((1, 260, 480), (527, 593, 608), (50, 47, 32))[n]] for n in range(3)}
+HISTORIES = {f"user {n}": [318, 356, 296, *((1, 260, 480), (527, 593, 608), (50, 47, 32))[n]] for n in range(3)}
 
 
 def _lists(**weights: float) -> list[list[int]]:
@@ -25,7 +25,9 @@ def draw() -> Figure:
     weights = np.asarray(bundle.model.weights_)  # type: ignore[attr-defined]
     shown, axes = plt.subplots(1, 2, figsize=(6.4, 3.0), layout="constrained")
     doses = np.linspace(-1, 1, 9)
-    axes[0].plot(doses, [np.mean([counts[one].mean() for one in _lists(popularity=dose)]) for dose in doses], "o-", color=BLUE)
+    axes[0].plot(
+        doses, [np.mean([counts[one].mean() for one in _lists(popularity=dose)]) for dose in doses], "o-", color=BLUE
+    )
     axes[0].set(xlabel="popularity", ylabel="users per recommended item")
     doses = np.linspace(0, 1, 6)
     near = [np.mean([np.abs(weights[np.ix_(one, one)]).mean() for one in _lists(diversity=dose)]) for dose in doses]

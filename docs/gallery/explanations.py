@@ -1,6 +1,7 @@
 """Explanations.
 
-Five recommendations for a history of three films. Each bar is the score, divided into the contributions of the films in the history.
+Five recommendations for a history of three films. Each bar is the score, divided into the contributions of the films
+in the history.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ def draw() -> Figure:
     rows = rf.recommend(bundle, {"somebody": HISTORY}, k=5, why=3).to_frame().to_dicts()
     shown, axes = figure(6.4, 2.9)
     for place, row in enumerate(rows):
-        parts = {str(one["item"]): float(one["contribution"]) for one in row["why"]}
+        parts = {one["items"][0]: float(one["weight"]) for one in row["because"]}
         left = 0.0
         for item, colour in zip(map(str, HISTORY), COLOURS, strict=False):
             share = max(parts.get(item, 0.0), 0.0)
@@ -25,5 +26,6 @@ def draw() -> Figure:
             left += share
         axes.barh(-place, max(float(row["score"]) - left, 0), left=left, color=GREY, alpha=0.4)
     axes.set(yticks=-np.arange(len(rows)), yticklabels=[names[str(row["item"])] for row in rows], xlabel="score")
-    axes.legend(frameon=False, title="in the history")
+    axes.legend(frameon=False, title="in the history", loc="lower right")
+    axes.set_xlim(0, 1.35 * max(float(row["score"]) for row in rows))
     return shown

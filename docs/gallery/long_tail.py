@@ -1,7 +1,7 @@
 """The long tail.
 
-The share of all interactions that the most popular items have, for the embedded films and the embedded shop. The diagonal is a catalogue in
-which all items are equally popular.
+The share of all interactions that the most popular items have, for the embedded films and the embedded shop. The
+diagonal is a catalogue in which all items are equally popular.
 """
 
 import numpy as np

@@ -14,7 +14,11 @@ def draw() -> Figure:
     shown, axes = plt.subplots(1, 2, figsize=(6.4, 2.6), layout="constrained")
     for axis, (item, colour) in zip(axes, ((1, BLUE), (260, GREEN)), strict=True):
         rows = rf.similar(bundle, item, k=6).to_dicts()
-        axis.barh([names[str(row["item"])][:26] for row in rows][::-1], [row["similarity"] for row in rows][::-1], color=colour)
-        axis.set(title=names[str(item)], xlabel="similarity")
+        axis.barh(
+            [names[str(row["item"])][:26] for row in rows][::-1],
+            [row["similarity"] for row in rows][::-1],
+            color=colour,
+        )
+        axis.set(title=names[str(item)][:24], xlabel="similarity")
         axis.tick_params(axis="y", labelsize=7)
     return shown

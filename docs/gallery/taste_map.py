@@ -1,7 +1,7 @@
 """A map of tastes.
 
-The 400 most popular films of the embedded data in two dimensions: the leading directions of EASE's weights. Films that the same people like are
-close to each other.
+The 400 most popular films of the embedded data in two dimensions: the leading directions of EASE's weights. Films that
+the same people like are close to each other.
 """
 
 import numpy as np

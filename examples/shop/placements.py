@@ -2,8 +2,8 @@
 
     python examples/shop/placements.py FOLDER
 
-writes a shop with margins and dates of products into FOLDER, runs `recfusion nightly` and `recfusion serve --config`,
-and prints what a customer sees at each placement. It ends the service.
+writes a messy shop (see messy_shop.py) with margins into FOLDER, runs `recfusion nightly` and
+`recfusion serve --config`, and prints what a customer sees at each placement. It ends the service.
 """
 
 # ruff: noqa: T201  (an example prints)
@@ -18,40 +18,33 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from generated_shop import FIRST
-from generated_shop import main as write_shop
+from messy_shop import ENCODING
+from messy_shop import main as write_shop
 
-CUSTOMER = "customer7@example.org"
-PLACEMENTS = """
-[source]
-feature_columns = "kind,price"
-
-[serve]
-key_file = "keys.toml"
-histories = "orders.csv"
+CUSTOMER = "kunde7@beispiel.de"
+PLACEMENTS = """key_file = "keys.toml"
 
 [placements.home]
-where = "stock > 0"
+where = "Bestand > 0"
 k = 6
-at_most = {kind = 3}
-reranking = {boost = {margin = 0.5}, new_column = "added", new_share = 0.3, pins = {1 = "P0012"}}
+at_most = {Warengruppe = 3}
+reranking = {boost = {Marge = 0.5}, new_column = "Neu seit", new_share = 0.3, pins = {1 = "A-00018"}}
 
 [placements.plain]
 k = 6
 
 [placements.product]
 kind = "similar"
-where = "stock > 0"
+where = "Bestand > 0"
 k = 3
 
 [placements.basket]
 kind = "complete"
-where = "stock > 0 and price < 20"
+where = "Bestand > 0 and Preis < 50"
 n = 3
 
 [placements.newsletter]
@@ -61,20 +54,19 @@ not_again_days = 14
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("home", "/recommend", {"user": CUSTOMER}),
     ("plain", "/recommend", {"user": CUSTOMER}),
-    ("product", "/similar", {"item": "P0007"}),
-    ("basket", "/complete", {"history": ["P0001", "P0007"]}),
+    ("product", "/similar", {"item": "A-00007"}),
+    ("basket", "/complete", {"history": ["A-00001", "A-00007"]}),
     ("newsletter", "/recommend", {"user": CUSTOMER}),
     ("newsletter", "/recommend", {"user": CUSTOMER}),
 ]
 
 
 def add_columns(products: Path) -> None:
-    """Add a margin and the date since when a product is sold; products with higher numbers are newer."""
-    head, *rows = products.read_text(encoding="utf-8").splitlines()
+    """Add a margin to each product."""
+    head, *rows = products.read_text(encoding=ENCODING).splitlines()
     rng = np.random.default_rng(7)
-    added = (FIRST - timedelta(days=3 * (len(rows) - number)) for number in range(len(rows)))
-    more = [f"{row};{rng.integers(5, 60)};{day.isoformat()}" for row, day in zip(rows, added, strict=True)]
-    products.write_text("\n".join([f"{head};margin;added", *more, ""]), encoding="utf-8")
+    more = [f"{row};{rng.integers(5, 60)}" for row in rows]
+    products.write_text("\n".join([f"{head};Marge", *more, ""]), encoding=ENCODING)
 
 
 def ask(address: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -88,13 +80,15 @@ def show(name: str, answer: dict[str, Any]) -> None:
     print(f"{name}:")
     for item in answer["alternatives"][0]["items"] if "alternatives" in answer else answer["items"]:
         about = item["columns"]
-        details = ", ".join(f"{column} {about[column]}" for column in ("kind", "price", "stock", "margin", "added"))
+        details = ", ".join(
+            f"{column} {about[column]}" for column in ("Warengruppe", "Preis", "Bestand", "Marge", "Neu seit")
+        )
         print(f"  {item['rank']}. {item['name']} ({details})")
 
 
 def main(folder: Path) -> None:
     """Run a night and show the lists of each placement."""
-    write_shop(folder)
+    write_shop(folder, lines=2_000, model="thinning-features")
     add_columns(folder / "products.csv")
     with (folder / "shop.toml").open("a", encoding="utf-8") as file:
         file.write(PLACEMENTS)
@@ -116,7 +110,7 @@ def main(folder: Path) -> None:
         for name, route, body in REQUESTS:
             show(name, ask(f"{address}{route}", key, body | {"placement": name}))
         try:
-            ask(f"{address}/recommend", key, {"user": CUSTOMER, "placement": "home", "where": "stock == 0"})
+            ask(f"{address}/recommend", key, {"user": CUSTOMER, "placement": "home", "where": "Bestand == 0"})
         except urllib.error.HTTPError as error:
             print(f"A client that asks for sold-out products gets {error.code}: {json.loads(error.read())['error']}")
     finally:

@@ -1,11 +1,12 @@
-"""Ten nights of a shop with a running service: events, returns, new products, a forgotten customer, and kills.
+"""Ten nights of a messy shop with a running service: events, returns, new products, a forgotten customer, and kills.
 
     python examples/shop/ten_nights.py FOLDER
 
-writes two shops into FOLDER. Both get the same orders and events. In one, the nightly run is killed in another phase
-each night and started again; a service serves its model. After each night the script checks that both shops have the
-same model, that nothing was lost, that the better recipe is served, and that no file holds data of the forgotten
-customer. It needs the extra `serve` and takes about a minute.
+writes two shops into FOLDER. Both get the same messy orders (see messy_shop.py) and events. In one, the nightly run is
+killed in another phase each night and started again; a service serves its model. After each night the script checks
+that both shops have the same model, that nothing was lost, and that the better recipe is served. One customer asks to
+be forgotten: the night forgets, then the shop removes the customer from its orders and empties forget.txt, and from
+then on no file at all holds the customer. It needs the extra `serve` and takes a few minutes.
 """
 
 # ruff: noqa: T201  (an example prints)
@@ -23,19 +24,19 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from generated_shop import Line, lines_of, write_orders, write_products
+from messy_shop import CANCELLED, ENCODING, Line, MessyShop, write_orders
 
 from recfusion.nightly.config import read_shop
 from recfusion.nightly.report import Night
 from recfusion.nightly.run import PHASES, run_night
 from recfusion.server.event_store import Event, Store
 
-NIGHTS, FORGOTTEN, FORGET_NIGHT, DROP_NIGHT, QUIET_NIGHT = 10, "customer7@example.org", 6, 5, 7
+NIGHTS, FORGOTTEN, FORGET_NIGHT, DROP_NIGHT, QUIET_NIGHT = 10, "kunde7@beispiel.de", 6, 5, 7
 MODELS = {
     1: "popularity",
     2: "thinning-linear",
     4: "popularity",
-    6: "thinning-features",
+    6: "thinning-fast",
 }  # the recipe from this night on
 KEY = "a key of the example"
 SHOP = """folder = "shop"
@@ -45,7 +46,11 @@ events = "shop.events.sqlite"
 forget = "forget.txt"
 model = "{model}"
 {service}
+
+[source]
+rows = "Status != '{cancelled}'"
 """
+FIRST_DAYS, DAYS = 100, 4  # of orders before the first night, and each night
 KILL = """
 import os, signal, sys
 from pathlib import Path
@@ -61,22 +66,29 @@ def main(folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    shop = MessyShop.of(lines=3_000)
     orders: list[Line] = []
     sent: list[Line] = []
     with Service(killed, port) as service:
         for night in range(1, NIGHTS + 1):
-            bought = lines_of(night - 1)
-            online = [] if night in (1, QUIET_NIGHT) else bought[::2]  # the service hears of these at once
+            today = FIRST_DAYS + DAYS * (night - 1)
+            bought = shop.between(today - DAYS if night > 1 else 0, today)
+            if night > FORGET_NIGHT:
+                bought = [line for line in bought if line.customer != FORGOTTEN]
+            # The service hears of these at once; some of them are in the orders, too.
+            online = [] if night in (1, QUIET_NIGHT) else [line for line in bought[::2] if line.counts]
             in_orders = [line for number, line in enumerate(bought) if line not in online or number % 10 == 0]
             for place in (calm, killed):
                 place.mkdir(parents=True, exist_ok=True)
-                (place / "shop.toml").write_text(SHOP.format(model=model_of(night), service=address(place, port)))
-                (place / "forget.txt").write_text(FORGOTTEN if night >= FORGET_NIGHT else "")
+                (place / "shop.toml").write_text(
+                    SHOP.format(model=model_of(night), service=address(place, port), cancelled=CANCELLED)
+                )
+                (place / "forget.txt").write_text(FORGOTTEN if night == FORGET_NIGHT else "")
                 write_orders(place / f"orders-{night:02d}.csv", in_orders)
-                write_products(place / "products.csv", night)
+                shop.write_products(place / "products.csv", today)
             record(calm, online)
             service.post_events(online)
-            orders, sent = orders + in_orders, sent + online
+            orders, sent = orders + [line for line in in_orders if line.counts], sent + online
             if night == DROP_NIGHT:
                 check_refusal(killed)
             killed_in = PHASES[night - 2] if 2 <= night < 2 + len(PHASES) else None
@@ -89,6 +101,10 @@ def main(folder: Path) -> None:
             other, _ = run_night(read_shop(killed / "shop.toml"))
             service.start()
             check_night(calm, killed, one, other, orders, sent, service)
+            if night >= FORGET_NIGHT:
+                check(other.forgotten == 1, "the customer stays forgotten")
+                for place in (calm, killed):
+                    check_forgotten(place, first=night == FORGET_NIGHT)
             told = f", killed in the phase '{killed_in}' and run again" if killed_in else ""
             print(f"night {night:2}{told}: {re.sub(r' seconds=[0-9.]+', '', other.line().split(' ', 1)[1])}")
     print(f"{NIGHTS} nights: both shops have the same models, nothing is lost, the forgotten customer is in no file.")
@@ -121,28 +137,33 @@ def check_night(
     used = other.comparison["old" if other.outcome == "old" else "new"]
     check(used["mean"] == max(means), "the better recipe is used")
     check(service.version() == other.version, "the service serves the model of this night")
-    if gone:
-        written = [
-            path
-            for place in (calm, killed)
-            for path in place.rglob("*")
-            if path.is_file() and not path.name.startswith("orders-") and path.name != "forget.txt"
-        ]
-        found = [path.name for path in written if FORGOTTEN.encode() in path.read_bytes()]
-        check(found == [], "no written file holds the forgotten customer")
+
+
+def check_forgotten(place: Path, *, first: bool) -> None:
+    """Check that no file holds the forgotten customer; in the first night the shop removes it from its own files."""
+    given = [*sorted(place.glob("orders-*.csv")), place / "forget.txt"]
+    written = [path for path in place.rglob("*") if path.is_file() and path not in given]
+    found = [path.name for path in written if FORGOTTEN.encode() in path.read_bytes()]
+    check(found == [], "no written file holds the forgotten customer")
+    if first:
+        for path in given:
+            lines = path.read_text(encoding=ENCODING).splitlines(keepends=True)
+            path.write_text("".join(line for line in lines if FORGOTTEN not in line), encoding=ENCODING, newline="")
+    found = [path.name for path in given if FORGOTTEN.encode() in path.read_bytes()]
+    check(found == [], "no file of the shop holds the forgotten customer")
 
 
 def check_refusal(place: Path) -> None:
     """A truncated export is refused, and the model stays."""
     first = place / "orders-01.csv"
-    whole, model = first.read_text(), (place / "shop" / "config.json").read_bytes()
-    first.write_text("\n".join(whole.splitlines()[:300]) + "\n")
+    whole, model = first.read_bytes(), (place / "shop" / "config.json").read_bytes()
+    first.write_bytes(b"".join(whole.splitlines(keepends=True)[:300]))
     night, _ = run_night(read_shop(place / "shop.toml"))
     check(
         night.outcome == "refused" and (place / "shop" / "config.json").read_bytes() == model, "a sharp drop is refused"
     )
     print(f"night {DROP_NIGHT:2}, with a truncated file: {night.sentence}")
-    first.write_text(whole)
+    first.write_bytes(whole)
 
 
 def check(holds: bool, what: str) -> None:

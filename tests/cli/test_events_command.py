@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     with store.writing():
         store.add([Event("ann@example.org", "tea", time=1), Event("bob", "cup", time=2), Event("bob", "tea", "return")])
         store.add([Event("bob", "cup", "click", recommendation=f"{model_tag('shop')}07{'0' * 24}")])
-        store.add_shown({(1, "shop", 7): 4, (1, "new", 9): 2})
+        store.add_shown({(1, "shop", "", 7): 4, (1, "new", "home", 9): 2}, {(1, "tea"): 3})
     store.close()
     return tmp_path / "shop.events.sqlite"
 
@@ -40,7 +40,7 @@ def test_export_report_and_forget(
     capsys.readouterr()
     assert run(monkeypatch, "report", str(file), "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    clicked = {one["model"]: (one["lists"], one["total"]) for one in report["outcomes"][:2]}
+    clicked = {one["name"]: (one["lists"], one["total"]) for one in report["outcomes"][:2]}
     assert clicked == {"shop": (4, 1), "new": (2, 0)}
     assert run(monkeypatch, "report", str(file)) == 0
     assert "click-through, shop against new: +25.00 %" in capsys.readouterr().out

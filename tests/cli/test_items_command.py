@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from recfusion.cli import main as cli
@@ -31,7 +32,13 @@ def test_new_items_are_added_from_a_file_and_oddities_are_reported(
     assert "Added 2 items; the model knows 1 of their 2 features" in said
     assert "1 item that the model already has" in said
     assert "1 new item without a known feature" in said
-    assert "columns that the model's items do not have: colour" in " ".join(said.split())
+    assert "New columns, without values for items that are not in the file: colour" in " ".join(said.split())
+    items = pl.read_parquet("more/items.parquet")
+    assert dict(items.drop_nulls("colour").select("item", "colour").iter_rows()) == {
+        "i1": "red",
+        "new": "blue",
+        "odd": "red",
+    }
     assert run("recommend", "more", "--history", "i0,i2,i3", "--why", "2", "--where", "item = 'new'") == 0
     assert "its kind: Tea" in " ".join(capsys.readouterr().out.split())
     assert run("items", "add", "more", "--items", "new.csv", "--out", "again") == 2

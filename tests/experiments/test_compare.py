@@ -19,7 +19,8 @@ from foreign import Mine
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.experiments.comparison import compare
+from recfusion.data.load import load
+from recfusion.experiments.comparison import Comparison, compare
 from recfusion.experiments.result import newest_source, read_results
 from recfusion.experiments.run import Event
 from recfusion.models import class_loading as places
@@ -236,3 +237,22 @@ def test_the_paper_s_table_comes_out_on_ml_1m(data_folder: object) -> None:
     assert found.models["ease"].mean("ndcg@100") == pytest.approx(0.4224, abs=0.012)
     assert found.paper is not None
     assert json.dumps(found.document()["paper"]["models"]["ease"]["ndcg@100"]) == "0.4224"
+
+
+def test_a_named_metric_decides_the_order_and_marks_say_who_is_behind(groups: Interactions) -> None:
+    found = compare(groups, ["popularity", "ease"], [4], metrics=METRICS, deciding="recall@5")
+    assert (found.main_metric, found.document()["deciding"]) == ("recall@5", "recall@5")
+    assert Comparison.of(fits(groups, ["ease"])).main_metric == "ndcg@10"
+    shown = found._repr_html_()
+    assert f"{100 * found.models['ease'].mean('recall@5'):.2f} (" in shown
+    assert f"{100 * found.models['popularity'].mean('recall@5'):.2f}* (" in shown
+    with pytest.raises(InputError, match="Unknown deciding metric 'map@5'"):
+        compare(groups, ["ease"], [4], metrics=METRICS, deciding="map@5")
+
+
+def test_values_per_user_have_ids_if_the_data_is_given(groups: Interactions) -> None:
+    one = fits(groups, ["ease"])[0]
+    frame = one.to_frame(groups)
+    assert frame["user"].to_list() == [groups.users[int(row)] for row in one.users]
+    with pytest.raises(InputError, match="the data of the result"):
+        one.to_frame(load("ml-latest-small"))

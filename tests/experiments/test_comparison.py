@@ -269,7 +269,7 @@ def test_a_comparison_becomes_a_frame(whole: Comparison) -> None:
 def test_a_comparison_shows_itself_and_escapes_what_others_named(whole: Comparison) -> None:
     mean = 100 * whole.models["ease"].mean("ndcg@10")
     assert repr(whole).startswith(f"Comparison(made up, splits 4, 5, ndcg@10: ease {mean:.2f}, random ")
-    assert f"<td>ease</td><td>{100 * whole.models['ease'].mean('recall@5'):.2f}</td>" in whole._repr_html_()
+    assert f"<td>ease</td><td>{100 * whole.models['ease'].mean('recall@5'):.2f} (" in whole._repr_html_()
     evil = replace(whole, models={"<script>": whole.models["ease"]})
     assert "<script>" not in evil._repr_html_()
     assert "&lt;script&gt;" in evil._repr_html_()

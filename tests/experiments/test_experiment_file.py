@@ -107,7 +107,7 @@ def test_a_preset_is_resolved_to_its_values(tmp_path: Path) -> None:
         (('data = "ml-1m"', "data = 3"), "[data] data: input should be a valid string, got 3"),
         (
             ("[run]", '[split]\nkind = "odd"\n[run]'),
-            "[split] kind: input should be 'strong', 'weak', 'temporal', 'global' or 'given'",
+            "[split] kind: input should be 'strong', 'weak', 'temporal', 'global', 'leave-one-out' or 'given'",
         ),
         (("[run]", '[preparation]\nmin_rating = "four"\n[run]'), "[preparation] min_rating: input should be"),
         (("[3, 1]", "[]"), "list of different seeds from 0, in [run] seeds, got []"),

@@ -4,8 +4,8 @@ import csv
 from pathlib import Path
 
 import pytest
-
 from messy_shop import CANCELLED, ENCODING, write_shop
+
 from recfusion.cli import main as cli
 from recfusion.inference.bundle import Bundle
 from recfusion.server.config import Settings

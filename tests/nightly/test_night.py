@@ -1,10 +1,13 @@
 """A night of a shop: what it reads, what it refuses, what it leaves behind."""
 
+import html
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,7 @@ from recfusion.server.event_store import Event, Store
 
 KILLED = """
 import os, signal, sys
+from contextlib import closing
 from pathlib import Path
 from recfusion.nightly.config import read_shop
 from recfusion.nightly.run import run_night
@@ -236,3 +240,46 @@ def test_products_that_nobody_bought_are_placed_by_their_features(tmp_path: Path
     first = night(file)
     assert (first.items, first.choices[-1]) == (44, "4 items with too few users are placed by their features.")
     assert "p43" in Bundle.load(tmp_path / "shop").items["item"].to_list()
+
+
+def test_orders_may_come_from_a_database(tmp_path: Path) -> None:
+    """The same night as from the file; a second one with the same rows, in another order, does nothing."""
+    pytest.importorskip("adbc_driver_sqlite")
+    file = make_shop(tmp_path)
+    from_file = night(file)
+    rows = pl.read_csv(tmp_path / "orders.csv", separator=";")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE orders (customer TEXT, product TEXT, quantity INTEGER, date TEXT)")
+        database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", rows.rows())
+        database.commit()
+    text = file.read_text(encoding="utf-8").replace('"orders*.csv"', '"sqlite:///shop.db"').replace('"shop"', '"other"')
+    text = text.replace('"events.sqlite"', '"events.sqlite"\nreports = "others"')
+    for order in ("", " ORDER BY product DESC"):
+        file.write_text(f'{text}[source]\nquery = "SELECT * FROM orders{order}"\n', encoding="utf-8")
+        found, repeated = run_night(read_shop(file))
+        assert not repeated
+        assert found.counts == from_file.counts
+    assert run_night(read_shop(file))[1]
+    assert Bundle.load(tmp_path / "other").items.equals(Bundle.load(tmp_path / "shop").items)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("INSERT INTO orders VALUES ('new', 'p01', 1, '2026-01-05')")
+        database.commit()
+    assert night(file).counts.customers == 81
+    file.write_text(f'{text}[source]\nquery = "SELECT * FROM carts"\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"The query on sqlite:///shop.db failed \(.*no such table"):
+        night(file)
+
+
+def test_a_night_answers_in_products_and_money(tmp_path: Path) -> None:
+    file = make_shop(tmp_path)
+    rows = [f"p{n:02d};Ware {n};{n % 3};{n},50" for n in range(40)]
+    (tmp_path / "products.csv").write_text(
+        "\n".join(["product;Bezeichnung;Bestand;Preis", *rows, ""]), encoding="utf-8"
+    )
+    found = night(file)
+    gain, shown = found.comparison["answers"]
+    assert gain.startswith("Lists of 10 hold ")
+    assert " in prices per user (" in gain
+    assert shown.endswith("of the places are sold out.")
+    assert gain in html.unescape((tmp_path / "reports" / "latest.html").read_text(encoding="utf-8"))
+    assert found.comparison["lists"]["gain"]["money"]["ci95"]

@@ -99,7 +99,7 @@ def test_the_documents_hold_every_table() -> None:
     )
     for table in result_tables(found):
         assert f"## {table.title}\n" in text
-    assert results_latex(found).count(r"\begin{tabular}") == len(result_tables(found)) == 5
+    assert results_latex(found).count(r"\begin{tabular}") == 1 + len(result_tables(found)) == 6
     lines = [line for line in csv.DictReader(io.StringIO(results_csv(found))) if line["table"] == "ndcg@100"]
     assert [(line["model"], line["paper"]) for line in lines] == [("ease", "42.24"), ("bspm", "")]
     assert float(lines[1]["vs ease"]) == pytest.approx(-13, abs=1e-4)
@@ -145,3 +145,13 @@ def test_a_committed_table_is_what_its_results_give(name: str) -> None:
     (store,) = [store for store in SCRIPT["stores"]() if store.stem == name]
     table = SCRIPT["table_path"](store)
     assert table.read_text(encoding="utf-8") == SCRIPT["table"](store), "run scripts/regenerate_tables.py"
+
+
+def test_latex_begins_with_one_table_of_models_and_metrics_with_marks() -> None:
+    results = [result(label, mean, seed=seed) for label, mean in (("ease", 0.3), ("slow", 0.2)) for seed in (0, 1)]
+    text = results_latex(Comparison.of(results))
+    first = text.split(r"\end{table}")[0]
+    assert "recall@20 & ndcg@100" in first
+    assert "& 30.00 (29.65 to 30.36)" in first
+    assert "& 20.00* (19.65 to 20.36)" in first
+    assert "significantly below the best" in first

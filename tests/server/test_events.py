@@ -193,7 +193,7 @@ def test_lists_of_the_service_are_counted_for_click_through(folder: Path, client
         assert time.monotonic() < until, "the lists were not counted"
         time.sleep(0.05)
     store.close()
-    found = [(one.measure, one.model, one.lists, one.total) for one in rates]
+    found = [(one.measure, one.name, one.lists, one.total) for one in rates]
     assert found == [("click-through", "shop", 3, 1), ("conversion", "shop", 3, 1)]
 
 

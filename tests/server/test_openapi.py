@@ -35,6 +35,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("PUT", "/items", {"items": [{"item": "i01", "columns": {"stock": 1}}, {"item": "new", "columns": {"stock": 2}}]}),
     ("GET", "/popular?k=3&where=stock%20%3E%200&deny=i01&deny=i02&model=shop", None),
     ("GET", "/examples?n=2&seed=7", None),
+    ("GET", "/map", None),
     ("POST", "/explain", {"history": ["i01"], "item": "i30", "k": 3, "reranking": {"popularity": -1}}),
     ("GET", "/model", None),
     ("POST", "/events", EVENT),

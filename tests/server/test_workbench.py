@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recfusion.core.arrays import gini
 from recfusion.data.interactions import Interactions
+from recfusion.evaluation.list_metrics import gini_index
 from recfusion.inference.bundle import Bundle
 from recfusion.server.config import Settings
 from running import Client, running, settings_for
@@ -36,9 +36,9 @@ def client(settings: Settings) -> Iterator[Client]:
 
 
 def test_the_gini_coefficient_is_that_of_hand_computed_cases() -> None:
-    assert gini(np.array([3.0, 3.0, 3.0])) == 0
-    assert gini(np.array([0, 0, 0, 8])) == 0.75
-    assert gini(np.array([1, 3])) == 0.25
+    assert gini_index(np.array([3, 3, 3])) == 0
+    assert gini_index(np.array([0, 0, 0, 8])) == 0.75
+    assert gini_index(np.array([1, 3])) == 0.25
 
 
 def test_every_route_needs_the_admin_key(client: Client) -> None:

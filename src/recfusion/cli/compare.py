@@ -8,6 +8,7 @@ from typer import Option
 
 from recfusion.cli.options import (
     DataChoice,
+    DecidingOption,
     JsonOption,
     SetOption,
     TuneOption,
@@ -25,7 +26,7 @@ from recfusion.core.files import check_writable_file
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import parse_models
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.custom_metric import named_metrics
+from recfusion.experiments.custom_metric import deciding_metric, named_metrics
 from recfusion.experiments.rules import rules_document
 from recfusion.experiments.run import run_candidates
 from recfusion.inference.request import Filters, Reranking
@@ -47,8 +48,12 @@ def compare(
     metrics: Annotated[
         str, Option(help="Metrics, separated by commas: a name with @K, or file.py:function@K.")
     ] = ",".join(DEFAULT_METRICS),
+    deciding: DecidingOption = None,
     settings: SetOption = None,
     tune_trials: TuneOption = None,
+    tune: Annotated[
+        int | None, Option(help="Equal budgets: trials of a search for every model, on each split.", min=1)
+    ] = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
     keep_stale: KeepStaleOption = False,
@@ -64,15 +69,16 @@ def compare(
     fitted again, unless --keep-stale is given. With filters or re-ranking weights, the lists of the test users are made
     under these rules, and it says what they cost each model.
     """
-    chosen = parse_models(models, parse_settings(settings), tune_trials)
+    chosen = parse_models(models, parse_settings(settings), tune_trials, tune)
     names = named_metrics([name.strip() for name in metrics.split(",") if name.strip()])
+    ranked_by = deciding_metric(deciding, names)
     for path in (store, page):
         if path is not None:
             check_writable_file(path)
     rules, data = rules_document(filters, reranking), choice.load()
     seeds = tuple(range(seed, seed + splits))
     store = store or _default_store(data.name)
-    with shown("Comparing", store, names[-1]) as on_event:
+    with shown("Comparing", store, ranked_by or names[-1]) as on_event:
         summary = run_candidates(
             data,
             [(candidate, seeds) for candidate in chosen],
@@ -87,7 +93,7 @@ def compare(
             on_event=on_event,
         )
     if summary.results:
-        comparison = Comparison.of(summary.results)
+        comparison = Comparison.of(summary.results, deciding=ranked_by)
         if as_json:
             print_json(comparison.document())
         else:

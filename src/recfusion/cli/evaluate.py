@@ -14,6 +14,7 @@ from recfusion.cli.request_options import request_options
 from recfusion.cli.result_output import print_protocol
 from recfusion.core.errors import InputError
 from recfusion.evaluation.metrics import is_descriptive
+from recfusion.experiments.column_report import report_by
 from recfusion.experiments.list_report import ListReport, report_lists
 from recfusion.experiments.train import evaluate_bundle
 from recfusion.inference.request import Filters, Reranking
@@ -30,6 +31,9 @@ def evaluate(
         str | None,
         Option(help="New place of the file of users, if it has moved; for models with user features."),
     ] = None,
+    by: Annotated[
+        str | None, Option(help="Also show results by a column of the items, or of --users-file.", metavar="COLUMN")
+    ] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,7 +45,7 @@ def evaluate(
     bundle = load_bundle(folder, trust)
     source = bundle.protocol.source if data is None else bundle.protocol.source.moved_to(data)
     if users_file is not None:
-        if "user_features" not in bundle.protocol.signals.used:
+        if "user_features" not in bundle.protocol.signals.used and by is None:
             raise InputError("This model reads no user features: leave out --users-file.", "users_file")
         source = source.model_copy(update={"users_file": users_file})
     split = bundle.protocol.split_id(bundle.seed)
@@ -50,11 +54,20 @@ def evaluate(
         report = None
         if len(bundle.items) == bundle.protocol.items or filters != Filters() or reranking != Reranking():
             report = report_lists(bundle, source, filters=filters, reranking=reranking, k=k)
+        groups = None if by is None else report_by(bundle, by, source, k)
     if as_json:
         document = {"protocol": bundle.protocol.document(), "split": split, "models": {bundle.name: metrics}}
-        print_json(document | ({} if report is None else {"lists": asdict(report)}))
+        more = {"lists": report, "by": groups}
+        print_json(document | {name: asdict(found) for name, found in more.items() if found is not None})
     else:
-        _print_report(print_protocol(bundle.protocol), metrics, report)
+        console = print_protocol(bundle.protocol)
+        _print_report(console, metrics, report)
+        for group in groups.groups if groups else ():
+            what = "held-out items" if groups and groups.of == "items" else "users"
+            found = f"{100 * group.mean:.2f}{_interval(group.ci95)}"
+            console.print(f"{by} {group.value} ({group.size:,} {what}): {found}", markup=False)
+        if groups:
+            console.print(f"By {by}: the mean {groups.metric} of the test users in each group.", markup=False)
     try:
         replace(bundle, metrics=bundle.metrics | {"test": metrics}).save(folder)
     except InputError as error:

@@ -34,7 +34,7 @@ def items_add(
         note(f"Not recommended: {counted(result.without, 'new item')} without a known feature")
     if result.absent:
         note(f"Feature columns missing from the file: {', '.join(result.absent)}")
-    if result.left_out:
-        note(f"Left out: columns that the model's items do not have: {', '.join(result.left_out)}")
+    if result.columns:
+        note(f"New columns, without values for items that are not in the file: {', '.join(result.columns)}")
     for column, count in result.unfit.items():
         note(f"Missing now: {counted(count, 'value')} of {column} that do not fit the type of the model's column")

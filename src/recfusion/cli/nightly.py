@@ -31,7 +31,7 @@ def nightly(
         night, repeated = run_night(
             shop, dry_run=dry_run, accept_drop=accept_drop, on_phase=lambda phase: note(f"  {phase}"), on_epoch=on_epoch
         )
-    for sentence in (*night.choices, night.sentence):
+    for sentence in (*night.choices, night.sentence, *night.comparison.get("answers", ())):
         note(sentence)
     if repeated:
         note("Nothing has changed since that run.")

@@ -51,6 +51,10 @@ UserIdsOption = Annotated[bool, Option("--show-user-ids", help="Show user ids in
 WorkersOption = Annotated[
     int | None, Option(help="Number of worker processes; default: one per core; 0: run in this process.", min=0)
 ]
+DecidingOption = Annotated[
+    str | None,
+    Option("--deciding", help="Metric that ranks the models (default: the last one that measures accuracy)."),
+]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.report.formats import counted as counted
@@ -64,15 +65,19 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def working(text: str) -> Iterator[Callable[[str], None]]:
-    """Show a task of unknown length, and its latest progress message."""
+def working(text: str, expected: float | None = None) -> Iterator[Callable[[str], None]]:
+    """Show a task with its time so far, its latest progress message and, if they are known, the expected seconds."""
     console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status(text) as status:
-            yield lambda progress: status.update(f"{text}, {progress}")
-    else:
+    if not console.is_terminal:
         note(text)
         yield note
+        return
+    of = "" if expected is None else f"of about {clock(expected)}"
+    rest = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn(of), rest)  # the rest is cut, not the times
+    with Progress(*columns, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda progress: bar.update(task, description=f"{text.partition(' on ')[0]}, {progress}")
 
 
 @contextmanager
@@ -86,9 +91,9 @@ def if_stopped(kept: str) -> Iterator[None]:
 
 
 @contextmanager
-def training(title: str) -> Iterator[Callable[[Epoch], None]]:
+def training(title: str, expected: float | None = None) -> Iterator[Callable[[Epoch], None]]:
     """Show the epochs of a training: the latest on a terminal, one line each elsewhere."""
-    with working(title) as report:
+    with working(title, expected) as report:
 
         def show(epoch: Epoch) -> None:
             judged = "" if epoch.metric is None else f", validation {MAIN_METRIC} {100 * epoch.metric:.2f}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from recfusion.cli.options import load_bundle
+from recfusion.cli.options import DecidingOption, load_bundle
 from recfusion.cli.output import counted, note
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import check_writable_file
@@ -28,6 +28,7 @@ def report(
     reference: Annotated[
         str | None, Option(help="Label of the model that the others are tested against (default: ease).")
     ] = None,
+    deciding: DecidingOption = None,
     map_of: Annotated[
         Path | None, Option("--map", help="Model folder: the page shows on its map where the model is good.")
     ] = None,
@@ -59,7 +60,8 @@ def report(
     if not stored:
         of = f" of '{experiment}'" if experiment is not None else ""
         raise InputError(f"Expected results{of} in the store '{results}', got none: run them first.")
-    comparison = Comparison.of(stored, reference=reference, table=name if name in TABLES else None, title=title)
+    table = name if name in TABLES else None
+    comparison = Comparison.of(stored, reference=reference, table=table, title=title, deciding=deciding)
     if map_of is None:
         write_report(comparison, path)
     else:

@@ -12,6 +12,7 @@ from recfusion.cli.output import clock, counted, live, note, print_json
 from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import read_experiment
+from recfusion.experiments.plan_file import check_plan, read_plan
 from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, run_experiment
 
 _FAILED = 1
@@ -26,6 +27,9 @@ def run(
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
     keep_stale: KeepStaleOption = False,
+    plan: Annotated[
+        Path | None, Option(help="Plan of `recfusion plan`: say whether the run confirms it or explores.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the missing fits of an experiment, save each result, and show the table.
@@ -33,17 +37,22 @@ def run(
     Stored results of older code are fitted again, unless --keep-stale is given.
     """
     experiment = read_experiment(file)
+    written = None if plan is None else read_plan(plan)
     store = out or Path("results") / f"{experiment.name}.jsonl"
-    with shown(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
+    with shown(f"Running {experiment.name}", store, experiment.deciding or experiment.metrics[-1]) as on_event:
         summary = run_experiment(
             experiment, store, workers=workers, user_ids=user_ids, keep_stale=keep_stale, on_event=on_event
         )
     if summary.results:
-        comparison = Comparison.of(summary.results, title=experiment.title)
+        verdict = None if written is None else check_plan(written, experiment, summary.results)
+        about = "" if verdict is None else verdict.sentence()
+        comparison = Comparison.of(summary.results, title=experiment.title, deciding=experiment.deciding, note=about)
         if as_json:
             print_json(comparison.document() | {"experiment": experiment.name})
         else:
             print_results(print_protocol(summary.protocol), comparison)
+            if about:
+                note(about)
     leave_on_failures(summary)
 
 

@@ -123,7 +123,8 @@ def train(
         _note_signals(data.signals, used, plan)
     if parts := planned_parts(candidate.model, shape):
         note(f"Parts of the mixture: {', '.join(parts)}")
-    _note_forecast(candidate.model.forecast(shape))
+    forecast = candidate.model.forecast(shape)
+    _note_forecast(forecast)
     if updatable:
         job.check_updatable(candidate.model, candidate.label)
         more = updatable_bytes(candidate.model, shape) or 0
@@ -132,14 +133,14 @@ def train(
     shared["updatable"] = updatable
     outcome = None
     try:  # notes are printed after the status line has ended, which would erase them
-        with training(f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users") as on_epoch:
+        title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
+        with training(title, forecast.seconds) as on_epoch:
             shared |= {"all_users": all_users, "checkpoint": checkpoint, "on_epoch": on_epoch}
+            judge = judge or evaluate
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(
-                    candidate, data, signals=recipe.signals, judge=evaluate or judge, costs=True, **shared
-                )
+                bundle = job.train(candidate, data, signals=recipe.signals, judge=judge, costs=True, **shared)
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")

@@ -1,6 +1,6 @@
 """Array types that packages exchange, and the few sparse helpers that numpy and scipy lack."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,3 @@ def keep_entries(matrix: Csr, keep: NDArray[np.bool_]) -> Csr:
     """Return `matrix` with only the stored entries where `keep` is true (same shape)."""
     kept_before = np.concatenate([[0], np.cumsum(keep)])[matrix.indptr].astype(matrix.indptr.dtype)
     return csr_array((matrix.data[keep], matrix.indices[keep], kept_before), shape=matrix.shape)
-
-
-def gini(counts: NDArray[Any]) -> float:
-    """Return the Gini coefficient of counts, some above 0: 0 if all are equal, near 1 if one has everything."""
-    n, ranks = len(counts), np.arange(1, len(counts) + 1)
-    return float((2 * ranks - n - 1) @ np.sort(counts) / (n * counts.sum()))

@@ -16,6 +16,8 @@ from recfusion.models.code_digest import code_digest
 from recfusion.models.registry import Entry, find
 from recfusion.models.settings import setting_values, settings_of
 
+TUNE = "tune"  # a key beside the settings: trials of a search
+_MOST_TRIALS = 10_000
 _LABEL = r"\w[\w .,+()=/-]{0,59}"
 Models: TypeAlias = Mapping[str, str | Recommender | Mapping[str, Any]] | Iterable[str]
 
@@ -27,6 +29,7 @@ class Candidate:
     label: str
     entry: Entry
     model: Recommender
+    tune: int = 0  # trials of a search for its settings on each split, for a model that does not search itself
 
     def __post_init__(self) -> None:
         check_label(self.label)
@@ -42,9 +45,10 @@ class Candidate:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every setting with its value, as in JSON."""
+        """Every setting with its value, as in JSON; and `tune`, if settings are searched."""
+        budget = {TUNE: self.tune} if self.tune else {}
         try:
-            values: dict[str, Any] = json.loads(json.dumps(setting_values(self.model), allow_nan=False))
+            values: dict[str, Any] = json.loads(json.dumps(setting_values(self.model) | budget, allow_nan=False))
         except (TypeError, ValueError):
             raise InputError(
                 f"Expected settings of {self.label} that JSON can hold (numbers, texts, booleans, lists, tables), "
@@ -98,10 +102,12 @@ def unique(labels: list[str]) -> list[str]:
     return labels
 
 
-def parse_models(text: str, settings: Mapping[str, str], trials: int | None = None) -> list[Candidate]:
+def parse_models(
+    text: str, settings: Mapping[str, str], trials: int | None = None, tune: int | None = None
+) -> list[Candidate]:
     """Return the candidates of a command line: "ease,mine=file.py:MyModel" and settings such as mine.l2.
 
-    `trials` is the number of trials of the models that search their own settings.
+    `trials` is the number of trials of the models that search their own settings, `tune` that of all models.
     """
     pairs = [_labelled(part.strip()) for part in text.split(",") if part.strip()]
     if not pairs:
@@ -115,7 +121,7 @@ def parse_models(text: str, settings: Mapping[str, str], trials: int | None = No
         if label not in given:
             raise choices("model in --set", label, labels, "settings")
         given[label][setting] = value
-    return [_made(label, place, given[label], trials) for label, place in pairs]
+    return [_made(label, place, given[label], trials, tune) for label, place in pairs]
 
 
 def parse_model(name: str, settings: Mapping[str, str], trials: int | None = None) -> Candidate:
@@ -123,11 +129,23 @@ def parse_model(name: str, settings: Mapping[str, str], trials: int | None = Non
     return _made(*_labelled(name), settings, trials)
 
 
-def _made(label: str, place: str, settings: Mapping[str, Any], trials: int | None) -> Candidate:
+def _made(
+    label: str, place: str, settings: Mapping[str, Any], trials: int | None, tune: int | None = None
+) -> Candidate:
     entry = find(place)
     if trials is not None and "tune_trials" in settings_of(entry.load()):
         settings = {"tune_trials": trials, **settings}
-    return Candidate(label, entry, entry.make(settings))
+    return budgeted(label, entry, settings, tune)
+
+
+def budgeted(label: str, entry: Entry, settings: Mapping[str, Any], tune: object, *, text: bool = True) -> Candidate:
+    """Return a candidate with a budget of trials: its own search has it, or a search around its fit on each split."""
+    if tune is not None and (not isinstance(tune, int) or isinstance(tune, bool) or not 1 <= tune <= _MOST_TRIALS):
+        raise InputError(f"Expected tune to be a number of trials from 1 to {_MOST_TRIALS:,}, got {tune!r}.", TUNE)
+    itself = "tune_trials" in settings_of(entry.load())
+    if tune is not None and itself:
+        settings = {"tune_trials": tune, **settings}
+    return Candidate(label, entry, entry.make(settings, text=text), 0 if itself or tune is None else tune)
 
 
 def _labelled(text: str) -> tuple[str, str]:

@@ -32,6 +32,7 @@ from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
 LEVEL = 0.05  # of significance
+MARKS = f"Means x 100 with 95 % intervals over users; *: significantly below the best (p < {LEVEL:g}, Holm)."
 REFERENCE = "ease"  # the model that the others are tested against, if it is among them
 
 
@@ -60,6 +61,7 @@ class Comparison:
     title: str = ""
     note: str = ""
     command: str = ""
+    deciding: str = ""  # the metric that ranks the models, if it was named
 
     @classmethod
     def of(
@@ -71,10 +73,12 @@ class Comparison:
         title: str = "",
         note: str = "",
         command: str = "",
+        deciding: str | None = None,
     ) -> "Comparison":
         """Return the comparison of results, which must all have the same protocol.
 
-        `reference` defaults to EASE if it is among them. `table` names the table of the paper to compare with (default:
+        `reference` defaults to EASE if it is among them. The metric `deciding` ranks the models; by default it is the
+        last one of the protocol that measures accuracy. `table` names the table of the paper to compare with (default:
         the one of the same data).
         """
         results = list(results)
@@ -83,6 +87,8 @@ class Comparison:
         check_same_protocol({f"{one.label}, split {one.seed}": one.protocol.hash for one in results})
         if reference is not None and reference not in {one.label for one in results}:
             raise choices("model to test against", reference, dict.fromkeys(one.label for one in results), "reference")
+        if deciding is not None and deciding not in results[0].protocol.metrics:
+            raise choices("deciding metric", deciding, results[0].protocol.metrics, "deciding")
         by_model = _by_model(results)
         reference = reference or (REFERENCE if REFERENCE in by_model else None)
         first = results[0]
@@ -115,6 +121,7 @@ class Comparison:
             title=title,
             note=note,
             command=command,
+            deciding=deciding or "",
         )
 
     @property
@@ -124,8 +131,8 @@ class Comparison:
 
     @property
     def main_metric(self) -> str:
-        """The metric that ranks the models: the last one that measures accuracy."""
-        metrics = self.metrics
+        """The metric that ranks the models: the deciding one, or the last one that measures accuracy."""
+        metrics = [self.deciding] if self.deciding else self.metrics
         return next((metric for metric in reversed(metrics) if not is_descriptive(metric)), metrics[-1])
 
     def ranked(self, metric: str | None = None) -> list[str]:
@@ -173,6 +180,7 @@ class Comparison:
             "seeds": list(self.seeds),
             "models": {label: _entry(model) for label, model in self.models.items()},
             "tests": [asdict(test) for test in self.tests],
+            "deciding": self.main_metric,
             "advice": self.advice(),
             "reference": self.reference,
             "reference_tests": [asdict(test) for test in self.differences],
@@ -211,15 +219,19 @@ class Comparison:
         splits = ", ".join(map(str, self.seeds))
         return f"Comparison({self.protocol.name}, splits {splits}, {self.main_metric}: {means})"
 
+    def cell(self, label: str, metric: str) -> str:
+        """Return a mean x 100 with its interval, and * if the best model is significantly better."""
+        found = self.models[label].metrics[metric]
+        test = next((t for t in self.tests if t.metric == metric and t.b == label), None)
+        mark = "*" if test is not None and test.p_holm is not None and test.p_holm < LEVEL else ""
+        ends = f" ({100 * found.ci95[0]:.2f} to {100 * found.ci95[1]:.2f})" if found.ci95 else ""
+        return f"{100 * found.mean:.2f}{mark}{ends}"
+
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(metric)}</th>" for metric in self.metrics)
-        rows = "".join(
-            f"<tr><td>{html.escape(label)}</td>"
-            + "".join(f"<td>{100 * self.models[label].mean(metric):.2f}</td>" for metric in self.metrics)
-            + "</tr>"
-            for label in self.ranked()
-        )
-        return f"<table><tr><th>model</th>{head}</tr>{rows}</table>"
+        lines = [["model", *self.metrics]]
+        lines += [[label, *(self.cell(label, metric) for metric in self.metrics)] for label in self.ranked()]
+        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in lines]
+        return f"<table><tr>{'</tr><tr>'.join(rows)}</tr></table><p>{html.escape(MARKS)}</p>"
 
 
 def compare(
@@ -233,6 +245,7 @@ def compare(
     store: str | Path | None = None,
     workers: int = 0,
     reference: str | None = None,
+    deciding: str | None = None,
     user_ids: bool = False,
     keep_stale: bool = False,
     filters: Filters | None = None,
@@ -247,7 +260,7 @@ def compare(
     unless they are stale (made by other code; `keep_stale` uses them), and each result is saved at once. `workers`
     processes run in parallel; 0 fits in this process. With `filters` and `reranking`, the lists of test users are made
     under these rules, and `costs` says what they cost each model. The others are tested against `reference` (default:
-    EASE).
+    EASE). The metric `deciding` ranks the models (see `Comparison.of`).
     """
     seeds = parse_seeds(splits, "splits")
     planned = candidates(models)
@@ -271,7 +284,7 @@ def compare(
         if failure.details:
             log.error("%s: %s", task, failure.details)
         raise InputError(f"The fit of {task} failed: {failure.reason}")
-    return Comparison.of(run.results, reference=reference)
+    return Comparison.of(run.results, reference=reference, deciding=deciding)
 
 
 def _by_model(results: Sequence[Result]) -> dict[str, dict[int, Result]]:

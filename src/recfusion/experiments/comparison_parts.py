@@ -36,6 +36,7 @@ class ModelSummary:
     fit_seconds: float
     score_seconds: float
     trials: float | None
+    cpu_seconds: float | None
     metrics: dict[str, Summary]
 
     def mean(self, metric: str) -> float:
@@ -50,6 +51,7 @@ class ModelSummary:
         states = {one.code_state for one in results}
         versions = (f"{one.code} (commit {one.commit})" if one.commit else one.code for one in results if one.code)
         trials = [one.trials for one in results if one.trials is not None]
+        cpu = [one.cpu_seconds for one in results if one.cpu_seconds is not None]
         summaries = {metric: summarise([one.test[metric] for one in results], d) for metric, d in drawn.items()}
         overall = {name: summarise([np.array([one.overall[name]]) for one in results], None) for name in first.overall}
         return cls(
@@ -67,6 +69,7 @@ class ModelSummary:
             fit_seconds=float(np.mean([one.fit_seconds for one in results])),
             score_seconds=float(np.mean([one.score_seconds for one in results])),
             trials=float(np.mean(trials)) if trials else None,
+            cpu_seconds=float(np.mean(cpu)) if cpu else None,
             metrics=summaries | overall,
         )
 

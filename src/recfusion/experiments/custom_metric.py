@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from recfusion.core.errors import InputError
+from recfusion.core.errors import InputError, choices
 from recfusion.evaluation.list_metrics import ListSet
 from recfusion.evaluation.metrics import METRICS, Metric, Values, check_metrics, parse_metric
 from recfusion.models.class_loading import load_file
@@ -51,6 +51,14 @@ def metric(function: Callable[[Any], float], k: int = 20, name: str | None = Non
 def named_metrics(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of metrics; "file.py:function@K" is loaded and gets its name."""
     return check_metrics([load_metric(name) if ".py:" in name else name for name in names])
+
+
+def deciding_metric(asked: str | None, names: Sequence[str]) -> str | None:
+    """Return the name of the metric that ranks models; raise if it is not among `names`."""
+    found = load_metric(asked) if asked is not None and ".py:" in asked else asked
+    if found is not None and found not in names:
+        raise choices("deciding metric", found, names, "deciding")
+    return found
 
 
 def load_metric(place: str) -> str:

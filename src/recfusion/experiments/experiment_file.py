@@ -14,8 +14,8 @@ from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.reading.database import is_database
 from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS
-from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.custom_metric import named_metrics
+from recfusion.experiments.candidate import TUNE, Candidate, budgeted
+from recfusion.experiments.custom_metric import deciding_metric, named_metrics
 from recfusion.experiments.result import Seeds
 from recfusion.models.registry import find
 
@@ -36,6 +36,8 @@ class Experiment:
     metrics: tuple[str, ...]
     models: tuple[tuple[Candidate, Seeds], ...]  # with the seeds of each
     signals: str = BINARY  # what is used besides the interactions
+    deciding: str | None = None  # the metric that ranks the models; the last one that measures accuracy if None
+    hypotheses: tuple[str, ...] = ()  # what its author expects
 
 
 class _Runs(BaseModel):
@@ -43,6 +45,7 @@ class _Runs(BaseModel):
 
     seeds: StrictInt | list[StrictInt]
     metrics: list[str] = list(DEFAULT_METRICS)
+    deciding: str | None = None
 
 
 class _Document(BaseModel):
@@ -52,6 +55,7 @@ class _Document(BaseModel):
     title: str = ""
     data: Source
     signals: str = BINARY
+    hypotheses: list[str] = []
     preparation: Preparation = Preparation()
     split: SplitPlan = SplitPlan()
     run: _Runs
@@ -76,23 +80,29 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
     try:
         seeds = parse_seeds(found.run.seeds, "[run] seeds")
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
-        metrics = named_metrics([str(folder / name) if ".py:" in name else name for name in found.run.metrics])
+        metrics = named_metrics([_placed(name, folder) for name in found.run.metrics])
+        deciding = deciding_metric(_placed(found.run.deciding or "", folder) or None, metrics)
         parse_signals(found.signals)
     except InputError as error:
         raise InputError(f"In '{where}': {error}", error.field) from None
     planned = (_located(found.data, folder), found.preparation, found.split, seeds, metrics, models, found.signals)
-    return Experiment(found.name, found.title, *planned)
+    return Experiment(found.name, found.title, *planned, deciding, tuple(found.hypotheses))
+
+
+def _placed(metric: str, folder: Path) -> str:
+    """Return a metric's name; one of a file is searched from the experiment's folder."""
+    return str(folder / metric) if ".py:" in metric else metric
 
 
 def _planned(label: str, settings: dict[str, Any], all_seeds: Seeds, folder: Path) -> tuple[Candidate, Seeds]:
     """Return the candidate of a table and its seeds; a model's file is searched from the experiment's folder."""
     model = settings.pop("model", label)
-    seeds = settings.pop("seeds", None)
+    seeds, tune = settings.pop("seeds", None), settings.pop(TUNE, None)
     try:
         if not isinstance(model, str):
             raise InputError(f"Expected the name or place of a model, got {model!r}: change it.", "model")
         entry = find(model, folder)
-        candidate = Candidate(label, entry, entry.make(settings, text=False))
+        candidate = budgeted(label, entry, settings, tune, text=False)
     except InputError as error:
         raise InputError(f"[models.{label}]: {error}", error.field) from None
     return candidate, all_seeds if seeds is None else parse_seeds(seeds, f"[models.{label}] seeds", all_seeds)

@@ -105,6 +105,7 @@ def fit_and_judge(
     With rules in the protocol, the lists of test users are made under them, and the metrics without them are kept too.
     If the split has a `whole` training matrix, the model that is tested is fitted on it, with the chosen settings.
     """
+    cpu = time.process_time()
     model, curve, seconds, stopped = fit(
         *(candidate, parts.train, parts.valid),
         seed=parts.seed,
@@ -113,6 +114,7 @@ def fit_and_judge(
         on_epoch=on_epoch,
         stop=stop,
     )
+    cpu = time.process_time() - cpu
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
     ids = None if data is None else data.items
     judged = judged_users(parts.valid, most)
@@ -121,9 +123,10 @@ def fit_and_judge(
     tested: dict[str, Any] = {}
     if data is not None:
         if parts.whole is not None:
-            final = replace(candidate, model=settled(model))
+            final, before = replace(candidate, model=settled(model)), time.process_time()
             model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
             seconds += more
+            cpu += time.process_time() - before
         rows = example_rows(parts.test)
         asked: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
         found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
@@ -157,6 +160,7 @@ def fit_and_judge(
         trials=trials,
         curve=curve,
         fit_seconds=seconds,
+        cpu_seconds=cpu,
         threads=threads or available_cores(),
         validation=valid.mean(),
         **tested,

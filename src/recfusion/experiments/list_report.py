@@ -1,11 +1,13 @@
 """What shops ask about lists: what rules cost, which products are shown, and the gain over bestsellers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from recfusion.core.arrays import FloatArray, IntArray
+from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.data.column_roles import Role
 from recfusion.data.options import Source
 from recfusion.data.split import Fold, Split
 from recfusion.evaluation.evaluate import map_batches
@@ -103,12 +105,12 @@ def report_lists(
         "ruled": _lists(maker, parts.test, longest) if ruled else np.empty((0, 0), np.int64),
     }
     values = {name: _values(items[name], parts, metrics) for name in ("plain", "ruled") if len(items[name])}
-    lists = items["ruled" if ruled else "plain"]
+    lists, judged = items["ruled" if ruled else "plain"], (parts.test.users, parts.test.held_out)
     found = ListReport(
         k=k,
         users=len(parts.test.users),
-        shown=_shown(bundle, items["plain"][:, :k]),
-        gain=_gain(bundle, parts.test, lists[:, :k], items["popular"]),
+        shown=shown_products(items["plain"][:, :k], bundle.items, bundle.roles),
+        gain=gain_over(*judged, lists[:, :k], items["popular"], prices_of(bundle.items, bundle.roles)),
         plain={name: float(one.mean()) for name, one in values["plain"].items()},
     )
     if not ruled:
@@ -122,7 +124,9 @@ def report_lists(
         for n, name in enumerate(metrics)
     }
     means = {name: float(one.mean()) for name, one in values["ruled"].items()}
-    return replace(found, ruled=means, costs=costs, ruled_shown=_shown(bundle, items["ruled"][:, :k]))
+    return replace(
+        found, ruled=means, costs=costs, ruled_shown=shown_products(items["ruled"][:, :k], bundle.items, bundle.roles)
+    )
 
 
 def _lists(maker: ListMaker, fold: Fold, k: int, *, popular: bool = False) -> IntArray:
@@ -141,20 +145,28 @@ def _values(items: IntArray, parts: Split, metrics: list[str]) -> dict[str, Valu
     return per_user(judge(items, parts.test.held_out, popularity), metrics)
 
 
-def _shown(bundle: Bundle, items: IntArray) -> Shown:
-    places = items[items >= 0]
-    counts = np.bincount(places, minlength=len(bundle.items))
+def shown_products(lists: IntArray, items: pl.DataFrame, roles: Mapping[Role, str]) -> Shown:
+    """Return which products some lists (users, k) show; -1 is an empty place."""
+    places = lists[lists >= 0]
+    counts = np.bincount(places, minlength=len(items))
     sold_out = None
-    if (stock := bundle.roles.get("stock")) is not None:
-        gone = (bundle.items[stock].cast(pl.Float64) <= 0).fill_null(False).to_numpy()
+    if (stock := roles.get("stock")) is not None:
+        gone = (items[stock].cast(pl.Float64) <= 0).fill_null(False).to_numpy()
         sold_out = float(np.mean(gone[places])) if len(places) else 0.0
     return Shown(len(counts), int(np.count_nonzero(counts)), gini_index(counts), sold_out)
 
 
-def _gain(bundle: Bundle, fold: Fold, items: IntArray, popular: IntArray) -> Gain:
-    lists = [judge(own, fold.held_out, np.zeros(len(bundle.items))).hits for own in (items, popular)]
+def prices_of(items: pl.DataFrame, roles: Mapping[Role, str]) -> Values | None:
+    """Return the price of each item, 0 without one; None if the table has no prices."""
+    price = roles.get("price")
+    return None if price is None else items[price].cast(pl.Float64).fill_null(0).fill_nan(0).to_numpy()
+
+
+def gain_over(users: IntArray, held_out: Csr, items: IntArray, popular: IntArray, prices: Values | None) -> Gain:
+    """Return the gain of lists (users, k) over those of bestsellers, by the held-out items of the same users."""
+    lists = [judge(own, held_out, np.zeros(held_out.shape[1])).hits for own in (items, popular)]
     hits = np.stack([one.sum(axis=1).astype(np.float64) for one in lists], axis=1)
-    drawn = bootstrap_means(fold.users, hits)
+    drawn = bootstrap_means(users, hits)
     model, best = (float(column.mean()) for column in hits.T)
     percent, interval = None, None
     if best > 0 and not np.isnan(drawn).any() and (drawn[:, 1] > 0).all():
@@ -162,13 +174,12 @@ def _gain(bundle: Bundle, fold: Fold, items: IntArray, popular: IntArray) -> Gai
         low, high = np.quantile(100 * (drawn[:, 0] / drawn[:, 1] - 1), [0.025, 0.975])
         interval = (float(low), float(high))
     money = None
-    if (price := bundle.roles.get("price")) is not None:
-        prices = bundle.items[price].cast(pl.Float64).fill_null(0).fill_nan(0).to_numpy()
+    if prices is not None:
         worth = np.stack(
             [(hit * prices[np.maximum(own, 0)]).sum(axis=1) for hit, own in zip(lists, (items, popular), strict=True)],
             axis=1,
         )
-        sums = bootstrap_means(fold.users, worth)
+        sums = bootstrap_means(users, worth)
         money = paired_difference(worth[:, 0], worth[:, 1], sums[:, 0], sums[:, 1])
     more = paired_difference(hits[:, 0], hits[:, 1], drawn[:, 0], drawn[:, 1])
     return Gain(model, best, percent, interval, more, money)

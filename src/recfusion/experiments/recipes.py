@@ -7,7 +7,7 @@ as in the service.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, column_counts
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
+from recfusion.data.column_roles import column_roles, parse_roles
 from recfusion.data.features import features_of, with_features
 from recfusion.data.interactions import Features, Interactions, RawData, Signal, to_columns
 from recfusion.data.merge import decoded
@@ -30,6 +31,7 @@ from recfusion.evaluation.scoring import scores
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.fit import check_grades, fit
+from recfusion.experiments.list_report import gain_over, prices_of, shown_products
 from recfusion.experiments.train import train, use_device, usual_plan, with_intervals
 from recfusion.inference.bundle import Bundle
 from recfusion.models.abilities import fit_notes, settled, signals_read, without_histories
@@ -37,6 +39,7 @@ from recfusion.models.base import Recommender
 from recfusion.training.epoch import OnEpoch
 
 METRIC = DEFAULT_METRICS[-1]
+LISTED = 10  # places of the lists in answers about products and money
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,9 @@ class Judged:
     users: int  # that it learned from
     items: int  # that it can recommend
     seconds: float  # of the fit
+    lists: IntArray  # the first places of each test user; columns of the data with all items
+    data: Interactions  # with all users and items
+    held_out: Csr  # of the test users
 
     @cached_property
     def mean(self) -> float:
@@ -100,6 +106,8 @@ class Outcome:
     gain: float | None = None  # mean of the new recipe minus that of the old one
     ci95: tuple[float, float] | None = None
     bestsellers: float | None = None  # mean of the same list for everyone
+    lists: dict[str, Any] | None = None  # gain over bestsellers, and the products that lists show
+    answers: tuple[str, ...] = ()  # the same in sentences
 
     def sentence(self) -> str:
         """Return the outcome in words."""
@@ -144,7 +152,7 @@ def train_better(
         popular = replace(new, candidate=Candidate.of("bestsellers", "popularity"), signals=BINARY)
         *judged, sold = judge_recipes(raw, [*recipes, popular], plan, seed=seed, on_epoch=on_epoch)
         winner, outcome, metrics = _decide(judged, sold.mean)
-        recipe = winner.recipe
+        recipe, outcome = winner.recipe, _with_answers(outcome, winner, sold)
     except NobodyToJudge:
         if old is not None:
             raise
@@ -212,9 +220,12 @@ def _judge(
     test = Fold(fold.users, fold.history[:, order], fold.held_out[:, order], extra and extra.columns(order))
     counts = column_counts(own.matrix)
     padded = csr_array((own.matrix.data, own.matrix.indices, own.matrix.indptr), shape=(own.n_users, data.n_items))
-    found = evaluate(_KnownItems(model, counts.astype(np.float32)), test, padded, DEFAULT_METRICS)
+    known_items, rows = _KnownItems(model, counts.astype(np.float32)), range(len(test.users))
+    found = evaluate(known_items, test, padded, DEFAULT_METRICS, shown=rows, length=LISTED)
+    lists = np.where(found.lists >= 0, order[found.lists], -1)
     final = replace(recipe, candidate=replace(recipe.candidate, model=settled(model)))
-    return Judged(final, tuple(model.chosen()), fit_notes(model), found, own.n_users, own.n_items, seconds)
+    told = (tuple(model.chosen()), fit_notes(model))
+    return Judged(final, *told, found, own.n_users, own.n_items, seconds, lists, data, fold.held_out)
 
 
 def _described(data: Interactions, own: Interactions) -> Interactions:
@@ -247,6 +258,16 @@ class _KnownItems:
         if "user_features" not in self.reads:
             found[np.flatnonzero(np.diff(known.indptr) == 0)[:, None], columns] = self.counts
         return found
+
+
+def _with_answers(outcome: Outcome, winner: Judged, popular: Judged) -> Outcome:
+    """Return the outcome with the gain over bestsellers, in money too, and the products that lists show."""
+    items, source = winner.data.item_table, winner.data.source
+    roles = column_roles(items, parse_roles(source.roles))
+    judged = (winner.test.users, winner.held_out, winner.lists, popular.lists)
+    gain, shown = gain_over(*judged, prices_of(items, roles)), shown_products(winner.lists, items, roles)
+    answers = (gain.sentence(LISTED), shown.sentence(LISTED))
+    return replace(outcome, lists={"k": LISTED, "gain": asdict(gain), "shown": asdict(shown)}, answers=answers)
 
 
 def _decide(judged: Sequence[Judged], bestsellers: float) -> tuple[Judged, Outcome, dict[str, Any]]:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from recfusion.core.arrays import IntArray
-from recfusion.core.errors import validating
+from recfusion.core.errors import InputError, validating
 from recfusion.core.extras import is_installed
 from recfusion.core.jsonl import JsonLines, json_line
+from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.evaluation.metrics import Values
@@ -104,6 +105,7 @@ class Result(BaseModel):
     trials: int | None = None  # of the fit's own search; null in results of version 1
     curve: Curve
     fit_seconds: float
+    cpu_seconds: float | None = None  # of all cores, with the search; null in older results
     threads: int
     validation: dict[str, float]  # each metric's mean over the validation users
     # On the test users; trials of a search are never evaluated on them.
@@ -153,9 +155,19 @@ class Result(BaseModel):
         """Return each metric's mean over the test users."""
         return {name: float(values.mean()) for name, values in self.test.items()} | self.overall
 
-    def to_frame(self) -> pl.DataFrame:
-        """Return one row per test user: row in the data, size of the history, and each metric."""
-        return pl.DataFrame({"user": self.users, "history_size": self.history_size, **self.test})
+    def to_frame(self, data: Interactions | None = None) -> pl.DataFrame:
+        """Return one row per test user: row in the data, size of the history, and each metric.
+
+        With the prepared `data` of the result, users have their ids instead of rows.
+        """
+        users: Any = self.users
+        if data is not None:
+            if data.fingerprint != self.protocol.fingerprint:
+                raise InputError(
+                    f"Expected the data of the result ({self.protocol.name}), got other data: load it.", "data"
+                )
+            users = data.users[self.users]
+        return pl.DataFrame({"user": users, "history_size": self.history_size, **self.test})
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {100 * mean:.2f}" for name, mean in self.mean().items())

@@ -32,6 +32,7 @@ from recfusion.experiments.result import (
     result_key,
 )
 from recfusion.experiments.rules import check_rules
+from recfusion.experiments.tuning.equal_budget import fit_with_budget
 from recfusion.models.abilities import signals_read
 from recfusion.models.class_loading import is_importable
 from recfusion.models.code_digest import code_state
@@ -110,8 +111,12 @@ class FitJob:
             if parts is None or parts.seed != task.seed:
                 used = self.protocol.signals.used
                 parts = split(self.data, self.protocol.plan, seed=task.seed, used=used)
+            candidate = self.candidates[task.label]
+            if candidate.tune:
+                known = (candidate, self.data, self.protocol, parts)
+                return fit_with_budget(*known, threads=self.threads, user_ids=self.user_ids, report=report)
             return fit_and_judge(
-                *(self.candidates[task.label], self.data, self.protocol, parts),
+                *(candidate, self.data, self.protocol, parts),
                 threads=self.threads,
                 user_ids=self.user_ids,
                 on_epoch=report,

@@ -197,7 +197,10 @@ def evaluate_bundle(bundle: Bundle, source: Source | None = None) -> dict[str, A
 def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
     """Return the split of a saved model, rebuilt from its protocol; see `evaluate_bundle`."""
     if bundle.all_users:
-        raise InputError("Expected a model with test users, got one trained on all users: train without --all-users.")
+        raise InputError(
+            "Expected a model with test users, got one trained on all users: train without --all-users. The report of "
+            "a night has the answers about its model."
+        )
     if bundle.updates:
         raise InputError("Expected a model as it was trained, got one that was updated since: evaluate that folder.")
     protocol = bundle.protocol

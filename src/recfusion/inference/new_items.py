@@ -44,7 +44,7 @@ class Added:
     without: int  # added items without a known feature, which are never recommended on merit
     absent: tuple[str, ...]  # feature columns that the table lacks
     items: int  # number of items of the new model
-    left_out: tuple[str, ...] = ()  # columns of the table that the model's items do not have
+    columns: tuple[str, ...] = ()  # of the table that the model's items did not have
     unfit: Mapping[str, int] = field(default_factory=dict)  # column -> values of another type, which are missing now
 
 
@@ -63,6 +63,7 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
             "(--items)."
         )
     items = read_parquet(folder / files.ITEMS)
+    more = tuple(name for name in table.columns if name_among(items.columns, name) not in items.columns)
     fresh, existing = _fresh(items, table)
     if fresh.is_empty():
         raise InputError(
@@ -83,14 +84,14 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
         kept = saved_sparse({part: features.get_tensor(f"{prefix}features_.{part}") for part in PARTS}, "features_")
         found = kind.with_added(lambda array: saved.get_tensor(prefix + array), encoded.matrix, kept)
         arrays = {prefix + array: value for array, value in _plain(found).items()}
+    items = _with_columns(items, table.select("item", *more))
     _write(folder, out, _joined(items, fresh), arrays, len(fresh))
     counts = (encoded.known, encoded.given, encoded.without, encoded.absent)
     own = {name: name_among(items.columns, name) for name in fresh.columns}
-    left_out = tuple(name for name, here in own.items() if here not in items.columns)
-    shared = {name: pl.col(name).cast(items.schema[own[name]], strict=False) for name in own if name not in left_out}
+    shared = {name: pl.col(name).cast(items.schema[own[name]], strict=False) for name in own}
     lost = fresh.select((cell.is_null() & pl.col(name).is_not_null()).sum() for name, cell in shared.items())
     unfit = {name: count for name, count in zip(shared, lost.row(0), strict=True) if count}
-    return Added(len(fresh), existing, *counts, len(items) + len(fresh), left_out, unfit)
+    return Added(len(fresh), existing, *counts, len(items) + len(fresh), more, unfit)
 
 
 def can_add(bundle: Bundle) -> bool:
@@ -188,6 +189,13 @@ def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]
             raise InputError(f"Expected whole numbers as ids, as the model's items have, got '{wrong}': name them so.")
         fresh = fresh.with_columns(numbers.alias("item"))
     return fresh.unique("item", keep="first", maintain_order=True), int((~new).sum())
+
+
+def _with_columns(items: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
+    """Return the item table with further columns, with the values of the items that `more` has rows of."""
+    own = more.with_columns(parse_ids(more["item"], items["item"].dtype).alias("item")).drop_nulls("item")
+    named = own.unique("item", keep="first").rename({name: name_among(items.columns, name) for name in own.columns})
+    return items.join(named, on="item", how="left", maintain_order="left")
 
 
 def _joined(items: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:

@@ -175,7 +175,7 @@ class Reranking(Record):
         0.0,
         title="Adventure",
         description="skip the most predictable and the best-known items",
-        json_schema_extra={"low": "the obvious", "high": "the unexpected"},
+        json_schema_extra={"low": "the obvious", "high": "beyond the obvious"},
     )
     popularity: Weight = Field(
         0.0,

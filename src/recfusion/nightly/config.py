@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, ValidationError
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_regular, read_toml
 from recfusion.data.options import Preparation, Source, SplitPlan
-from recfusion.data.reading.database import is_database
+from recfusion.data.reading.database import FILE_SCHEMES, is_database
 from recfusion.data.reading.ids import id_text
 from recfusion.data.signals import AUTO, parse_signals
 from recfusion.experiments.candidate import Candidate
@@ -27,7 +27,10 @@ class Shop(BaseModel, frozen=True, extra="forbid"):
     """The keys of the file; paths are relative to its folder."""
 
     folder: str = Field(description="model folder, which the service serves and the run replaces")
-    orders: str | tuple[str, ...] = Field(description="file of orders, or a list of files; `*` matches several")
+    orders: str | tuple[str, ...] = Field(
+        description="file of orders, or a list of files; `*` matches several; or the address of a database, with "
+        "`query` in [source]"
+    )
     products: str | None = Field(None, description="file about the products, with titles, stock and features")
     customers: str | None = Field(None, description="file about the customers, for their features")
     events: str | None = Field(None, description="SQLite file in which the service stores events")
@@ -73,7 +76,7 @@ class Shop(BaseModel, frozen=True, extra="forbid"):
             raise InputError("Expected a file of orders, got none: name it under orders.", "orders")
         found = {"data": patterns, "items": self.products, "users_file": self.customers}
         source = self.source.model_copy(update=found)
-        for file in source.files:
+        for file in () if is_database(source.data) else source.files:
             if not Path(file).exists():
                 raise InputError(f"Expected a file of orders at '{file}', got nothing: correct orders.", "orders")
         return source
@@ -100,8 +103,8 @@ def read_shop(path: Path) -> Shop:
     try:
         for key in sorted(_OWN_KEYS.keys() & shop.source.model_fields_set):
             raise InputError(f"[source] {key} is not used: name the file under {_OWN_KEYS[key]}.", key)
-        if is_database(",".join((shop.orders,) if isinstance(shop.orders, str) else shop.orders)):
-            raise InputError("Expected files of orders, got the address of a database: export them first.", "orders")
+        if any(map(is_database, shop.orders if isinstance(shop.orders, tuple) else ())):
+            raise InputError("Expected one database or a list of files, got a list with a database.", "orders")
         if "events" in shop.serve.model_fields_set:
             raise InputError("[serve] events is not used: name the file under events.", "events")
         parse_placements(shop.placements)
@@ -111,11 +114,19 @@ def read_shop(path: Path) -> Shop:
         raise InputError(f"In '{path}': {error}", error.field) from None
     named = {name: getattr(shop, name) for name in PLACES}
     placed = {
-        name: str(folder / value) if isinstance(value, str) else tuple(str(folder / one) for one in value)
+        name: _placed(value, folder) if isinstance(value, str) else tuple(_placed(one, folder) for one in value)
         for name, value in named.items()
         if value is not None
     }
     return shop.model_copy(update=placed | {"serve": _placed_options(shop.serve, folder)})
+
+
+def _placed(name: str, folder: Path) -> str:
+    """Return a path in the folder of the file; the address of a server stays as it is."""
+    if not is_database(name):
+        return str(folder / name)
+    scheme, _, path = name.partition(":///")
+    return f"{scheme}:///{folder / path}" if scheme in FILE_SCHEMES and path else name
 
 
 def _placed_options(options: ShopOptions, folder: Path) -> ShopOptions:

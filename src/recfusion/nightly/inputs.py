@@ -12,6 +12,7 @@ from recfusion.data.interactions import RawData
 from recfusion.data.load import is_prepared, load, read
 from recfusion.data.merge import decoded, merge_events, raw_rows
 from recfusion.data.options import Source
+from recfusion.data.reading.database import is_database, read_database
 from recfusion.server.event_reports import purchases_and_returns
 from recfusion.server.event_store import Store
 
@@ -25,12 +26,19 @@ class Inputs:
     forgotten: int = 0
 
 
-def read_inputs(source: Source, events: Path | None = None, forget: Collection[str] = ()) -> Inputs:
-    """Read files of orders and the events of a service.
+def database_rows(source: Source) -> pl.DataFrame | None:
+    """Return the rows of orders in a database; None for files."""
+    return read_database(source.data, source.query) if is_database(source.data) else None
+
+
+def read_inputs(
+    source: Source, events: Path | None = None, forget: Collection[str] = (), orders: pl.DataFrame | None = None
+) -> Inputs:
+    """Read files of orders and the events of a service; `orders` stand for the files if they come from a database.
 
     Rows of the users `forget`, and of those that the event store has forgotten, are left out.
     """
-    raw = _read(source)
+    raw = _read(source, orders)
     if events is None:
         return Inputs(_without(raw, set(forget)), forgotten=len(set(forget)))
     with closing(Store(events, create=False)) as store:
@@ -42,7 +50,9 @@ def read_inputs(source: Source, events: Path | None = None, forget: Collection[s
     return Inputs(_without(merged, gone), len(rows), len(digests))
 
 
-def _read(source: Source) -> RawData:
+def _read(source: Source, orders: pl.DataFrame | None) -> RawData:
+    if orders is not None:
+        return read(source.model_copy(update={"data": source.label, "query": None}), orders)
     if source.data not in CATALOG and is_prepared(Path(source.data)):
         return raw_rows(load(source))
     return read(source)

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
+import polars as pl
+
 from recfusion.core.errors import InputError, WriteError
 from recfusion.core.files import check_replaceable, check_writable_file, file_digest, lock_file, read_json, write_json
 from recfusion.data.interactions import RawData
@@ -27,7 +29,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.new_items import placement_notes
 from recfusion.nightly.config import PLACES, SERVED, Shop
-from recfusion.nightly.inputs import Inputs, read_inputs
+from recfusion.nightly.inputs import Inputs, database_rows, read_inputs
 from recfusion.nightly.report import Counts, Night, parse_night, read_nights, write_night
 from recfusion.server.event_reports import purchases_and_returns
 from recfusion.server.event_store import Store
@@ -56,29 +58,37 @@ def run_night(
     for path in (folder, _previous(shop)):
         check_replaceable(path, CONFIG)
     if dry_run:
-        return _night(shop, accept_drop, on_phase, on_epoch, dry_run=True), False
+        orders = database_rows(shop.whole_source())
+        return _night(shop, orders, accept_drop, on_phase, on_epoch, dry_run=True), False
     with _locked(reports):
         check_writable_file(reports / PENDING)  # also removes what killed runs left beside it
         _complete_pending(shop)
         on_phase("forget")
         _forget(shop)
+        orders = database_rows(shop.whole_source())
         for last in read_nights(reports)[-1:]:
             served = last.outcome == "refused" or last.version == _version(folder)
-            if served and last.inputs == _inputs_digest(shop, accept_drop):
+            if served and last.inputs == _inputs_digest(shop, orders, accept_drop):
                 if not last.notified:
                     last = _complete(shop, last, on_phase)
                 write_night(reports, last)
                 return last, True
-        return _night(shop, accept_drop, on_phase, on_epoch), False
+        return _night(shop, orders, accept_drop, on_phase, on_epoch), False
 
 
 def _night(
-    shop: Shop, accept_drop: bool, on_phase: OnPhase, on_epoch: OnEpoch | None, *, dry_run: bool = False
+    shop: Shop,
+    orders: pl.DataFrame | None,
+    accept_drop: bool,
+    on_phase: OnPhase,
+    on_epoch: OnEpoch | None,
+    *,
+    dry_run: bool = False,
 ) -> Night:
     reports, began = Path(shop.reports), time.perf_counter()
     on_phase("read")
-    digest = _inputs_digest(shop, accept_drop)
-    inputs = read_inputs(shop.whole_source(), _events(shop), shop.forgotten())
+    digest = _inputs_digest(shop, orders, accept_drop)
+    inputs = read_inputs(shop.whole_source(), _events(shop), shop.forgotten(), orders)
     accepted = [one.counts for one in read_nights(reports) if one.outcome != "refused"]
     counts, before = _counts(inputs.raw), accepted[-1] if accepted else None
     night = Night(
@@ -193,12 +203,17 @@ def _counts(raw: RawData) -> Counts:
     return Counts(rows=len(rows), customers=rows["user"].n_unique(), products=items)
 
 
-def _inputs_digest(shop: Shop, accept_drop: bool) -> str:
-    """Return a digest of all that a run reads: the file of the shop, its tables, the events and our version."""
+def _inputs_digest(shop: Shop, orders: pl.DataFrame | None, accept_drop: bool) -> str:
+    """Return a digest of all that a run reads: the file of the shop, its tables, the events and our version.
+
+    The order of the rows of a database does not matter.
+    """
     digest = hashlib.blake2b(digest_size=16)
     chosen = shop.model_dump_json(exclude=PLACES | SERVED)  # what the places hold counts, not where they are
     digest.update(f"{version('recfusion')} {accept_drop} {chosen}".encode())
-    for file in (*shop.whole_source().files, shop.products, shop.customers):
+    if orders is not None:
+        digest.update(f"{orders.schema} {len(orders)} {orders.hash_rows().sum()}".encode())
+    for file in (*(shop.whole_source().files if orders is None else ()), shop.products, shop.customers):
         digest.update(file_digest(Path(file)).encode() if file else b"-")
     digest.update("\n".join(shop.forgotten()).encode())
     if (events := _events(shop)) is not None:

@@ -10,6 +10,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.signals import BINARY, asked_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS
+from recfusion.experiments.candidate import TUNE
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.models.registry import make_model
@@ -41,7 +42,8 @@ def experiment_toml(comparison: Comparison) -> str | None:
         name = model.place or model.model
         named = {} if name == label else {"model": name}
         fewer = {} if model.seeds == comparison.seeds else {"seeds": list(model.seeds)}
-        tables.append((f"models.{_key(label)}", {**named, **fewer, **_given(values)}))
+        budget = {TUNE: model.settings[TUNE]} if TUNE in model.settings else {}
+        tables.append((f"models.{_key(label)}", {**named, **fewer, **budget, **_given(values)}))
     asked = asked_signals(card.signals.used)
     signals = [] if asked == BINARY else [f"signals = {_toml(asked)}"]
     lines = ['name = "again"', *signals]
@@ -53,15 +55,16 @@ def experiment_toml(comparison: Comparison) -> str | None:
 
 def _settings(model: ModelSummary) -> dict[str, Any] | None:
     """Return the settings to write: all settings for a class that is not ours, because it is not imported here."""
+    settings = {key: value for key, value in model.settings.items() if key != TUNE}
     if model.place:
         where, _, name = model.place.rpartition(":")
-        return model.settings if name.isidentifier() and where != "__main__" else None
+        return settings if name.isidentifier() and where != "__main__" else None
     try:
         defaults = setting_values(make_model(model.model))
-        make_model(model.model, _given(model.settings))
+        make_model(model.model, _given(settings))
     except InputError:
         return None
-    return {key: value for key, value in model.settings.items() if value != defaults[key]}
+    return {key: value for key, value in settings.items() if value != defaults[key]}
 
 
 def _changed(record: BaseModel, default: BaseModel) -> dict[str, Any]:

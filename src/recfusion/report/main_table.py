@@ -15,6 +15,7 @@ from recfusion.report.sections import PageCell, base_tests, difference_cells, me
 
 Place: TypeAlias = Literal["page", "files", "csv"]  # files: Markdown and LaTeX
 STALE = "†"
+WATTS = 15  # of a busy core: stated, not measured
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,15 @@ class ModelColumn:
     page_text: Callable[[Any], str] = "{:,}".format
     places: tuple[Place, ...] = ("page", "files", "csv")
     shown: Callable[[Comparison], bool] = lambda _: True
+
+
+def energy(model: ModelSummary) -> float | None:
+    """Return the energy of a fit with its search in watt hours: the seconds of busy cores times a stated power."""
+    return None if model.cpu_seconds is None else model.cpu_seconds * WATTS / 3600
+
+
+def _cpu_is_known(comparison: Comparison) -> bool:
+    return any(model.cpu_seconds is not None for model in comparison.models.values())
 
 
 def _unequal_splits(comparison: Comparison) -> bool:
@@ -54,6 +64,7 @@ COLUMNS: tuple[ModelColumn, ...] = (
     ModelColumn("trials", lambda model: model.trials, digits=1, places=("files", "csv")),
     ModelColumn("fit s", lambda model: model.fit_seconds, page_head="Fit (s)", page_text=seconds),
     ModelColumn("score s", lambda model: model.score_seconds, page_head="Score (s)", page_text=seconds),
+    ModelColumn(f"energy Wh at {WATTS} W a core", energy, digits=3, places=("files", "csv"), shown=_cpu_is_known),
     ModelColumn("chosen in the fit", lambda model: chosen_text(model.chosen), places=("files", "csv")),
     ModelColumn("code", lambda model: model.code, places=("csv",)),
 )

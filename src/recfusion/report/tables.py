@@ -1,9 +1,9 @@
 """The tables of a comparison as Markdown, CSV and LaTeX: the paper's values, each metric with tests, and the costs."""
 
-from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.comparison import MARKS, Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.experiments.paired_tests import PairedTest
-from recfusion.report.formats import Cell, Column, Row, Table, csv_text, latex, markdown, p_cell, percent
+from recfusion.report.formats import Cell, Column, Row, Table, counted, csv_text, latex, markdown, p_cell, percent
 from recfusion.report.main_table import columns_in, file_columns, row_name, stale_note
 
 
@@ -95,8 +95,20 @@ def results_markdown(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n" + "\n".join(markdown(table) for table in result_tables(comparison))
 
 
+def overview_table(comparison: Comparison) -> Table:
+    """Return one table of models x metrics with intervals and marks of significance."""
+    columns = (Column("model"), *(Column(metric) for metric in comparison.metrics))
+    rows = tuple(
+        (row_name(model), *(comparison.cell(model.label, metric) for metric in comparison.metrics))
+        for model in _ranked(comparison)
+    )
+    note = f"{counted(len(comparison.seeds), 'split')}. {MARKS} Ranked by {comparison.main_metric}."
+    return Table(f"Results on {comparison.protocol.name}", columns, rows, f"{note} {stale_note(comparison)}".rstrip())
+
+
 def results_latex(comparison: Comparison) -> str:
-    return "\n".join(latex(table) for table in result_tables(comparison))
+    """Return the overview and all other tables as LaTeX."""
+    return "\n".join(latex(table) for table in (overview_table(comparison), *result_tables(comparison)))
 
 
 def results_csv(comparison: Comparison) -> str:

@@ -113,6 +113,7 @@ def _add_security(app: FastAPI, keys: Keys, open_paths: Sequence[str]) -> None:
             scope = scope_of(method.upper(), path)
             is_open = path in open_paths or not keys.needed_for(scope)
             operation["security"] = [{}] if path in open_paths else [*([{}] if is_open else []), {"key": [scope]}]
+    app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI writes it anew after each further route
 
 
 async def _answer_error(_: Request, error: Exception) -> Response:

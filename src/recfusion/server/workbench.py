@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import Field
 from starlette.responses import Response
 
-from recfusion.core.arrays import gini
+from recfusion.evaluation.list_metrics import gini_index
 from recfusion.inference.bundle import COUNT
 from recfusion.inference.filters import apply_filters
 from recfusion.inference.request import ItemFilters, Record
@@ -113,7 +113,7 @@ def _exposure(store: Store, model: LoadedModel, first: int) -> dict[str, Any]:
     hidden = Counter(dict(store.rows(f"SELECT item, count(*) {recent} GROUP BY item")))
     items = model.bundle.items
     ids = items["item"].cast(str).to_list()
-    counts = np.array([shown.get(item, 0) for item in ids], np.float64)
+    counts = np.array([shown.get(item, 0) for item in ids])
     order = np.argsort(-items[COUNT].to_numpy(), kind="stable")
     never = [int(column) for column in order if counts[column] == 0][:_MOST]
     known = {item: column for column, item in enumerate(ids)}
@@ -121,7 +121,7 @@ def _exposure(store: Store, model: LoadedModel, first: int) -> dict[str, Any]:
     return {
         "items": len(ids),
         "shown": int((counts > 0).sum()),
-        "gini": gini(counts) if counts.any() else None,
+        "gini": gini_index(counts) if counts.any() else None,
         "never": [model.facts.of(column) for column in never],
         "hidden": [model.facts.of(column) | {"events": n} for column, n in most],
     }

@@ -102,7 +102,7 @@ function drawBase(to, colour, ratio, key) {
 	baseKey = key;
 	base ??= document.createElement("canvas");
 	Object.assign(base, { width: to.width * ratio, height: to.height * ratio });
-	const pen = base.getContext("2d"), chosen = column(), grow = Math.min(2.2, camera.zoom ** 0.35) * (data.items.length > 6000 ? 0.75 : 1);
+	const pen = base.getContext("2d"), chosen = column(), grow = Math.min(2.2, camera.zoom ** 0.35) * (data.items.length > 6000 ? 0.75 : 1) * Math.min(1, Math.min(to.width, to.height) / 560);
 	pen.scale(ratio, ratio);
 	for (let value = -1; value < (chosen?.values.length ?? 0); value++) {
 		const dim = state.only !== "" && chosen?.values[value] !== state.only;

@@ -1,0 +1,196 @@
+"""Write results/leaderboard.md and leaderboard.svg: all models on all data sets and protocols, from the stored results.
+
+Usage: python scripts/leaderboard.py
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata, studentized_range
+
+from recfusion.core.files import replacing
+from recfusion.evaluation.metrics import MAIN_METRIC
+from recfusion.experiments.result import Result, read_results
+from recfusion.models.registry import MODELS
+
+RESULTS = Path(__file__).parents[1] / "results"
+PROTOCOLS = {
+    "Binary, users outside of the training data": ("ml1m", "ml-100k", "ml-latest-small", "online-retail", "lastfm-2k"),
+    "Per-user temporal": ("sequential-ml1m", "sequential-ml100k", "sequential-shop"),
+    "Global temporal": ("signals-global-shop",),
+}
+POWER = 2.8  # standard errors of a difference that a test at 5 % finds with a chance of 80 %
+FEWEST = 4  # models that a diagram needs
+
+
+def main() -> None:
+    """Write the leaderboard and its diagram."""
+    text = ["# Leaderboard\n", INTRODUCTION]
+    for title, names in PROTOCOLS.items():
+        sets = {name: of_registry(read_results(RESULTS / f"{name}.jsonl")) for name in names}
+        sets = {name: its for name, its in sets.items() if its}
+        if not sets:
+            continue
+        text += [f"\n## {title}\n", table(sets), facts(sets)]
+        common = everywhere(sets)
+        if len(sets) > 1 and len(common) >= FEWEST:
+            means = np.array([[mean(its[label]) for label in common] for its in sets.values()])
+            ranks, distance = mean_ranks(means), critical_difference(len(common), len(sets))
+            name = f"leaderboard-{title.split()[0].strip(',').lower()}.svg"
+            drawn = diagram(dict(zip(common, ranks.tolist(), strict=True)), distance)
+            with replacing(RESULTS / name) as beside:
+                beside.write_text(drawn, encoding="utf-8")
+            text.append(
+                f"\n![Mean ranks of the models that all data sets have]({name})\n\nMean ranks of the {len(common)} "
+                f"models that all {len(sets)} data sets have. A bar joins models with mean ranks that differ by less "
+                f"than the critical difference of {distance:.2f} (Nemenyi, 5 %): with so few data sets, that is most "
+                "of them.\n"
+            )
+    with replacing(RESULTS / "leaderboard.md") as beside:
+        beside.write_text("\n".join(text), encoding="utf-8")
+
+
+INTRODUCTION = f"""
+{MAIN_METRIC} x 100 of every model of the registry with its defaults, from the stores of this folder
+(`python scripts/leaderboard.py`). A mean is over the splits that the model has, so means with fewer splits (in
+brackets) are not quite comparable; the tables of each store have paired tests. Rank: the mean rank among the models
+that all data sets of the table have. Fit: seconds on the first data set. Not in the stores, and so not here: coverage,
+popularity bias, unpruned users, and the variance between training seeds (a split's seed is also the training's).
+†: fitted by older code than that of this version.
+"""
+
+
+def of_registry(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the results of models with their own names, so with their defaults."""
+    found: dict[str, list[Result]] = {}
+    for one in results:
+        if one.label == one.model and one.model in MODELS and MAIN_METRIC in one.test:
+            found.setdefault(one.label, []).append(one)
+    return found
+
+
+def everywhere(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> list[str]:
+    """Return the models that all data sets have."""
+    return [label for label in next(iter(sets.values())) if all(label in its for its in sets.values())]
+
+
+def mean(results: Sequence[Result]) -> float:
+    return float(np.concatenate([one.test[MAIN_METRIC] for one in results]).mean())
+
+
+def mean_ranks(means: np.ndarray) -> np.ndarray:
+    """Return the mean rank of each model, 1 for the best, from means (data sets, models)."""
+    return np.asarray(rankdata(-means, axis=1).mean(0))
+
+
+def critical_difference(models: int, sets: int) -> float:
+    """Return Nemenyi's critical difference of mean ranks at 5 % (Demsar, 2006)."""
+    q = studentized_range.ppf(0.95, models, np.inf) / np.sqrt(2)
+    return float(q * np.sqrt(models * (models + 1) / (6 * sets)))
+
+
+def table(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
+    """Return the table of models x data sets, by mean rank."""
+    common = everywhere(sets)
+    means = np.array([[mean(its[label]) for label in common] for its in sets.values()])
+    ranks = dict(zip(common, mean_ranks(means).tolist(), strict=True)) if common else {}
+    labels = dict.fromkeys(label for its in sets.values() for label in its)
+    most = {name: max(len(results) for results in its.values()) for name, its in sets.items()}
+    lines = [f"| model | {' | '.join(f'[{name}]({name}.md)' for name in sets)} | rank | fit |"]
+    lines.append(f"|---|{'---:|' * (len(sets) + 2)}")
+    first_mean = {label: next(mean(its[label]) for its in sets.values() if label in its) for label in labels}
+    for label in sorted(labels, key=lambda label: (ranks.get(label, np.inf), -first_mean[label])):
+        cells = []
+        for name, its in sets.items():
+            fewer = f" ({len(its[label])})" if label in its and len(its[label]) < most[name] else ""
+            cells.append(f"{100 * mean(its[label]):.2f}{fewer}" if label in its else "")
+        first = next(its[label] for its in sets.values() if label in its)
+        seconds = float(np.mean([one.fit_seconds for one in first]))
+        cells += [f"{ranks[label]:.1f}" if label in ranks else "", f"{seconds:.0f} s"]
+        old = " †" * any(one.code_state == "stale" for its in sets.values() for one in its.get(label, ()))
+        lines.append(f"| `{label}`{old} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def facts(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
+    """Return the number of splits, their variation, and the smallest difference that a data set can show."""
+    lines = ["\n| data set | users tested | splits | between splits, s. d. | smallest detectable difference |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    for name, its in sets.items():
+        first, second, *_ = sorted(its, key=lambda label: -mean(its[label]))[:2] * 2
+        by_seed = {one.seed: one for one in its[first]}
+        other = {one.seed: one for one in its[second]}
+        seeds = [seed for seed in by_seed if seed in other]
+        spread = (
+            float(np.std([one.test[MAIN_METRIC].mean() for one in its[first]], ddof=1)) if len(its[first]) > 1 else None
+        )
+        users = np.concatenate([by_seed[seed].users for seed in seeds]) if seeds else np.zeros(0, np.int64)
+        least = "–"
+        if seeds and first != second:
+            gaps = [by_seed[seed].test[MAIN_METRIC] - other[seed].test[MAIN_METRIC] for seed in seeds]
+            least = f"{100 * POWER * clustered_error(users, np.concatenate(gaps)):.2f}"
+        shown = "–" if spread is None else f"{100 * spread:.2f}"
+        lines.append(f"| {name} | {len(np.unique(users)):,} | {len(its[first])} | {shown} | {least} |")
+    note = (
+        "\nBetween splits: of the best model. Smallest detectable difference: of the two best models, found by a "
+        "paired test four times out of five.\n"
+    )
+    return "\n".join(lines) + "\n" + note
+
+
+def clustered_error(users: np.ndarray, values: np.ndarray) -> float:
+    """Return the standard error of the mean of values, whose users may have several."""
+    _, own = np.unique(users, return_inverse=True)
+    sums = np.bincount(own, values - values.mean())
+    return float(np.sqrt((sums**2).sum()) / len(values))
+
+
+def diagram(ranks: Mapping[str, float], distance: float) -> str:
+    """Return a critical-difference diagram as SVG: models by mean rank, and bars over those that may be equal."""
+    order = sorted(ranks, key=lambda label: ranks[label])
+    low, high, left, width, row = 1.0, float(max(len(order), 2)), 190.0, 420.0, 16.0
+    bars = groups([ranks[label] for label in order], distance)
+    top = 50.0 + 7 * len(bars)
+
+    def x(rank: float) -> float:
+        return left + width * (rank - low) / (high - low)
+
+    half = (len(order) + 1) // 2
+    height = top + row * (half + 1)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left * 2 + width:.0f} {height:.0f}" '
+        'font-family="sans-serif" font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<path d="M{x(low):.1f} 30H{x(high):.1f}" stroke="black"/>',
+        f'<path d="M{x(low):.1f} 12H{x(min(high, low + distance)):.1f}" stroke="black" stroke-width="2"/>',
+        f'<text x="{x(min(high, low + distance)) + 6:.1f}" y="16">critical difference {distance:.2f}</text>',
+    ]
+    for tick in np.unique(np.linspace(low, high, 6).round()):
+        parts.append(f'<path d="M{x(tick):.1f} 26V34" stroke="black"/>')
+        parts.append(f'<text x="{x(tick):.1f}" y="24" text-anchor="middle">{tick:.0f}</text>')
+    for number, (start, stop) in enumerate(bars):
+        y = 42 + 7 * number
+        parts.append(f'<path d="M{x(start) - 3:.1f} {y}H{x(stop) + 3:.1f}" stroke="#0a6" stroke-width="3"/>')
+    for place, label in enumerate(order):
+        first = place < half
+        height_of = top + row * (place if first else len(order) - 1 - place)
+        end, anchor = (left - 10, "end") if first else (left + width + 10, "start")
+        parts.append(f'<path d="M{x(ranks[label]):.1f} 30V{height_of:.1f}H{end:.1f}" stroke="#888" fill="none"/>')
+        at = f'x="{end + (-4 if first else 4):.1f}" y="{height_of + 4:.1f}"'
+        parts.append(f'<text {at} text-anchor="{anchor}">{label} {ranks[label]:.1f}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def groups(ranks: Sequence[float], distance: float) -> list[tuple[float, float]]:
+    """Return the longest runs of sorted ranks within the distance, without runs inside of others."""
+    found: list[tuple[float, float]] = []
+    for start in ranks:
+        stop = max(rank for rank in ranks if rank - start < distance)
+        if stop > start and (not found or stop > found[-1][1]):
+            found.append((start, stop))
+    return found
+
+
+if __name__ == "__main__":
+    main()

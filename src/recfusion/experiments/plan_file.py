@@ -1,0 +1,133 @@
+"""Pre-registration: a plan of an experiment, written before its runs, and whether a run kept to it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from recfusion.core.errors import validating
+from recfusion.core.files import read_json, write_json
+from recfusion.experiments.experiment_file import Experiment
+from recfusion.experiments.result import Result, Seeds, package_versions
+from recfusion.models.code_digest import source_commit
+
+
+class PlannedModel(BaseModel):
+    """A model of a plan: all its settings, its splits, and the digest of its code."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    settings: dict[str, Any]
+    seeds: Seeds
+    code: str
+
+
+class Plan(BaseModel):
+    """What will be run, with all defaults, and what its author expects."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recfusion_plan: Literal[1] = 1
+    name: str
+    hypotheses: tuple[str, ...]
+    data: dict[str, Any]
+    preparation: dict[str, Any]
+    split: dict[str, Any]
+    signals: str
+    metrics: tuple[str, ...]
+    deciding: str | None
+    models: dict[str, PlannedModel]
+    written: datetime  # UTC
+    commit: str
+    versions: dict[str, str]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Plan":
+        """Return the plan of an experiment with today's defaults and code."""
+        return cls(
+            name=experiment.name,
+            hypotheses=experiment.hypotheses,
+            data=experiment.data.shown().model_dump(mode="json", exclude_none=True),
+            preparation=experiment.preparation.model_dump(mode="json"),
+            split=experiment.split.model_dump(mode="json"),
+            signals=experiment.signals,
+            metrics=experiment.metrics,
+            deciding=experiment.deciding,
+            models={
+                one.label: PlannedModel(model=one.entry.name, settings=one.values, seeds=seeds, code=one.code)
+                for one, seeds in experiment.models
+            },
+            written=datetime.now(UTC),
+            commit=source_commit(),
+            versions=package_versions(),
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run confirms its plan: it does if nothing changed after the plan was written."""
+
+    plan: Plan
+    reasons: tuple[str, ...]  # why it is exploratory
+
+    @property
+    def is_confirmatory(self) -> bool:
+        return not self.reasons
+
+    def sentence(self) -> str:
+        """Return the verdict with its reasons."""
+        planned = f"the plan of {self.plan.written:%Y-%m-%d %H:%M} UTC"
+        if self.is_confirmatory:
+            return f"Confirmatory: data, splits, metrics, settings and code are those of {planned}."
+        return f"Exploratory, because of changes after {planned}: {'; '.join(self.reasons)}."
+
+
+def write_plan(path: Path, experiment: Experiment) -> Plan:
+    """Write the plan of an experiment."""
+    plan = Plan.of(experiment)
+    write_json(path, plan.model_dump(mode="json"))
+    return plan
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan."""
+    with validating(f"a plan in '{path}'", "write it with `recfusion plan`"):
+        return Plan.model_validate(read_json(path))
+
+
+def check_plan(plan: Plan, experiment: Experiment, results: Iterable[Result]) -> Verdict:
+    """Return whether results of an experiment confirm a plan."""
+    today = Plan.of(experiment)
+    names = ("name", "data", "preparation", "split", "signals", "metrics", "deciding", "hypotheses")
+    reasons = [
+        f"{name} differ{'s' * (name[-1] != 's')}" for name in names if getattr(plan, name) != getattr(today, name)
+    ]
+    for label in dict.fromkeys((*plan.models, *today.models)):
+        before, now = plan.models.get(label), today.models.get(label)
+        if before is None or now is None:
+            reasons.append(f"{label} is {'not in the plan' if before is None else 'missing'}")
+            continue
+        changed = [
+            key
+            for key in dict.fromkeys((*before.settings, *now.settings))
+            if _differs(before.settings, now.settings, key)
+        ]
+        parts = [
+            ("model", before.model != now.model),
+            ("splits", before.seeds != now.seeds),
+            ("code", before.code != now.code),
+        ]
+        wrong = [part for part, differs in parts if differs] + [f"setting {key}" for key in changed]
+        reasons += [f"{label}: {', '.join(wrong)}"] if wrong else []
+    early = sum(one.finished < plan.written for one in results)
+    if early:
+        reasons.append(f"{early:,} result{'s are' if early > 1 else ' is'} older than the plan")
+    return Verdict(plan, tuple(reasons))
+
+
+def _differs(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
+    return (key in one) != (key in other) or one.get(key) != other.get(key)

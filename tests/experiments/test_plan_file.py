@@ -1,0 +1,53 @@
+"""Plans: a run is confirmatory only if nothing changed after the plan."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from fitted import fits
+
+from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from recfusion.experiments.experiment_file import Experiment, parse_experiment
+from recfusion.experiments.plan_file import Plan, check_plan, read_plan, write_plan
+
+
+def experiment(**models: dict[str, object]) -> Experiment:
+    document = {
+        "name": "new-data",
+        "hypotheses": ["ease is ahead of popularity"],
+        "data": {"data": "ml-latest-small"},
+        "run": {"seeds": 2, "metrics": ["recall@20", "ndcg@100"], "deciding": "recall@20"},
+        "models": {"popularity": {}, "ease": {"l2": 300}, **models},
+    }
+    return parse_experiment(document, "new.toml", Path())
+
+
+def test_a_run_with_the_planned_settings_and_code_is_confirmatory(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path / "plan.json", experiment())
+    assert read_plan(tmp_path / "plan.json") == plan
+    assert plan.hypotheses == ("ease is ahead of popularity",)
+    verdict = check_plan(plan, experiment(), [])
+    assert verdict.is_confirmatory
+    assert verdict.sentence().startswith("Confirmatory: ")
+
+
+def test_every_change_after_the_plan_makes_a_run_exploratory(groups: Interactions) -> None:
+    plan = Plan.of(experiment())
+    assert check_plan(plan, experiment(ease={"l2": 500}), []).reasons == ("ease: setting l2",)
+    assert check_plan(plan, experiment(slim={}), []).reasons == ("slim is not in the plan",)
+    assert check_plan(plan, replace(experiment(), metrics=("ndcg@100",)), []).reasons == ("metrics differ",)
+    edited = plan.models["ease"].model_copy(update={"code": "another"})
+    other = plan.model_copy(update={"models": {**plan.models, "ease": edited}})
+    assert check_plan(other, experiment(), []).reasons == ("ease: code",)
+    old = [one.model_copy(update={"finished": plan.written - timedelta(days=1)}) for one in fits(groups, ["ease"])]
+    found = check_plan(plan, experiment(), old)
+    assert found.reasons == ("2 results are older than the plan",)
+    assert found.sentence().startswith("Exploratory, because of changes after the plan of ")
+
+
+def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"recfusion_plan": 1, "name": "x"}')
+    with pytest.raises(InputError, match="a plan in"):
+        read_plan(tmp_path / "plan.json")
