@@ -214,8 +214,8 @@ def main() -> None:
         if arguments.items:
             document["over_items"] = over_items([int(size) for size in arguments.items.split(",")])
         if arguments.repeats:
-            document["repeated"] = repeated(arguments.repeats, arguments.data)
-            print(json.dumps(document["repeated"]))
+            document["repeated"] = [*document.get("repeated", []), repeated(arguments.repeats, arguments.data)]
+            print(json.dumps(document["repeated"][-1]))
         arguments.out.write_text(json.dumps(document, indent=2) + "\n")
     else:
         draw(document, arguments.draw)
