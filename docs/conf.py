@@ -30,7 +30,7 @@ include_patterns = [
         ".github/SECURITY.md",
         ".github/CODE_OF_CONDUCT.md",
     ),
-    *("results/*.md", "benchmarks/*.md", "studies/README.md", "studies/results/*.md"),
+    *("results/*.md", "benchmarks/*.md", "studies/README.md", "examples/**.md", "studies/results/*.md"),
 ]
 exclude_patterns = [
     ".git",
@@ -41,7 +41,6 @@ exclude_patterns = [
     "tests",
     "scripts",
     "requirements",
-    "examples",
     "**/.*cache",
 ]
 exclude_patterns += ["**/__pycache__"]
@@ -57,7 +56,7 @@ html_title = "recfusion"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
-html_sidebars = {"docs/gallery/index": []}
+html_sidebars: dict[str, list[str]] = {"docs/gallery/index": []}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

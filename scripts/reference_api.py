@@ -40,6 +40,8 @@ def api_page(path: str) -> str:
     module = MODULES[path]
     shown = examples(EXAMPLES.read_text(encoding="utf-8"))
     short = path.replace("recfusion", "rf", 1)
+    if missing := [name for name in public_names(module) if f"{short}.{name}" not in shown]:
+        raise SystemExit(f"Expected an example of {', '.join(missing)} in {EXAMPLES.name}: add it.")
     lines = [f"# {path}\n", _escape(inspect.getdoc(module) or "").split("\n\n")[0], ""]
     lines += ["The examples run one after another, in the order of [this file](../examples.txt).\n"]
     for name in public_names(module):

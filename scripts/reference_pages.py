@@ -176,12 +176,12 @@ def settings_page() -> str:
     for title, (record, about) in RECORDS.items():
         lines += [f"## {title}\n", f"{about}\n", "| setting | default | meaning |", "|---|---|---|"]
         for name, field in record.model_fields.items():
-            table = isinstance(field.default, BaseModel | dict)
+            is_table = isinstance(field.default, BaseModel | dict)
             default = (
                 "required"
                 if field.is_required()
                 else ""
-                if table or field.default in (None, ())
+                if is_table or field.default in (None, ())
                 else f"`{_short(field.default)}`"
             )
             lines.append(f"| `{name}` | {default} | {_cell(field.description or '')} |")

@@ -36,7 +36,7 @@ def draw() -> Figure:
     for _ in range(2500):
         loss = rf.diffusion.elbo(process, denoiser, train[torch.randint(0, 1600, (200,), generator=rng)], rng, t=1)
         optimiser.zero_grad()
-        loss.total.mean().backward()
+        loss.total.mean().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     known = (torch.arange(64) % 8 < 4).expand_as(test)
     with torch.no_grad():

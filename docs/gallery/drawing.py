@@ -14,6 +14,9 @@ from matplotlib.figure import Figure
 
 import recfusion as rf
 
+__all__ = ["Axes", "Figure", "comparison", "document", "figure", "movies", "plt", "titles"]
+__all__ += ["BLUE", "COLOURS", "GREEN", "GREY", "ORANGE", "RED", "ROOT"]
+
 ROOT = Path(__file__).parents[2]
 BLUE, ORANGE, GREEN, RED, GREY = "#1f5f99", "#c2570c", "#2a7f4f", "#a3262a", "#777777"
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#6a4c93", GREY)

@@ -16,7 +16,8 @@ def draw() -> Figure:
     schedule = rf.diffusion.make_schedule("cosine", T=steps)
     shown, axes = plt.subplots(3, 1, figsize=(6.4, 4.2), layout="constrained", sharex=True)
     for axis, name in zip(axes, ("thinning", "bit-flips", "gaussian"), strict=True):
-        chain = torch.cat(list(rf.diffusion.forward_steps(rf.diffusion.make_process(name, schedule), x, rng)))
+        process = rf.diffusion.make_process(name, schedule)  # type: ignore[arg-type]
+        chain = torch.cat(list(rf.diffusion.forward_steps(process, x, rng)))
         axis.imshow(chain, aspect="auto", cmap="Blues", vmin=-1 if name == "gaussian" else 0, vmax=1.5)
         axis.set(title=name, ylabel="t")
     axes[-1].set_xlabel("entry of the row")

@@ -26,7 +26,7 @@ def draw() -> Figure:
     for _ in range(120):
         bound = rf.diffusion.learned_elbo(process, denoiser, x[torch.randint(0, 1000, (100,), generator=rng)], rng, t=4)
         optimiser.zero_grad()
-        bound.total.mean().backward()
+        bound.total.mean().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     shown, axes = figure()
     times = torch.arange(1, steps + 1)

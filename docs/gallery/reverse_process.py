@@ -27,7 +27,7 @@ def draw() -> Figure:
     for _ in range(600):
         loss = rf.diffusion.elbo(process, denoiser, x[torch.randint(0, 2000, (256,), generator=rng)], rng, t=1)
         optimiser.zero_grad()
-        loss.total.mean().backward()
+        loss.total.mean().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     with torch.no_grad():
         states = [state.x for state in rf.diffusion.reverse_steps(process, denoiser, (5, WIDTH), rng)]

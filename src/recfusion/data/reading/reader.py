@@ -69,14 +69,30 @@ def read_table(
             column = reader.encoders[role].decode(column)
         columns[role] = column.alias(role)
     name = table.name if isinstance(table, Path) else Path(source.data).name if readers[1:] else source.data
-    return RawData(name, pl.DataFrame(columns), None, reader.report(counts, faults), ids=ids)
+    rows, notes = _with_all_times(pl.DataFrame(columns))
+    report = reader.report(counts, faults)
+    return RawData(name, rows, None, replace(report, notes=(*report.notes, *notes)), ids=ids)
+
+
+def _with_all_times(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Give rows without a time that of their user's oldest row, or the oldest of all, and return a note."""
+    lacking = rows["time"].null_count() if "time" in rows.columns else 0
+    if not lacking:
+        return rows, []
+    if lacking == rows.height:
+        return rows.drop("time"), ["no row has a time: times are not used"]
+    told = f"{lacking:,} of {rows.height:,} rows have no time: they count as old as the oldest row of their user"
+    time = pl.col("time")
+    return rows.with_columns(time.fill_null(time.min().over("user")).fill_null(time.min())), [told]
 
 
 def _open_alike(
     tables: Sequence[Path | pl.DataFrame | FetchedRows], source: Source, *, lone_users: bool
 ) -> list[RowReader]:
     """Return the readers of several tables with the same roles, which share the codes of ids."""
-    first, *others = [open_rows(table, source, lone_users=lone_users) for table in tables]
+    # Histories must have times for all items or none; in data, rows without a time are kept.
+    opened = [open_rows(table, source, lone_users=lone_users) for table in tables]
+    first, *others = [replace(each, untimed=not lone_users) for each in opened]
     for other in others:
         if (*other.columns, *other.encoders) != (*first.columns, *first.encoders):
             one, two = (", ".join(f"{role} = {name}" for role, name in r.columns.items()) for r in (first, other))

@@ -55,6 +55,7 @@ class RowReader:
     number: pl.Expr | None = None  # how ratings become numbers, if they are texts
     seconds: pl.Expr | None = None  # how times become seconds
     kept: RowFilter | None = None  # which rows are read
+    untimed: bool = False  # rows may lack their times
 
     @cached_property
     def encoders(self) -> dict[str, IdEncoder]:
@@ -77,7 +78,8 @@ class RowReader:
 
     def parse(self, rows: pl.DataFrame) -> pl.LazyFrame:
         """Return rows with their values and flags (see `parse_rows`)."""
-        return parse_rows(rows.lazy(), lone_users=self.lone_users, number=self.number, seconds=self.seconds)
+        how = {"number": self.number, "seconds": self.seconds}
+        return parse_rows(rows.lazy(), lone_users=self.lone_users, untimed=self.untimed, **how)
 
     @property
     def line_offset(self) -> int:
