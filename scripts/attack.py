@@ -1,7 +1,8 @@
 """Attack the package in every way that the other scripts know, and count: `python scripts/attack.py --seconds 600`.
 
 Prints cases, faults, hangs and aborts of each class of attack, and ends with an exit code of 1 unless all of the last
-three are zero. `--out benchmarks/attack.json` stores them. Files of findings are kept in the folder `fuzz-findings`.
+three are zero. `--out benchmarks/attack.json` stores them with their commands; `--only "flipped bits"` runs one class
+and keeps the others of that file. Files of findings are kept in the folder `fuzz-findings`.
 """
 
 import argparse
@@ -11,7 +12,8 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import fuzz_bytes
@@ -24,6 +26,8 @@ import fuzz_texts
 from recfusion.core.files import write_json
 
 SCRIPTS = Path(__file__).parent
+COUNTS = ("cases", "faults", "hangs", "aborts")
+RESOURCES = ("memory", "files", "disk", "threads", "clock")
 CLASSES: dict[str, list[str]] = {
     "flipped bits": list(fuzz_bytes.TARGETS),
     "data files": list(fuzz_data.TARGETS),
@@ -71,7 +75,7 @@ def guided(seconds: int, seed: int) -> list[int]:
         return [0] * 4
     each = max(1, seconds // len(fuzz_coverage.TARGETS))
     with tempfile.TemporaryDirectory() as corpus:
-        command = [sys.executable, SCRIPTS / "fuzz_coverage.py", "--corpus", corpus]
+        command = [sys.executable, str(SCRIPTS / "fuzz_coverage.py"), "--corpus", corpus]
         command += ["--seconds", str(each), "--seed", str(seed + 1)]  # libFuzzer draws a seed for 0
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     ends = re.findall(r"^\w+ +(\d+|\?) cases, exit code (-?\d+)$", done.stdout, re.MULTILINE)
@@ -93,12 +97,12 @@ def requested(cases: int, seed: int) -> list[int]:
 def independent(seed: int) -> list[int]:
     """Return cases, faults, hangs and aborts of checks that share no code with the other scripts."""
     counts = _json_of("independent.py", "--seed", str(seed))
-    return [counts[name] for name in ("cases", "faults", "hangs", "aborts")]
+    return [counts[name] for name in COUNTS]
 
 
-def exhausted() -> list[int]:
-    """Return cases, faults, hangs and aborts with exhausted resources."""
-    counts = _json_of("exhaust.py")
+def exhausted(resource: str) -> list[int]:
+    """Return cases, faults, hangs and aborts with an exhausted resource."""
+    counts = _json_of("exhaust.py", resource)
     bad = [sum(n for key, n in counts.items() if key.endswith(kind)) for kind in ("fault", "hang", "abort")]
     return [sum(counts.values()), *bad]
 
@@ -114,33 +118,43 @@ def _json_of(script: str, *words: str) -> dict[str, int]:
     return found
 
 
+def attacks(seconds: int, requests: int, seed: int) -> dict[str, Callable[[], list[int]]]:
+    """Return every attack by its name."""
+    found = {name: partial(fuzzed, targets, seconds, seed) for name, targets in CLASSES.items()}
+    return {
+        **found,
+        "own parsers (kept inputs)": parsed_corpus,
+        "own parsers (guided)": partial(guided, seconds, seed),
+        "independent checks": partial(independent, seed),
+        "requests to a service": partial(requested, requests, seed),
+        **{f"exhausted {resource}": partial(exhausted, resource) for resource in RESOURCES},
+    }
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=int, default=600, help="time for all random cases of files together")
+    options.add_argument("--only", action="append", help="only this attack; may be repeated")
+    options.add_argument("--seconds", type=int, default=100, help="time for each attack with random files")
     options.add_argument("--requests", type=int, default=4000, help="random requests to a service")
     options.add_argument("--seed", type=int, default=0, help="seed of the first random case")
     options.add_argument("--out", type=Path, help="JSON file for the counts")
     chosen = options.parse_args()
-    each = chosen.seconds // (len(CLASSES) + 1)
-    found = {name: fuzzed(targets, each, chosen.seed) for name, targets in CLASSES.items()}
-    found |= {
-        "own parsers (kept inputs)": parsed_corpus(),
-        "own parsers (guided)": guided(each, chosen.seed),
-        "independent checks": independent(chosen.seed),
-        "requests to a service": requested(chosen.requests, chosen.seed),
-        "exhausted resources": exhausted(),
-    }
-    found["all"] = [sum(column) for column in zip(*found.values(), strict=True)]
-    names = ("cases", "faults", "hangs", "aborts")
-    print(f"{'attack':28}" + "".join(f"{name:>9}" for name in names))
-    for name, row in found.items():
-        print(f"{name:28}" + "".join(f"{number:9,}" for number in row))
-    if chosen.out:
-        given = f"--seconds {chosen.seconds} --requests {chosen.requests} --seed {chosen.seed}"
-        command = f"python scripts/attack.py {given} --out benchmarks/attack.json"
-        counts = {name: dict(zip(names, row, strict=True)) for name, row in found.items()}
-        write_json(chosen.out, {"command": command, "counts": counts})
-    return int(any(found["all"][1:]))
+    every = attacks(chosen.seconds, chosen.requests, chosen.seed)
+    if unknown := set(chosen.only or ()) - every.keys():
+        options.error(f"unknown attack {', '.join(sorted(unknown))}: choose from {', '.join(every)}")
+    given = f"--seconds {chosen.seconds} --requests {chosen.requests} --seed {chosen.seed}"
+    rows = json.loads(chosen.out.read_text())["attacks"] if chosen.out and chosen.out.exists() else {}
+    rows = {name: rows[name] for name in every if name in rows}
+    for name in chosen.only or every:
+        command = f'python scripts/attack.py --only "{name}" {given} --out benchmarks/attack.json'
+        rows[name] = dict(zip(COUNTS, every[name](), strict=True)) | {"command": command}
+        if chosen.out:
+            totals = {count: sum(row[count] for row in rows.values()) for count in COUNTS}
+            write_json(chosen.out, {"all": totals, "attacks": rows})
+    print(f"{'attack':28}" + "".join(f"{name:>9}" for name in COUNTS))
+    for name, row in rows.items():
+        print(f"{name:28}" + "".join(f"{row[count]:9,}" for count in COUNTS))
+    return int(any(row[count] for row in rows.values() for count in COUNTS[1:]))
 
 
 if __name__ == "__main__":

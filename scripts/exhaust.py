@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -60,7 +61,7 @@ for name in ("_start_new_thread", "_start_joinable_thread"):
         setattr(threading, name, start)
 """
 # Requests to a service, and the answers to them if nothing is missing.
-REQUESTS = (
+REQUESTS: tuple[tuple[str, str, Any, int], ...] = (
     ("GET", "/live", None, 200),
     ("POST", "/recommend", {"history": ["i01", "i02"], "why": 2}, 200),
     ("POST", "/events", {"user": "u1", "item": "i03"}, 201),

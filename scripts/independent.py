@@ -220,7 +220,7 @@ def main() -> int:
     options.add_argument("--scale", type=float, default=1.0, help="factor of the numbers of cases")
     options.add_argument("--json", action="store_true", help="print the counts as JSON")
     chosen = options.parse_args()
-    numbers = {"tables": 1000, "folders": 300, "bytes": 3000, "kills": 600}
+    numbers = {"tables": 500, "folders": 150, "bytes": 1500, "kills": 300}
     cases = {name: max(6, round(chosen.scale * number)) for name, number in numbers.items()}
     rng, counts = random.Random(chosen.seed), Counter[str]()
     warnings.simplefilter("ignore")

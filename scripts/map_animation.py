@@ -1,7 +1,7 @@
-"""Draw docs/map.webp: thinning on the taste map of a running service, step by step.
+"""Draw docs/images/map.webp: thinning on the taste map of a running service, step by step.
 
     recfusion train --data ml-1m thinning-linear --out films && recfusion serve films --port 8000
-    python scripts/map_animation.py http://127.0.0.1:8000 docs/map.webp
+    python scripts/map_animation.py http://127.0.0.1:8000 docs/images/map.webp
 
 It needs playwright and Chromium.
 """

@@ -9,7 +9,15 @@ from named_tests import ROOT
 
 SOURCE = ROOT / "src" / "recfusion"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-ROOT_FILES = {"README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "pyproject.toml"}
+ROOT_FILES = {
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    "pyproject.toml",
+}
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
 MODULE = re.compile(

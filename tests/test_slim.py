@@ -183,7 +183,7 @@ def test_without_pyarrow_a_file_is_read_or_refused(
     monkeypatch.setattr("recfusion.core.parquet._TRIAL", "import os; os.abort()")  # as polars does for some files
     with pytest.raises(pl.exceptions.ComputeError, match="polars ended"):
         read_parquet(path)
-    monkeypatch.setattr("recfusion.core.parquet._TRIAL", "import time; time.sleep(60)")
+    monkeypatch.setattr("recfusion.core.parquet._TRIAL", "import time; time.sleep(5)")
     monkeypatch.setattr("recfusion.core.parquet._SECONDS", 0.1)
     with pytest.raises(pl.exceptions.ComputeError, match=r"within 0\.1 seconds"):
         read_parquet(path)

@@ -1,6 +1,6 @@
 """A generated German shop with the usual faults in its export: orders.csv and products.csv, the same for the same seed.
 
-    python examples/shop/messy_shop.py FOLDER
+    python examples/shop/messy_shop.py FOLDER [MODEL]
 
 writes both files and shop.toml for `recfusion nightly FOLDER/shop.toml` and `recfusion serve --config`.
 
@@ -194,6 +194,6 @@ def main(folder: Path, lines: int = 6_000, model: str = "thinning") -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), model=[*sys.argv, "thinning"][2])

@@ -8,12 +8,15 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from recfusion.cli.figure import figure_architecture, figure_diffusion
+from recfusion.cli.figure import figure_architecture, figure_diffusion, figure_map
 from recfusion.core.errors import InputError
+from recfusion.data.interactions import Interactions
+from shop import shop
 
 app = Typer()
 app.command("diffusion")(figure_diffusion)
 app.command("architecture")(figure_architecture)
+app.command("map")(figure_map)
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -53,3 +56,20 @@ def test_the_command_is_declared_without_matplotlib_and_torch() -> None:
     assert "architecture" in loaded
     assert "recfusion.cli.main" in loaded
     assert {"matplotlib", "torch", "numpy"} & set(loaded) == set()
+
+
+def test_a_model_without_similar_items_or_with_an_unknown_column_has_no_map(
+    groups: Interactions, tmp_path: Path
+) -> None:
+    good, alone = shop(groups).save(tmp_path / "good"), shop(groups, "popularity").save(tmp_path / "alone")
+    out = ["--out", str(tmp_path / "map.svg")]
+    assert CliRunner().invoke(app, ["map", str(good), *out], catch_exceptions=False).exit_code == 0
+    assert "Tea" in (tmp_path / "map.svg").read_text(encoding="utf-8") or (tmp_path / "map.svg").stat().st_size > 5000
+    for arguments, message in (
+        ([str(alone)], "finds no items similar"),
+        ([str(good), "--column", "colour"], "Unknown column"),
+        ([str(good), "--column", "kind", "--accuracy"], "got both"),
+    ):
+        error = CliRunner().invoke(app, ["map", *arguments, *out]).exception
+        assert isinstance(error, InputError)
+        assert message in str(error)

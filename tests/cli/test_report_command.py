@@ -200,3 +200,23 @@ def test_a_report_of_a_torn_store_says_so(leave: Leave, folder: Path) -> None:
     assert leave("report", "t.jsonl")[0] == 0
     assert store.read_bytes() == before
     assert "popularity" in (folder / "t.html").read_text()
+
+
+def test_a_page_shows_on_the_map_of_a_model_where_it_is_good(leave: Leave, folder: Path) -> None:
+    split = ["--data", "shop.csv", "--seed", "0"]
+    assert leave("train", "ease", *split, "--out", "model")[0] == 0
+    assert leave("compare", "--models", "ease,popularity", "--data", "shop.csv", "--out", "r.jsonl")[0] == 0
+    assert leave("report", "r.jsonl", "--map", "model")[0] == 0
+    text = (folder / "r.html").read_text(encoding="utf-8")
+    assert '<h2 id="map">By place on the map</h2>' in text
+    assert '<img src="data:image/png;base64,' in text
+    code, _, error = leave("report", "r.jsonl", "--map", "model", "--out", "r.md")
+    assert code == 2
+    assert "Expected a page" in error
+    assert (
+        leave("train", "ease", *split, "--min-users-per-item", "1", "--min-items-per-user", "9", "--out", "other")[0]
+        == 0
+    )
+    code, _, error = leave("report", "r.jsonl", "--map", "other")
+    assert code == 2
+    assert "under the protocol" in error

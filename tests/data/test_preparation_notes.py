@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.load import load
 from recfusion.data.options import Preparation
+from recfusion.data.rating_scale import changed_scale
 
 ALL = Preparation(min_items_per_user=1, min_users_per_item=1)
 
@@ -145,3 +147,16 @@ def test_columns_that_may_hold_ratings_and_are_not_used_are_named(tmp_path: Path
     assert "may hold ratings or counts: score (" in "\n".join(
         load(path, ALL.model_copy(update={"min_rating": 1})).report.notes
     )
+
+
+def test_a_scale_that_changes_midway_is_noted() -> None:
+    rng = np.random.default_rng(0)
+    times, stars = np.arange(400, dtype=np.int64) * 86_400, rng.integers(1, 6, 400).astype(np.float32)
+    assert changed_scale(stars, times) == []
+    assert changed_scale(stars, None) == changed_scale(stars[:50], times[:50]) == []
+    later = np.where(np.arange(400) < 150, stars, 2 * stars).astype(np.float32)
+    (note,) = changed_scale(later, times)
+    assert note.startswith("ratings up to 1970-0")
+    assert "are at most 5 (38% of them), others up to 10: the scale may have changed" in note
+    (note,) = changed_scale(later[::-1].copy(), times)
+    assert note.startswith("ratings from 1970-0")

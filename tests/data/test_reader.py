@@ -104,7 +104,6 @@ def test_blanks_around_ids_are_removed_and_counted(tmp_path: Path) -> None:
         (",i,5,1", 1, 0),
         ("u,,5,1", 1, 0),
         ("u,i,,1", 1, 0),
-        ("u,i,5,", 1, 0),
         ("u,NaN,5,1", 1, 0),
         ("u", 1, 0),
         ("u,i,good,1", 0, 1),
@@ -357,3 +356,14 @@ def test_a_second_column_named_item_is_kept(tmp_path: Path) -> None:
 def test_an_item_file_without_ids_is_refused(tmp_path: Path, content: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         read_items(write(tmp_path, content), "movieId")
+
+
+def test_rows_without_a_time_are_kept_as_the_oldest_of_their_user(tmp_path: Path) -> None:
+    path = tmp_path / "some.csv"
+    path.write_text("user,item,timestamp\na,1,1600000300\na,2,\na,3,1600000200\nb,1,\nb,2,1600000900\nc,3,\n")
+    found = read_table(path)
+    assert found.rows["time"].to_list() == [1600000300, 1600000200, 1600000200, 1600000900, 1600000900, 1600000200]
+    assert "3 of 6 rows have no time: they count as old as the oldest row of their user" in found.report.notes
+    assert counts(found) == (6, 6, 0, 0)
+    path.write_text("user,item,timestamp\na,1,\na,2,\n")
+    assert read_table(path).rows.columns == ["user", "item"]

@@ -333,13 +333,13 @@ def test_each_fault_of_an_export_is_reported_with_line_cell_and_remedy(tmp_path:
     assert (report.missing, report.unparsable) == (2, 5)
     assert [note for note in report.notes if " left out" in note] == [
         "line 5 has no item; 2 rows left out, fill in the cell",
-        "line 7 has a time that is not a date or time in the form of the column: '31.02.2024'; 2 rows left out, correct "
-        "the cell or name the form with --date-format",
-        "line 13 has a double quote that is not closed, or stands inside a quoted field, where a row is one line; 1 row "
-        "left out, double the quote or remove it",
+        "line 7 has a time that is not a date or time in the form of the column: '31.02.2024'; 2 rows left out, "
+        "correct the cell or name the form with --date-format",
+        "line 13 has a double quote that is not closed, or stands inside a quoted field, where a row is one line; 1 "
+        "row left out, double the quote or remove it",
         "line 15 has too many fields; 1 row left out, quote the cells that hold the separator",
-        "line 17 has a rating that is not a number: 'zwei'; 1 row left out, correct the cell or name another column with "
-        "--rating",
+        "line 17 has a rating that is not a number: 'zwei'; 1 row left out, correct the cell or name another column "
+        "with --rating",
         "1 rows do not meet --rows and are left out",
     ]
 

@@ -1,5 +1,6 @@
 """Exported splits, and lists of other programs under the same protocol."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,9 @@ def test_lists_of_a_model_get_its_own_numbers_under_its_protocol(data: Interacti
     assert test.difference == 0
 
 
-def small(groups: Interactions, tmp_path: Path, rows: list[tuple[object, ...]], names: list[str]) -> tuple[str, ...]:
+def small(
+    groups: Interactions, tmp_path: Path, rows: Sequence[tuple[object, ...]], names: list[str]
+) -> tuple[str, ...]:
     parts = split(groups, seed=1)
     user, history = str(groups.users[int(parts.test.users[0])]), parts.test.history[[0]].indices
     unseen = [n for n in range(40) if n not in history]

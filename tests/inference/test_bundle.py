@@ -26,7 +26,7 @@ from recfusion.data.options import Source
 from recfusion.data.split import Fold, split
 from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.bundle_files import FILES, sealed
+from recfusion.inference.bundle_files import FILES, LAYOUT, sealed
 from recfusion.inference.recommending import recommend
 from recfusion.models.base import Recommender
 from recfusion.models.linear.ease import EASE
@@ -69,8 +69,9 @@ def test_numbers_of_the_item_table_keep_their_decimals(groups: Interactions, tmp
 
 
 def test_a_folder_holds_json_weights_items_and_a_card_and_no_pickle(folder: Path) -> None:
-    names = ["README.md", "config.json", "items.parquet", "metrics.json", "model.safetensors", "protocol.json"]
-    assert sorted(path.name for path in folder.iterdir()) == names
+    weights = ["layout.safetensors", "model.safetensors"]
+    names = ["README.md", "config.json", "items.parquet", "metrics.json", *weights, "protocol.json"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     card = (folder / "README.md").read_text()
     assert "library_name: recfusion" in card
     assert "validation | ndcg@100" in card
@@ -81,7 +82,7 @@ def test_a_disk_that_removes_nothing_leaves_nothing_of_the_writing_in_a_folder(
 ) -> None:
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     folder = train("popularity", groups).save(tmp_path / "model")
-    assert sorted(path.name for path in folder.iterdir()) == sorted(("README.md", "config.json", *FILES))
+    assert sorted(path.name for path in folder.iterdir()) == sorted(("README.md", "config.json", *FILES, LAYOUT))
 
 
 def test_the_configuration_tells_what_was_asked_for_from_what_the_fit_chose(folder: Path) -> None:
@@ -90,7 +91,7 @@ def test_the_configuration_tells_what_was_asked_for_from_what_the_fit_chose(fold
     assert config["settings"] == {"l2": None, "tune_trials": 20}
     assert config["chosen"].keys() == {"l2"}
     assert config["trials"] == 20
-    assert config["digests"] == {name: file_digest(folder / name) for name in FILES}
+    assert config["digests"] == {name: file_digest(folder / name) for name in (*FILES, LAYOUT)}
 
 
 def test_a_folder_with_a_name_that_looks_like_a_pattern_is_read(groups: Interactions, tmp_path: Path) -> None:

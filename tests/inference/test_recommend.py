@@ -17,12 +17,14 @@ from recfusion.data.interactions import Interactions, RawData, ReadReport
 from recfusion.data.options import Preparation
 from recfusion.data.prepare import prepare
 from recfusion.evaluation import topk
-from recfusion.evaluation.topk import top_k
+from recfusion.evaluation.topk import by_popularity, popular_first, top_k
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import read_histories
-from recfusion.inference.lists import ListMaker, popular_first
+from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend, recommend_batches
+from recfusion.inference.request import Filters
+from recfusion.inference.similar import similar
 
 
 @pytest.fixture
@@ -164,3 +166,17 @@ def test_equal_scores_go_by_popularity() -> None:
     items, values = popular_first(items, values, scores, popularity)
     assert items.tolist() == [[4, 1, 3, 2], [0, 1, 2, 3]]
     assert values.tolist() == [[2, 1, 0, 0], [3, 2, 1, 0]]
+    lists, equal = np.array([[0, 2, 3, -1]]), np.array([[1, 1, 1, -np.inf]], np.float32)
+    assert by_popularity(lists, equal, popularity)[0].tolist() == [[3, 2, 0, -1]]
+
+
+def test_equal_scores_go_by_popularity_in_limited_lists_and_similar_items() -> None:
+    """Users 0 to 3 have items 0 and 1; items 2 to 5 are each had by other users, who say nothing about them."""
+    rows = [[0, 1]] * 4 + [[2]] + [[3]] * 3 + [[4]] * 2 + [[5]] * 5
+    table = pl.DataFrame({"item": np.arange(6), "kind": ["a"] * 6})
+    matrix, users = csr(rows, 6), pl.Series(np.arange(len(rows)))
+    data = Interactions("made up", matrix, users, table["item"], table, preparation=Preparation(min_rating=None))
+    bundle = train("ease", data, {"l2": 1.0}, all_users=True)
+    assert similar(bundle, 0, 5)["item"].to_list() == [1, 5, 3, 4, 2]
+    found = recommend(bundle, [0], k=5, filters=Filters(at_most={"kind": 5})).frame
+    assert found["item"].to_list() == [1, 5, 3, 4, 2]

@@ -264,3 +264,15 @@ def test_a_grade_off_the_scale_in_a_history_leaves_other_users_alone(installed_s
     assert first == last
     returned = ListRequest(history=[{"item": "3", "rating": lowest_rating(stars.model)}])
     assert isinstance(lists_for_requests(stars, [returned])[0], UserList)
+
+
+def test_reasons_say_how_often_an_item_was_bought_and_whether_lately() -> None:
+    rows = rated().select("user", "item", "time", quantity=pl.lit(1))
+    data = load(rows, Preparation(min_items_per_user=2, min_users_per_item=1), name="shop")
+    made = train("thinning-signals", data, {"tune_trials": 0}, signals="graded,timed", all_users=True)
+    history = [{"item": item, "rating": count, "time": 10 * item} for item, count in ((1, 3), (2, 1), (3, 2), (4, 1))]
+    found = lists_for_requests(made, [ListRequest(history=history, k=10, why=10)])[0]
+    assert isinstance(found, UserList)
+    assert found.explanation is not None
+    texts = {reason.text for because in found.explanation.because for reason in because}
+    assert texts == {"1 (3 times)", "2 (recently)", "3 (2 times, recently)", "4 (recently)"}

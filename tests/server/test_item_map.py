@@ -46,8 +46,9 @@ def test_the_map_has_a_place_a_name_and_a_category_for_each_item(client: Client,
 
 
 def test_answers_that_all_clients_share_are_compressed(client: Client) -> None:
+    unchecked = Client(client.port)  # which does not read compressed answers as JSON
     for path in ("/static/main.js", "/map", "/"):
-        plain, packed = client.get(path), client.get(path, GZIP)
+        plain, packed = client.get(path), unchecked.get(path, GZIP)
         assert "content-encoding" not in plain.headers
         assert packed.headers["vary"] == "Accept-Encoding"
         if len(plain.body) > 500:

@@ -153,6 +153,22 @@ def test_new_items_enter_once_enough_users_have_them(bundle: Bundle, tmp_path: P
     assert same(found, update(bundle, {f"u{user}": ["i99"] for user in range(5)}))
 
 
+def test_events_that_get_the_numbers_of_deleted_ones_are_learned(bundle: Bundle, tmp_path: Path) -> None:
+    folder, events = bundle.save(tmp_path / "shop"), tmp_path / "events.sqlite"
+    found = bundle
+    for user in ("first", "second"):
+        with closing(Store(events)) as store, store.writing():
+            store.add([Event(user, item) for item in NEW])
+        assert learn(folder, found, on_disk(folder), events)
+        found = Bundle.load(folder)
+        with closing(Store(events)) as store, store.writing():
+            must_unlearn(store, found, user)
+            store.forget(user)
+            store.add([Event("third", item) for item in NEW[:2]])
+    assert learn(folder, found, on_disk(folder), events)
+    assert same(Bundle.load(folder), bundle)
+
+
 def test_a_folder_that_cannot_learn_is_refused_at_the_start(bundle: Bundle, tmp_path: Path) -> None:
     folder = replace(bundle, training=None).save(tmp_path / "shop")
     with pytest.raises(InputError, match=r"--learn: .* --updatable"):

@@ -113,7 +113,8 @@ def test_controls_are_drawn_from_what_the_service_declares(visit: Visit) -> None
         slide(page, "freshness", -2)
         expect(page.locator(".lead")).to_have_text("Strongly towards classics.")
         settled(page)
-        assert (sent[0], sent[-1]) == ({}, {"freshness": -2})
+        assert sent[0] == {}
+        assert {"freshness": -2} in sent[-2:]  # beside the list without re-ranking
         page.wait_for_url(re.compile("current=.*freshness"))
 
 
@@ -142,7 +143,7 @@ def test_a_slider_in_motion_makes_no_queue_and_the_last_position_counts(
             }"""
         )
         assert ids_shown(page) == expected(models, HISTORY, reranking=rf.Reranking(adventurousness=1.0))
-        assert len(asked) == 2  # the first position and the last
+        assert len(asked) == 3  # the first position, the last, and the list without re-ranking
 
 
 def test_chips_set_weights_shares_and_filters(visit: Visit, models: tuple[Path, Path]) -> None:

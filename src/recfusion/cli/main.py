@@ -24,20 +24,8 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[-4]  # TyperException
 
 # "data list" is the function `data_list` of the module `cli/data.py`; its docstring is the help.
 COMMANDS = (
-    *(
-        "demo",
-        "models",
-        "train",
-        "update",
-        "tune",
-        "evaluate",
-        "compare",
-        "run",
-        "judge",
-        "diff",
-        "report",
-        "reproduce",
-    ),
+    *("demo", "models", "train", "update", "tune", "evaluate"),
+    *("compare", "plan", "run", "judge", "diff", "report", "reproduce"),
     *("recommend", "why-not", "similar", "complete", "serve", "nightly"),
     *("events export", "events report", "events forget", "events clear", "items add"),
     *("data list", "data fetch", "data describe", "data prepare", "data generate"),

@@ -1,5 +1,6 @@
 """Reads and prepares a data set in one call: a catalog name, a file, a frame, a `Source`, or a prepared folder."""
 
+from contextlib import closing
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -16,7 +17,7 @@ from recfusion.data.interactions import TEST, TRAIN, VALID, Interactions, Prepar
 from recfusion.data.options import PUBLISHED, Preparation, Source
 from recfusion.data.prepare import FUTURE, prepare
 from recfusion.data.reading.batch_cache import BatchCache
-from recfusion.data.reading.database import is_database, read_database
+from recfusion.data.reading.database import FetchedRows, is_database
 from recfusion.data.reading.formats import ArrowStream, as_frame
 from recfusion.data.reading.item_file import read_items
 from recfusion.data.reading.reader import OnRows, read_table
@@ -79,7 +80,7 @@ def load(
 
 def read(
     source: Source,
-    frame: pl.DataFrame | None = None,
+    frame: pl.DataFrame | FetchedRows | None = None,
     items: pl.DataFrame | None = None,
     *,
     cache: BatchCache | None = None,
@@ -88,16 +89,17 @@ def read(
     """Return the rows of a source before preparation (see `read_table`); `frame` and `items` stand for its files."""
     if frame is None and source.data in CATALOG:
         _refuse_file_options(source, items)
-        named = replace(read_named(source.data), source=source)
+        published_rows = replace(read_named(source.data), source=source)
         if source.users_file is None:
-            return named
+            return published_rows
         published = source.users_file == PUBLISHED
         users = read_named_users(source.data) if published else read_users(source.users_file, None, source.data)
-        return replace(named, source=source.shown(), users=users)
+        return replace(published_rows, source=source.shown(), users=users)
     if frame is None and is_database(source.data):
-        frame = read_database(source.data, source.query)
-        source = source.shown()
-    elif source.query is not None:
+        with closing(FetchedRows(source.data, source.query)) as rows:
+            named = source.model_copy(update={"data": source.label})  # without a password
+            return read(named, rows, items, cache=cache, on_rows=on_rows)
+    if source.query is not None and not isinstance(frame, FetchedRows):
         raise InputError("--query is for a database as --data, such as postgresql://HOST/NAME: leave it out.", "query")
     given = _given_files(source)
     absent = [file for file in (*source.files, *given) if not _exists(file)] if frame is None else []

@@ -18,7 +18,7 @@ from recfusion.data.column_roles import column_roles, parse_roles
 from recfusion.data.interactions import Interactions, PreparationStep, RawData
 from recfusion.data.options import Preparation
 from recfusion.data.purchases import earlier_purchases, repeated_rows
-from recfusion.data.rating_scale import Scale, adds_up
+from recfusion.data.rating_scale import Scale, adds_up, changed_scale
 from recfusion.data.reading.ids import parse_ids
 from recfusion.data.rows import Rows, check_row_count, drop_duplicates, encode_rows
 
@@ -53,6 +53,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     steps.append(rows.step(ADDED if added else LATEST))
     scale = Scale.of(rows.rating, column, added=added)
     threshold = resolve_min_rating(choices.min_rating, scale, raw.name)
+    changed = [] if added else changed_scale(rows.rating, rows.time)
     below = None
     if threshold is not None and rows.rating is not None:
         below = rows.subset(rows.rating < np.float32(threshold))
@@ -64,7 +65,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         rows.keep(rows.item != rarest[-1])  # of several the one with the largest id
         steps.append(rows.step("even number of items (least popular one dropped)"))
     if not len(rows.user):
-        raise nothing_left(raw.name, steps, scale if choices.min_rating == "auto" else None)
+        raise nothing_left(raw.name, steps, scale if choices.min_rating == "auto" else None, changed)
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
@@ -77,7 +78,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     if raw.source.roles is not None:
         column_roles(item_table, parse_roles(raw.source.roles))  # raises for a wrong column
     user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
-    made = preparation_notes(choices, threshold, scale, steps, returned=returned, late=late)
+    made = (*preparation_notes(choices, threshold, scale, steps, returned=returned, late=late), *changed)
     matrix = binary_csr(indptr, item_column, len(item_kept))
     unknown = () if rows.part is None else given.unknown_notes(matrix, rows.part)
     notes = (*raw.report.notes, *made, *item_notes, *user_notes, *unknown)
@@ -115,13 +116,16 @@ def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | Non
     return asked
 
 
-def nothing_left(name: str, steps: Sequence[PreparationStep], guessed: Scale | None) -> InputError:
+def nothing_left(
+    name: str, steps: Sequence[PreparationStep], guessed: Scale | None, changed: Sequence[str] = ()
+) -> InputError:
     """Return the error for a preparation that left no row; `guessed` is the scale if it was guessed."""
     trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
     assumed = None if guessed is None else guessed.assumed()
     return InputError(
         f"No interactions of '{name}' are left after preparation ({trail}): lower the rating threshold, the minimum "
         f"items per user or the minimum users per item.{f' {assumed}' if assumed else ''}"
+        + "".join(f" {each[0].upper()}{each[1:]}." for each in changed)
     )
 
 

@@ -16,6 +16,7 @@ Kind = Literal["stars", "tenths", "counts", "flags", "unknown"]
 _LIKED = {"stars": 4.0, "tenths": 8.0}  # four fifths of the scale
 _DOUBTFUL = 0.4  # with a larger share of ones, stars may be quantities
 _MIXED = 0.9  # with a larger share of ratings up to 5, higher ones may be of another scale
+_STEP, _FEWEST, _MOST = 2.0, 100, 1_000_000  # a changed scale: ratio of maxima, fewest and most ratings looked at
 _MIXED_FAR = 0.3  # the same if the highest are above 10
 
 
@@ -112,6 +113,29 @@ class Scale:
                 f"{five:.1%} of the ratings are at most 5 and the highest is {self.high:g}: two scales may be "
                 "mixed; --min-rating sets the threshold"
             )
+
+
+def changed_scale(rating: NDArray[np.float32] | None, times: NDArray[np.int64] | None) -> list[str]:
+    """Return a note if all ratings up to a moment, or from one on, stay far below the highest of all.
+
+    Both parts need a twentieth of the ratings; of very many, some are looked at.
+    """
+    if rating is None or times is None or len(rating) < _FEWEST:
+        return []
+    some = slice(None, None, len(rating) // _MOST + 1)
+    order = np.argsort(times[some], kind="stable")
+    by_time, when, high = rating[some][order], times[some][order], float(rating.max())
+    least = len(order) // 20
+    for first, words in ((slice(None), "up to"), (slice(None, None, -1), "from")):
+        running = np.maximum.accumulate(by_time[first])
+        count = int(np.searchsorted(running, high / _STEP, side="right"))
+        if least <= count <= len(order) - least and running[count - 1] > 1:
+            day = np.datetime64(int(when[first][count - 1]), "s").astype("datetime64[D]")
+            return [
+                f"ratings {words} {day} are at most {running[count - 1]:g} ({count / len(order):.0%} of them), others "
+                f"up to {high:g}: the scale may have changed; convert one part, or set the threshold with --min-rating"
+            ]
+    return []
 
 
 def adds_up(column: str | None, low: float) -> bool:

@@ -40,6 +40,28 @@ def top_k(scores: FloatArray, history: Csr, k: int, disliked: Csr | None = None)
     return items, values
 
 
+def popular_first(
+    items: IntArray, values: FloatArray, scores: FloatArray, popularity: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Return the lists of `top_k` with the more popular of items with equal scores first."""
+    if not items.size:
+        return items, values
+    least = np.min(values, axis=1, where=values > -np.inf, initial=np.inf)
+    tied = np.any((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -np.inf), axis=1)
+    tied |= np.count_nonzero(scores >= least[:, None], axis=1) > np.count_nonzero(items >= 0, axis=1)
+    for row in np.flatnonzero(tied):
+        found = np.flatnonzero(scores[row] >= least[row])
+        best = found[np.lexsort((-popularity[found], -scores[row, found]))][: items.shape[1]]
+        items[row, : len(best)], values[row, : len(best)] = best, scores[row, best]
+    return items, values
+
+
+def by_popularity(items: IntArray, values: FloatArray, popularity: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return lists with the more popular of their items with equal scores first; items outside do not enter."""
+    order = np.lexsort((-np.where(items >= 0, popularity[items], -np.inf), -values), axis=1)
+    return np.take_along_axis(items, order, 1), np.take_along_axis(values, order, 1)
+
+
 def _best(scores: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
     """Return the columns and scores of the K best of each row, best first."""
     n_items = scores.shape[1]

@@ -29,7 +29,7 @@ from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.protocol import Protocol
 from recfusion.inference import bundle_files as files
 from recfusion.inference.categories import Categories
-from recfusion.inference.layout import Layout, make_layout
+from recfusion.inference.item_layout import Layout, make_layout
 from recfusion.inference.model_card import model_card
 from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity

@@ -7,11 +7,15 @@ from typing import Literal
 import numpy as np
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.data.rating_scale import adds_up
 from recfusion.data.signals import Extra
 from recfusion.evaluation.scoring import scores
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.histories import Histories
 from recfusion.models.base import model_reasons
+from recfusion.models.sequence.recency import newer
+
+_RECENT = 3  # newest entries of a longer history that a reason calls recent
 
 Basis = Literal["history", "features", "popularity"]  # what a list was made from
 
@@ -74,7 +78,7 @@ def explain(
     for item, parts, total in zip(items.tolist(), reasons.parts, totals.tolist(), strict=True):
         best = np.argsort(-np.where(is_known, parts, 0), kind="stable")[:most]
         found = [
-            reason_of(bundle, reasons.sources[place], parts[place], disliked)
+            reason_of(bundle, reasons.sources[place], parts[place], disliked, extra)
             for place in best
             if is_known[place] and parts[place] > 0
         ]
@@ -99,11 +103,27 @@ def explain_bought(bundle: Bundle, histories: Histories, items: IntArray, found:
     return Explanation(found.kind, because, other)
 
 
-def reason_of(bundle: Bundle, source: tuple[int, ...], weight: float, disliked: set[int]) -> Reason:
+def reason_of(
+    bundle: Bundle, source: tuple[int, ...], weight: float, disliked: set[int], extra: Extra | None = None
+) -> Reason:
     """Return the reason for an item of the history, a pair of them, or a feature of the recommended item."""
     n_items, features = len(bundle.items), bundle.recipes.items
     if source[0] >= n_items and features is not None:
         return Reason((), f"its {features.names[source[0] - n_items]}", float(weight))
     ids, texts = zip(*(bundle.names[column] for column in source), strict=True)
     liked = not disliked.issuperset(source)
-    return Reason(ids, " and ".join(texts) if liked else f"not {texts[0]}", float(weight))
+    shown = [text + _detail(bundle, column, extra) for text, column in zip(texts, source, strict=True)]
+    return Reason(ids, " and ".join(shown) if liked else f"not {texts[0]}", float(weight))
+
+
+def _detail(bundle: Bundle, column: int, extra: Extra | None) -> str:
+    """Return how often an item of one history was bought, and whether lately, as far as the model read that."""
+    found: list[str] = []
+    known = extra or Extra()
+    if known.grades is not None and adds_up(bundle.protocol.read.columns.get("rating"), 0.0):
+        count = known.grades.data[known.grades.indices == column]
+        found += [f"{count[0]:g} times"] if count.size and count[0] >= 2 else []
+    if known.times is not None and known.times.nnz > _RECENT:
+        later = newer(known.times)[known.times.indices == column]
+        found += ["recently"] if later.size and later[0] < _RECENT else []
+    return f" ({', '.join(found)})" if found else ""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
-from recfusion.evaluation.topk import top_k
+from recfusion.evaluation.topk import popular_first, top_k
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
 from recfusion.inference.filters import CategoryLimit
@@ -60,14 +60,14 @@ class Reranker:
         """Return (items, scores) of each user's list, as `top_k` does; `scores` is overwritten."""
         n_items = scores.shape[1]
         k = min(k, n_items)
-        columns, _ = top_k(scores, seen, min(n_items, max(_FEWEST, _PER_PLACE * k)))
+        best_first = top_k(scores, seen, min(n_items, max(_FEWEST, _PER_PLACE * k)))
+        columns, _ = popular_first(*best_first, scores, self.bundle.popularity)
         items, found = np.full((len(scores), k), -1), np.full((len(scores), k), -np.inf, np.float32)
         for row, best in enumerate(columns):
             candidates = self._with_targets(best[best >= 0], scores[row], k)
             chosen = self._chosen(candidates, scores[row][candidates], k)
             if len(chosen) < k and len(candidates) < np.count_nonzero(scores[row] > -np.inf):
-                every = np.argsort(-scores[row], kind="stable")
-                candidates = every[scores[row][every] > -np.inf]
+                candidates = self._best_first(np.flatnonzero(scores[row] > -np.inf), scores[row])
                 chosen = self._chosen(candidates, scores[row][candidates], k)
             items[row, : len(chosen)] = candidates[chosen]
             found[row, : len(chosen)] = scores[row][candidates[chosen]]
@@ -83,9 +83,12 @@ class Reranker:
         more = [candidates, pinned[scores[pinned] > -np.inf]]
         for member in groups:
             own = np.flatnonzero(member & (scores > -np.inf))
-            more.append(own[np.argsort(-scores[own], kind="stable")[:k]])
-        every = np.unique(np.concatenate(more))
-        return every[np.argsort(-scores[every], kind="stable")]
+            more.append(self._best_first(own, scores)[:k])
+        return self._best_first(np.unique(np.concatenate(more)), scores)
+
+    def _best_first(self, items: IntArray, scores: FloatArray) -> IntArray:
+        """Return the items by their scores, and items with equal scores by popularity."""
+        return items[np.lexsort((-self.bundle.popularity[items], -scores[items]))]
 
     def _chosen(self, candidates: IntArray, scores: FloatArray, k: int) -> list[int]:
         """Return the positions of the chosen candidates in the order of their selection."""

@@ -17,7 +17,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.signals import Extra, valued
 from recfusion.evaluation.scoring import read_by
 from recfusion.evaluation.scoring import scores as model_scores
-from recfusion.evaluation.topk import top_k
+from recfusion.evaluation.topk import by_popularity, popular_first, top_k
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.explanations import Basis, Explanation, explain, explain_bought
 from recfusion.inference.filters import AllowedItems, apply_filters, check_count
@@ -123,7 +123,7 @@ class ListMaker:
         history = histories.matrix
         extended, basis = histories, self._basis(histories)
         if scores is None and self._uses_index(histories):
-            items, values = self._index_lists(history, k)
+            items, values = self._index_lists(history, k, basis)
         else:
             scores = self._scores(histories, basis, scores)
             extended = self._extend(histories, scores)
@@ -221,14 +221,19 @@ class ListMaker:
         plain = not self.terms and self.reranker is None and not self.reranking.adventurousness
         return plain and self.allowed.bought is None and not returned and finds_lists(self.bundle.model)
 
-    def _index_lists(self, history: Csr, k: int) -> tuple[IntArray, FloatArray]:
-        """Return the lists that the model's index finds; the most popular items for users without a history."""
+    def _index_lists(self, history: Csr, k: int, basis: list[Basis]) -> tuple[IntArray, FloatArray]:
+        """Return the lists that the model's index finds; the most popular items if it says nothing about a user.
+
+        These users have no history, or their items have no neighbours. Their `basis` becomes "popularity".
+        """
         mask, popular = self.allowed.mask, self.bundle.popularity
-        items, scores = find_lists(self.bundle.model, history, k, mask)
-        empty = np.flatnonzero(np.diff(history.indptr) == 0)
-        if len(empty):
+        items, scores = by_popularity(*find_lists(self.bundle.model, history, k, mask), popular)
+        blind = np.flatnonzero((np.diff(history.indptr) == 0) | ~np.any(np.isfinite(scores) & (scores != 0), axis=1))
+        if len(blind):
             popular = popular if mask is None else np.where(mask, popular, np.float32(-np.inf))
-            items[empty], scores[empty] = top_k(np.tile(popular, (len(empty), 1)), history[empty], k)
+            items[blind], scores[blind] = top_k(np.tile(popular, (len(blind), 1)), history[blind], k)
+        for row in blind:
+            basis[row] = "popularity"
         return items, scores
 
 
@@ -240,22 +245,6 @@ def _move_last(scores: FloatArray, extended: Csr, history: Csr) -> None:
     new = assumed.data > 0
     rows, columns = assumed.row[new], assumed.col[new]
     scores[rows, columns] -= (span + 1)[rows]
-
-
-def popular_first(
-    items: IntArray, values: FloatArray, scores: FloatArray, popularity: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Return the lists of `top_k` with the more popular of items with equal scores first."""
-    if not items.size:
-        return items, values
-    least = np.min(values, axis=1, where=values > -np.inf, initial=np.inf)
-    tied = np.any((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -np.inf), axis=1)
-    tied |= np.count_nonzero(scores >= least[:, None], axis=1) > np.count_nonzero(items >= 0, axis=1)
-    for row in np.flatnonzero(tied):
-        found = np.flatnonzero(scores[row] >= least[row])
-        best = found[np.lexsort((-popularity[found], -scores[row, found]))][: items.shape[1]]
-        items[row, : len(best)], values[row, : len(best)] = best, scores[row, best]
-    return items, values
 
 
 def _with_assumed(histories: Histories, extended: Csr) -> Extra | None:

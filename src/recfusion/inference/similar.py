@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import FloatArray, IntArray
 from recfusion.core.errors import InputError
-from recfusion.evaluation.topk import batch_rows, top_k
+from recfusion.evaluation.topk import batch_rows, by_popularity, popular_first, top_k
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.filters import AllowedItems, apply_filters, check_count, check_item_filters
 from recfusion.inference.request import ItemFilters, accepts_old_keywords, errors_about, parse_history
@@ -64,4 +64,7 @@ def _similar_rows(bundle: Bundle, items: IntArray, k: int, allowed: AllowedItems
     scores[np.arange(len(items)), items] = -np.inf
     if allowed.mask is not None:
         scores[:, ~allowed.mask] = -np.inf
-    return top_k(scores, csr_array(scores.shape, dtype=np.float32), k)
+    found = top_k(scores, csr_array(scores.shape, dtype=np.float32), k)
+    if len(items) > 1:  # all items with similarity 0 are equal, and callers leave them out
+        return by_popularity(*found, bundle.popularity)
+    return popular_first(*found, scores, bundle.popularity)

@@ -105,7 +105,10 @@ def _reasons(
     if histories.matrix.nnz:
         given = model_reasons(bundle.model, histories.matrix, np.array([column]), histories.extra)
         parts = zip(given.sources, given.parts[0], strict=True)
-        own = sorted((reason_of(bundle, *one, _disliked(histories)) for one in parts), key=lambda one: one.weight)
+        own = sorted(
+            (reason_of(bundle, *one, _disliked(histories), histories.extra) for one in parts),
+            key=lambda one: one.weight,
+        )
     raising, lowering = own[::-1][:_REASONS] + controls, own[:_REASONS] + controls
     return [one for one in raising if one.weight > 0], [one for one in lowering if one.weight < 0]
 

@@ -135,8 +135,11 @@ class MixtureUpdater:
             )
         found.parts_ = parts
         found.weights_ = {name: round(model.weights_[name] / total, 4) for name in parts}
-        found.recency_ = {name: power for name, power in model.recency_.items() if name in parts}
-        found.contributions_ = {}
+        found.recency_, found.ratings_ = (
+            {name: power for name, power in powers.items() if name in parts}
+            for powers in (model.recency_, model.ratings_)
+        )
+        found.contributions_, found.signal_gains_ = {}, {}
         return found, arrays
 
     def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:

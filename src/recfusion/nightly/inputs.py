@@ -52,7 +52,7 @@ def read_inputs(
 
 def _read(source: Source, orders: pl.DataFrame | None) -> RawData:
     if orders is not None:
-        return read(source.shown().model_copy(update={"query": None, "items": source.items}), orders)
+        return read(source.model_copy(update={"data": source.label, "query": None}), orders)
     if source.data not in CATALOG and is_prepared(Path(source.data)):
         return raw_rows(load(source))
     return read(source)

@@ -18,7 +18,7 @@ from recfusion.evaluation.scoring import scores
 from recfusion.evaluation.topk import top_k
 from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import COUNT, Bundle
-from recfusion.inference.layout import Layout
+from recfusion.inference.item_layout import Layout
 from recfusion.report.figures import DPI, FAINT, INK, QUIET
 
 COLOURS = ("#0068a8", "#d98200", "#00856a", "#b3579a", "#c0392b", "#3aa3d8", "#8a8000")  # as on the page
@@ -58,7 +58,9 @@ def draw_map(bundle: Bundle, column: str | None = None, accuracy: FloatArray | N
     axes.set(xlim=(-0.02, 1.02), ylim=(1.02, -0.02))
     order = np.argsort(-counts, kind="stable")
     if accuracy is not None:
-        dots = axes.scatter(*places[order].T, s=sizes[order], c=accuracy[order], cmap="viridis", vmin=0, linewidths=0)
+        dots = axes.scatter(
+            places[order, 0], places[order, 1], s=sizes[order], c=accuracy[order], cmap="viridis", vmin=0, linewidths=0
+        )
         bar = figure.colorbar(dots, ax=axes, shrink=0.5, pad=0.01, format=lambda value, _: f"{100 * value:.0f} %")
         bar.outline.set_visible(False)
         bar.set_label(f"held-out items found in the first {_K}, around each place", size=9, color=INK)
@@ -114,7 +116,9 @@ def _draw_categories(
         chosen = inside & free
         free &= ~chosen
         if chosen.any():
-            axes.scatter(*places[chosen].T, s=sizes[chosen], c=colour, alpha=0.75, linewidths=0, label=name)
+            axes.scatter(
+                places[chosen, 0], places[chosen, 1], s=sizes[chosen], c=colour, alpha=0.75, linewidths=0, label=name
+            )
     handles, names = axes.get_legend_handles_labels()
     shown = axes.legend(handles[::-1], names[::-1], loc="upper right", fontsize=8, frameon=False, labelcolor=INK)
     for handle in shown.legend_handles:

@@ -252,15 +252,16 @@ class Store:
             {item: one.time for item, one in found.items() if one.has is False},
         )
 
-    def last_event(self) -> int:
-        """Return the number of the last event, 0 if there is none."""
-        return int(self._db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
+    def changed_users(self, after: int, since: float, most: int) -> tuple[list[str], int, float]:
+        """Return the users of the next events, at most so many, and the number and the arrival of the last of them.
 
-    def changed_users(self, after: int, most: int) -> tuple[list[str], int]:
-        """Return the users of the next events after a number, at most so many, and the number of the last of them."""
-        query = "SELECT id, user FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        rows = self._db.execute(query, (after, most)).fetchall()
-        return list(dict.fromkeys(str(user) for _, user in rows)), int(rows[-1][0]) if rows else after
+        An event is new if its number is above `after`, or if it arrived after `since`: SQLite gives the numbers of
+        deleted events to later ones.
+        """
+        query = "SELECT user, id, received FROM events WHERE id > ? OR received > ? ORDER BY id LIMIT ?"
+        rows = self._db.execute(query, (after, since, most)).fetchall()
+        users = list(dict.fromkeys(str(user) for user, _, _ in rows))
+        return users, int(rows[-1][1]) if rows else after, max((float(row[2]) for row in rows), default=since)
 
     def users_of(self, items: Sequence[str]) -> list[str]:
         """Return the users with events of these items."""

@@ -50,7 +50,7 @@ def _columns(bundle: Bundle, items: np.ndarray[Any, np.dtype[np.int64]]) -> list
 
     An item with several values gets the rarest of them, which says most about it.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for name in bundle.items.columns if len(items) else ():
         if name in ("item", COUNT) or len(found) == _COLUMNS:
             continue

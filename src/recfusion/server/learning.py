@@ -25,7 +25,7 @@ from recfusion.inference.update_rows import new_rows, training_of
 from recfusion.server.event_store import Store
 
 log = logging.getLogger(__name__)
-_LEARNED = "learned"  # state: the key of the training rows, and the last event that the weights know
+_LEARNED = "learned"  # state: key of the training rows, number and arrival of the last event that the weights know
 _UNLEARN = "unlearn "  # prefix of a state: a user who must leave the weights, as the model's digest of the id
 _EVENTS = 20_000  # events of one step
 _SCHEMA = {"user": pl.String, "item": pl.String, "time": pl.Int64}
@@ -57,7 +57,7 @@ def is_pending(store: Store, bundle: Bundle) -> bool:
     """Return whether there is something to learn or to unlearn."""
     if has_to_unlearn(store):
         return True
-    return store.last_event() > (0 if bundle.training is None else _learned(store, bundle.training))
+    return bundle.training is not None and bool(store.changed_users(*_learned(store, bundle.training), 1)[0])
 
 
 def learn(folder: Path, bundle: Bundle, version: str, events: Path) -> bool:
@@ -74,25 +74,25 @@ def learn(folder: Path, bundle: Bundle, version: str, events: Path) -> bool:
         places = training.places(np.frombuffer(digests, np.uint8).reshape(-1, 16))
         if (gone := np.unique(places[places >= 0])).size:
             bundle = changed_bundle(bundle, None, gone, others="drop")
-        users, last = store.changed_users(_learned(store, training), _EVENTS)
+        users, last, arrived = store.changed_users(*_learned(store, training), _EVENTS)
         bundle = _with_events(bundle, store, users)
         if bundle is not first:
             bundle.save(folder)
         with store.writing():
-            store.set_state(_LEARNED, f"{training.salt.hex()} {last}")
+            store.set_state(_LEARNED, json.dumps([training.salt.hex(), last, arrived]))
             for name in unlearned:
                 store.drop_state(name)
     if bundle is first:
         return False
     done = {name: sum(getattr(one, name) for one in bundle.updates) for name in bundle.updates[-1].COUNTS}
-    log.warning(json.dumps({"event": "learned", "events": last, "process": os.getpid(), "since last fit": done}))
+    log.warning(json.dumps({"event": "learned", "users": len(users), "process": os.getpid(), "since last fit": done}))
     return True
 
 
-def _learned(store: Store, training: TrainingRows) -> int:
-    """Return the last event that the weights know; 0 after a full fit, which may know none of the events."""
-    key, _, number = (store.state(_LEARNED) or "").partition(" ")
-    return int(number) if key == training.salt.hex() else 0
+def _learned(store: Store, training: TrainingRows) -> tuple[int, float]:
+    """Return number and arrival of the last event that the weights know; 0 after a full fit, which may know none."""
+    key, number, arrived = json.loads(store.state(_LEARNED) or "[null, 0, 0]")
+    return (int(number), float(arrived)) if key == training.salt.hex() else (0, 0.0)
 
 
 def _with_events(bundle: Bundle, store: Store, users: Sequence[str]) -> Bundle:

@@ -61,11 +61,12 @@ def test_new_items_have_the_order_and_the_spread_of_the_part_that_knows_them() -
     assert scores[0, NEW] == pytest.approx(place * scores[0, unseen].std(), rel=1e-3)
 
 
-def test_the_part_that_knows_new_items_stays_with_any_weight() -> None:
-    model = fitted(weights={"thinning-linear": 1.0})
+@pytest.mark.parametrize("weights", [{"thinning-linear": 1.0}, {"thinning-linear": 1.0, "thinning-features": 0.0}])
+def test_the_part_that_knows_new_items_stays_with_any_weight(weights: dict[str, float]) -> None:
+    model = fitted(weights=weights)
     assert model.weights_ == {"thinning-linear": 1.0, "thinning-features": 0.0}
     assert model.score(ask([0, 1]))[0, NEW] > 0
-    again = Thinning(**CHEAP, weights={"thinning-linear": 1.0})
+    again = Thinning(**CHEAP, weights=weights)
     again.load_state(model.state(), model.chosen(), N)
     assert np.array_equal(again.score(ask([0, 1])), model.score(ask([0, 1])))
 

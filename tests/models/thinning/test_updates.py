@@ -159,6 +159,16 @@ def test_adding_and_forgetting_a_user_many_times_leaves_the_model_as_it_was() ->
     np.testing.assert_allclose(shop.model.weights_, first, atol=1e-5)
 
 
+def test_a_new_inverse_removes_the_rounding_errors_of_many_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "_CORRECTIONS", 3)
+    shop, ages = Shop([{n, n + 1, n + 2} for n in range(17)], 20), []
+    for _ in range(5):
+        shop.apply(None, {1, 2})
+        ages.append(int(shop.kept["age"][0]))
+    assert ages == [1, 2, 0, 1, 2]
+    shop.check()
+
+
 def test_a_damaged_inverse_fails_the_certificate() -> None:
     rng = np.random.default_rng(2)
     shop = Shop([set(rng.choice(20, 5, replace=False).tolist()) for _ in range(60)], 20)

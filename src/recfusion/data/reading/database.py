@@ -5,8 +5,11 @@ An address may hold a password, so it never appears in a message, a card or a lo
 
 import importlib
 import re
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -40,34 +43,91 @@ def shown_address(address: str) -> str:
     return f"{scheme}://{host}{slash}{name}"
 
 
+class FetchedRows:
+    """The rows of a query in batches: while one is parsed, a thread fetches the next; nothing is committed."""
+
+    def __init__(self, address: str, query: str | None) -> None:
+        scheme, self.where = address.partition("://")[0].lower(), shown_address(address)
+        if scheme not in _MODULES:
+            raise choices("kind of database", scheme, _MODULES, "data")
+        if query is None or not query.strip():
+            told = f'Expected --query "SELECT ..." for the rows of {self.where}, got nothing: add it.'
+            raise InputError(told, "query")
+        if find_spec("adbc_driver_manager") is None or find_spec(_MODULES[scheme]) is None:
+            raise InputError("Reading from databases needs the extra 'database': pip install 'recfusion[database]'.")
+        self._address, self._frames, self._open = address, list[pl.DataFrame](), ExitStack()
+        self._pool = ThreadPoolExecutor(1)  # a connection belongs to one thread
+        try:
+            self._pool.submit(self._execute, scheme, query).result()
+        except BaseException:
+            self.close()
+            raise
+        self._next: Future[pl.DataFrame | None] | None = self._pool.submit(self._fetch)
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """Yield all batches; those that were fetched before come from memory."""
+        for place in count():
+            if place == len(self._frames):
+                frame = None if self._next is None else self._next.result()
+                self._next = None if frame is None else self._pool.submit(self._fetch)
+                if frame is None:
+                    return
+                self._frames.append(frame)
+            yield self._frames[place]
+
+    def close(self) -> None:
+        """End the connection."""
+        self._pool.submit(self._open.close)
+        self._pool.shutdown()
+
+    def _execute(self, scheme: str, query: str) -> None:
+        from adbc_driver_manager import dbapi
+
+        try:
+            connection = self._open.enter_context(closing(dbapi.connect(**_connection(scheme, self._address))))
+        except dbapi.Error as error:
+            told = f"Cannot open {self.where} ({_reason(error, self._address)}): check the address."
+            raise InputError(told, "data") from None
+        with self._failing():
+            cursor = self._open.enter_context(closing(connection.cursor()))
+            cursor.execute(query)
+            self._reader = cursor.fetch_record_batch()
+        fields = self._reader.schema
+        if not len(fields):
+            raise InputError(
+                f"Expected a query on {self.where} that returns rows, got a statement: use SELECT.", "query"
+            )
+        self.columns: list[str] = fields.names
+        self._uuids = {field.name for field in fields if getattr(field.type, "extension_name", "") == "arrow.uuid"}
+
+    def _fetch(self) -> pl.DataFrame | None:
+        """Return the next rows; None after the last."""
+        with self._failing():
+            batch = next(self._reader, None)
+            found = None if batch is None else pl.from_arrow(batch)
+        if found is None:
+            return None
+        assert isinstance(found, pl.DataFrame)
+        return found.select(
+            _uuid_text(name) if name in self._uuids else _storage(found[name]) for name in found.columns
+        )
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        from adbc_driver_manager import dbapi
+
+        try:
+            yield
+        except (dbapi.Error, pl.exceptions.PolarsError, ValueError, TypeError, OSError) as error:
+            told = f"The query on {self.where} failed ({_reason(error, self._address)}): correct it."
+            raise InputError(told, "query") from None
+
+
 def read_database(address: str, query: str | None) -> pl.DataFrame:
     """Return the rows of a query; nothing that it changes is committed."""
-    scheme, shown = address.partition("://")[0].lower(), shown_address(address)
-    if scheme not in _MODULES:
-        raise choices("kind of database", scheme, _MODULES, "data")
-    if query is None or not query.strip():
-        raise InputError(f'Expected --query "SELECT ..." for the rows of {shown}, got nothing: add it.', "query")
-    if find_spec("adbc_driver_manager") is None or find_spec(_MODULES[scheme]) is None:
-        raise InputError("Reading from databases needs the extra 'database': pip install 'recfusion[database]'.")
-    from adbc_driver_manager import dbapi
-
-    with ExitStack() as stack:
-        try:
-            connection = stack.enter_context(closing(dbapi.connect(**_connection(scheme, address))))
-        except dbapi.Error as error:
-            raise InputError(f"Cannot open {shown} ({_reason(error, address)}): check the address.", "data") from None
-        try:
-            cursor = stack.enter_context(closing(connection.cursor()))
-            cursor.execute(query)
-            table = cursor.fetch_arrow_table()
-            found = pl.from_arrow(table)
-        except (dbapi.Error, pl.exceptions.PolarsError, ValueError, TypeError) as error:
-            raise InputError(f"The query on {shown} failed ({_reason(error, address)}): correct it.", "query") from None
-    assert isinstance(found, pl.DataFrame)
-    if not found.width:
-        raise InputError(f"Expected a query on {shown} that returns rows, got a statement: use SELECT.", "query")
-    uuids = {field.name for field in table.schema if getattr(field.type, "extension_name", "") == "arrow.uuid"}
-    return found.select(_uuid_text(name) if name in uuids else _storage(found[name]) for name in found.columns)
+    with closing(FetchedRows(address, query)) as rows:
+        found = list(rows.batches())
+        return pl.concat(found) if found else pl.DataFrame(schema=rows.columns)
 
 
 def _connection(scheme: str, address: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from recfusion.core.files import check_regular, replacing
 from recfusion.core.memory import require_memory
 from recfusion.core.parquet import ParquetTable
 from recfusion.data.reading.columns import sniff_text
+from recfusion.data.reading.database import FetchedRows
 from recfusion.data.reading.excel import open_excel
 from recfusion.data.reading.json_lines import open_json_lines
 from recfusion.data.reading.table import Table
@@ -51,9 +52,11 @@ def find_format(path: Path) -> Format | None:
 
 
 def open_table(
-    table: Path | pl.DataFrame, separator: str | None = None, name: str = "", encoding: str | None = None
+    table: Path | pl.DataFrame | FetchedRows, separator: str | None = None, name: str = "", encoding: str | None = None
 ) -> Table:
-    """Open a file, or a frame under the name `name`; the format follows from the suffix of the file."""
+    """Open a file, or a frame or query under the name `name`; the format follows from the suffix of the file."""
+    if isinstance(table, FetchedRows):
+        return Table(name, table, table.columns)
     if isinstance(table, pl.DataFrame):
         return Table(name, table.lazy(), table.columns, cuts=(*range(0, table.height, BATCH_ROWS), table.height))
     check_regular(table)

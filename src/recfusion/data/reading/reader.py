@@ -13,6 +13,7 @@ from recfusion.core.errors import InputError
 from recfusion.data.interactions import RawData
 from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Batch, BatchCache, Faults
+from recfusion.data.reading.database import FetchedRows
 from recfusion.data.reading.formats import table_errors
 from recfusion.data.reading.row_reader import FIELDS, MISSING, NEEDED, QUOTE, RowReader, no_rows, open_rows, short_text
 from recfusion.data.reading.text_lines import BROKEN, EXTRA_FIELD
@@ -22,7 +23,7 @@ OnRows = Callable[[int], None]
 
 
 def read_table(
-    table: Path | pl.DataFrame | Sequence[Path],
+    table: Path | pl.DataFrame | FetchedRows | Sequence[Path],
     source: Source | None = None,
     *,
     lone_users: bool = False,
@@ -31,7 +32,7 @@ def read_table(
     on_rows: OnRows | None = None,
     parts_of_files: Sequence[int] = (),
 ) -> RawData:
-    """Return the interactions of a file, files or a frame; the report names the columns that are guessed.
+    """Return the interactions of a file, files, a frame or a query; the report names the columns that are guessed.
 
     Rows that lack a value or cannot be parsed are counted and left out; a share above `max_bad_share` is an error. A
     rating or time column named "none" is not read. With `lone_users` a row may have a user and no item: a user without
@@ -40,7 +41,8 @@ def read_table(
     the part of each file in a given split, the rows have a column `part`.
     """
     source = source or Source(data="frame")
-    readers = _open_alike([table] if isinstance(table, Path | pl.DataFrame) else table, source, lone_users=lone_users)
+    one = [table] if isinstance(table, Path | pl.DataFrame | FetchedRows) else table
+    readers = _open_alike(one, source, lone_users=lone_users)
     reader = readers[0]
     counts: Counter[str] = Counter()
     faults: Faults = {}
@@ -67,12 +69,30 @@ def read_table(
             column = reader.encoders[role].decode(column)
         columns[role] = column.alias(role)
     name = table.name if isinstance(table, Path) else Path(source.data).name if readers[1:] else source.data
-    return RawData(name, pl.DataFrame(columns), None, reader.report(counts, faults), ids=ids)
+    rows, notes = _with_all_times(pl.DataFrame(columns))
+    report = reader.report(counts, faults)
+    return RawData(name, rows, None, replace(report, notes=(*report.notes, *notes)), ids=ids)
 
 
-def _open_alike(tables: Sequence[Path | pl.DataFrame], source: Source, *, lone_users: bool) -> list[RowReader]:
+def _with_all_times(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Give rows without a time that of their user's oldest row, or the oldest of all, and return a note."""
+    lacking = rows["time"].null_count() if "time" in rows.columns else 0
+    if not lacking:
+        return rows, []
+    if lacking == rows.height:
+        return rows.drop("time"), ["no row has a time: times are not used"]
+    told = f"{lacking:,} of {rows.height:,} rows have no time: they count as old as the oldest row of their user"
+    time = pl.col("time")
+    return rows.with_columns(time.fill_null(time.min().over("user")).fill_null(time.min())), [told]
+
+
+def _open_alike(
+    tables: Sequence[Path | pl.DataFrame | FetchedRows], source: Source, *, lone_users: bool
+) -> list[RowReader]:
     """Return the readers of several tables with the same roles, which share the codes of ids."""
-    first, *others = [open_rows(table, source, lone_users=lone_users) for table in tables]
+    # Histories must have times for all items or none; in data, rows without a time are kept.
+    opened = [open_rows(table, source, lone_users=lone_users) for table in tables]
+    first, *others = [replace(each, untimed=not lone_users) for each in opened]
     for other in others:
         if (*other.columns, *other.encoders) != (*first.columns, *first.encoders):
             one, two = (", ".join(f"{role} = {name}" for role, name in r.columns.items()) for r in (first, other))

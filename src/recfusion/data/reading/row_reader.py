@@ -15,6 +15,7 @@ from recfusion.data.options import Source
 from recfusion.data.reading.batch_cache import Faults
 from recfusion.data.reading.cells import given_text, is_typed, with_given
 from recfusion.data.reading.columns import DOUBTFUL_WORDS, ROLES, guess_columns, unused_ratings, words_of
+from recfusion.data.reading.database import FetchedRows
 from recfusion.data.reading.formats import open_table, table_errors
 from recfusion.data.reading.id_codes import IdEncoder
 from recfusion.data.reading.numbers import number_form
@@ -54,6 +55,7 @@ class RowReader:
     number: pl.Expr | None = None  # how ratings become numbers, if they are texts
     seconds: pl.Expr | None = None  # how times become seconds
     kept: RowFilter | None = None  # which rows are read
+    untimed: bool = False  # rows may lack their times
 
     @cached_property
     def encoders(self) -> dict[str, IdEncoder]:
@@ -76,7 +78,8 @@ class RowReader:
 
     def parse(self, rows: pl.DataFrame) -> pl.LazyFrame:
         """Return rows with their values and flags (see `parse_rows`)."""
-        return parse_rows(rows.lazy(), lone_users=self.lone_users, number=self.number, seconds=self.seconds)
+        how = {"number": self.number, "seconds": self.seconds}
+        return parse_rows(rows.lazy(), lone_users=self.lone_users, untimed=self.untimed, **how)
 
     @property
     def line_offset(self) -> int:
@@ -101,7 +104,7 @@ class RowReader:
         return ReadReport(rows, self.columns, missing, unparsable, notes, blank)
 
 
-def open_rows(table: Path | pl.DataFrame, source: Source, *, lone_users: bool = False) -> RowReader:
+def open_rows(table: Path | pl.DataFrame | FetchedRows, source: Source, *, lone_users: bool = False) -> RowReader:
     """Return the reader of a table of interactions; columns that `source` does not name are guessed."""
     asked = {"user": source.user, "item": source.item, "rating": source.rating, "time": source.time}
     found = open_table(table, source.separator, source.data, source.encoding)

@@ -9,6 +9,7 @@ import polars as pl
 import polars.selectors as cs
 
 from recfusion.core.parquet import ParquetTable
+from recfusion.data.reading.database import FetchedRows
 from recfusion.data.reading.text_lines import EXTRA_FIELD, TextLayout, line_blocks, line_cuts, split_lines
 
 HEAD_ROWS = 1000  # read first, to find out the types of the columns
@@ -20,7 +21,7 @@ class Table:
     """An open table: a text file, read line by line, or a table with types."""
 
     where: str  # its name in messages
-    source: Path | pl.LazyFrame | ParquetTable
+    source: Path | pl.LazyFrame | ParquetTable | FetchedRows
     columns: list[str]
     layout: TextLayout | None = None  # of a text file
     blank_lines: int = 0  # between the rows of a typed table
@@ -44,8 +45,11 @@ class Table:
     def batches(self, wanted: Sequence[str], skip: int = 0, block_bytes: int | None = None) -> Iterator[pl.DataFrame]:
         """Yield all rows in batches, without the first `skip`: the columns `wanted`, and EXTRA_FIELD."""
         if isinstance(self.source, pl.LazyFrame):
-            rows = self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA_FIELD))
-            yield from (rows.slice(start, end - start).collect() for start, end in pairwise(self.cuts[skip:]))
+            lazy = self.source.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA_FIELD))
+            yield from (lazy.slice(start, end - start).collect() for start, end in pairwise(self.cuts[skip:]))
+        elif isinstance(self.source, FetchedRows):
+            for rows in islice(self.source.batches(), skip, None):
+                yield rows.select(cs.by_name(*wanted), pl.lit(None, pl.String).alias(EXTRA_FIELD))
         elif isinstance(self.source, ParquetTable):
             names = list(dict.fromkeys(wanted))
             for start, end in pairwise(self.cuts[skip:]):

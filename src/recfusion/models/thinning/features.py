@@ -41,7 +41,7 @@ class ThinningFeatures(RidgeRecommender):
     each target is predicted without its own share of them. Without features this is `thinning-linear`. An item that no
     training user has, or that is added later, gets the column T f of its features f, where T is the ridge regression of
     the columns of the known items on their features. A user without history gets the regression of the training rows
-    on user features. The derivations are in docs/how-to/features.md.
+    on user features. The derivations are in docs/explanation/signals.md.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset({"item_features", "user_features"})

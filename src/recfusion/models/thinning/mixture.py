@@ -250,6 +250,7 @@ class Thinning(Recommender):
         self.recency_, self.ratings_ = full.recency or {}, full.ratings or {}
         self.contributions_, self.signal_gains_ = {}, {}
         self.parts_ = _made(full.parts)
+        self.weights_ = {name: self.weights_.get(name, 0.0) for name in self.parts_}  # features stay with weight 0
         known = len(state.get(f"{FEATURES}.new_", range(n_items)))  # items of the fit, without those added later
         for name, part in self.parts_.items():
             own = {key.removeprefix(f"{name}."): array for key, array in state.items() if key.startswith(f"{name}.")}

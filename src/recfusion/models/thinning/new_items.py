@@ -43,7 +43,7 @@ def solve_with_features(
 
         W_ij = P_ij (e_j - s_j item_l2_j) + s_j (P H H')_ij
 
-    where s_j and e_j account for item j not being in the history (docs/how-to/features.md).
+    where s_j and e_j account for item j not being in the history (docs/explanation/signals.md).
     """
     n, d = len(g), item_l2.astype(np.float64)
     place = np.diag_indices(n)

@@ -65,7 +65,7 @@ def _additions(shape: Shape) -> dict[str, tuple[bool, str]]:
     """Return the parts that signals add to exact models: whether there is the signal, and what happens without them."""
     featured = shape.item_features + shape.user_features > 0
     return {
-        DISLIKES: (shape.dislikes > 0, "dislikes are only masked"),
+        DISLIKES: (shape.dislikes > 0 or shape.timed, "dislikes are only masked, and trends are not read"),
         FEATURES: (featured, "features are not read, and new items have to wait for the next fit"),
     }
 

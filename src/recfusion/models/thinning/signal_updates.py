@@ -112,8 +112,8 @@ class SignalsUpdater(Exact):
         new, fixed, n_blocks = old.counts.after(change), old.counts.fixed, Blocks.kept(model, kept).n_blocks
         before, after = (blocks_of(rows, n_blocks) for rows in (change.before, change.after))
         s = np.union1d(before.indices, after.indices).astype(np.int64)
-        if change.again or len(s) > len(old.p) / 2:
-            found = solved_blocks(new, change.rows, n_blocks, old.trends)
+        if change.again or new.needs_inverse(len(s), len(old.p)):
+            found = solved_blocks(new.renewed(), change.rows, n_blocks, old.trends)
             return found.model(model), found.arrays()
         n = old.n + feature_counts(fixed, change.after.matrix, after)
         n -= feature_counts(fixed, change.before.matrix, before)

@@ -19,6 +19,7 @@ from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, w
 _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
 _TESTED = 256  # items whose scores the certificate tests
+_CORRECTIONS = 300  # after so many, a new inverse removes their rounding errors
 _MOST = 0.5  # share of changed items from which a new inverse is quicker than a correction of the old one
 
 
@@ -36,6 +37,7 @@ class Counts:
     fixed: Fixed
     n: Numbers  # (items,): weighted users of each item
     users: NDArray[np.int64]  # (items,)
+    age: int = 0  # corrections since the last inverse
 
     @classmethod
     def of(cls, model: RidgeRecommender, rows: Csr) -> "Counts":
@@ -45,11 +47,12 @@ class Counts:
     @classmethod
     def kept(cls, model: RidgeRecommender, kept: Kept) -> "Counts":
         settings = {name: float(getattr(model, f"{name}_")) for name in RIDGE}
-        return cls(Fixed(*(float(value) for value in kept["means"]), **settings), kept["n"], kept["users"])
+        fixed = Fixed(*(float(value) for value in kept["means"]), **settings)
+        return cls(fixed, kept["n"], kept["users"], int(kept["age"][0]))
 
     def arrays(self) -> Arrays:
         means = np.array([self.fixed.scale, self.fixed.mean, self.fixed.mean_count])
-        return {"means": means, "n": self.n, "users": self.users}
+        return {"means": means, "n": self.n, "users": self.users, "age": np.array([self.age])}
 
     def after(self, change: Change) -> "Counts":
         grown = change.n_items - len(self.n)
@@ -58,7 +61,15 @@ class Counts:
         n = n + self.fixed.counts(after) - self.fixed.counts(before)
         users = users + column_counts(after) - column_counts(before)
         n[users == 0] = 0  # without the rounding errors of sums and differences
-        return replace(self, n=n, users=users)
+        return replace(self, n=n, users=users, age=self.age + 1)
+
+    def needs_inverse(self, n_changed: int, n_features: int) -> bool:
+        """Return whether a new inverse is quicker than a correction, or due after many of them."""
+        return self.age >= _CORRECTIONS or n_changed > _MOST * n_features
+
+    def renewed(self) -> "Counts":
+        """Return the counts of a new inverse."""
+        return replace(self, age=0)
 
     @property
     def ridge(self) -> Numbers:
@@ -106,9 +117,9 @@ class LinearUpdater(Exact):
         old = Counts.kept(model, kept)
         new, n_items, s = old.after(change), change.n_items, change.items
         found = copy(model)
-        if change.again or len(s) > _MOST * n_items:
+        if change.again or new.needs_inverse(len(s), n_items):
             found.weights_, diagonal = solved(new, change.rows.matrix)
-            return found, new.arrays() | {"diagonal": diagonal}
+            return found, new.renewed().arrays() | {"diagonal": diagonal}
         before = replace(old, n=widened(old.n, n_items), users=widened(old.users, n_items))
         weights = widened(model.weights_, n_items, n_items)
         fresh = 1 / before.ridge[len(kept["diagonal"]) :]  # a new item: nothing but its penalty
@@ -210,8 +221,8 @@ class PairsUpdater(Exact):
         new = old.after(change)
         before, after = (with_pairs(rows, pairs) for rows in (change.before.matrix, change.after.matrix))
         s = np.union1d(before.indices, after.indices).astype(np.int64)
-        if change.again or len(s) > _MOST * (n_items + len(pairs)):
-            p = _inverse_with_pairs(model, new, change.rows.matrix)
+        if change.again or new.needs_inverse(len(s), n_items + len(pairs)):
+            p, new = _inverse_with_pairs(model, new, change.rows.matrix), new.renewed()
         else:
             p = _with_new_items(kept["p"], old, n_items)
             fixed, grown = new.fixed, np.zeros(n_items - len(old.n))

@@ -60,7 +60,7 @@ function reasons({ because, other, reasons }, length) {
 		p(null, words || [
 			parts.length > 0 && screenReaderOnly("because of "),
 			parts.slice(0, NAMED).map((part) => span({ class: `part ${colour(part)}`, dir: "auto" }, part.text, " ")),
-			parts.length > NAMED && span({ class: "part more-parts" }, `and ${parts.length - NAMED} more `),
+			parts.length > NAMED && span({ class: "others" }, `and ${parts.length - NAMED} more `),
 			against > 0.005 && screenReaderOnly(`; other items count against it: ${Math.round(100 * against)} % `),
 			terms.map((text) => span({ class: "term" }, text, " "))]));
 }

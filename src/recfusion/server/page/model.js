@@ -42,7 +42,7 @@ function card(one) {
 // The columns of the item table and what the page takes them for.
 function columns() {
 	const roles = Object.entries(state.model.roles);
-	return roles.length > 0 && section({ class: "card" }, h3(null, "Columns of the items"),
+	return roles.length > 0 && section({ class: "roles" }, h3(null, "Columns of the items"),
 		dl({ class: "facts" }, roles.map(([role, column]) => div({ key: role }, dt(null, role), dd(null, column)))),
 		p({ class: "note" }, "Found by their names and values; `recfusion train --roles price=COLUMN,link=none` sets others.", roles.some(([role]) => role === "image") && !state.model.image_origins.length && " Images need `recfusion serve --image-origin ORIGIN`."));
 }

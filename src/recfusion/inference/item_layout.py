@@ -16,6 +16,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import eigsh
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
+from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.topk import batch_rows
 from recfusion.inference.similarity import Similarity
 
@@ -95,7 +96,7 @@ def _graph(similarity: Similarity, items: IntArray, n_items: int) -> Csr:
     return graph
 
 
-def _spectral(graph: Csr) -> FloatArray:
+def _spectral(graph: Csr) -> Values:
     """Return the second and third eigenvector of the random walk on a graph, as a first layout."""
     root = 1 / np.sqrt(np.maximum(graph.sum(1), 1e-12))
     walk = diags_array(root) @ graph.astype(np.float64) @ diags_array(root)
@@ -109,13 +110,13 @@ def _spectral(graph: Csr) -> FloatArray:
     return _SMALL * (scaled + 0.05 * _spiral(len(vectors)))
 
 
-def _spiral(size: int) -> FloatArray:
+def _spiral(size: int) -> Values:
     """Return points of a disc: added to a layout, they tell equal places apart, as in another component of a graph."""
     turn, radius = 2.399963 * np.arange(size), np.sqrt((1 + np.arange(size)) / size)
     return np.stack([radius * np.cos(turn), radius * np.sin(turn)], 1)
 
 
-def _filled(old: FloatArray, known: NDArray[np.bool_], graph: Csr) -> FloatArray:
+def _filled(old: Values, known: NDArray[np.bool_], graph: Csr) -> Values:
     """Return earlier places on the scale of a refined layout; new items are at the mean of their neighbours."""
     places = np.where(known[:, None], old - old[known].mean(0), 0)
     near = graph @ known.astype(np.float64)
@@ -124,7 +125,7 @@ def _filled(old: FloatArray, known: NDArray[np.bool_], graph: Csr) -> FloatArray
     return places * (_SCALE * np.sqrt(len(old)) / max(float(places.std()), 1e-12))
 
 
-def _turned(places: FloatArray, old: FloatArray, known: NDArray[np.bool_]) -> FloatArray:
+def _turned(places: Values, old: Values, known: NDArray[np.bool_]) -> Values:
     """Return places turned and mirrored to fit the earlier ones of the same items (orthogonal Procrustes)."""
     here, there = places[known] - places[known].mean(0), old[known] - old[known].mean(0)
     left, _, right = np.linalg.svd(here.T @ there)
@@ -132,8 +133,8 @@ def _turned(places: FloatArray, old: FloatArray, known: NDArray[np.bool_]) -> Fl
 
 
 def _refined(
-    places: FloatArray, graph: Csr, masses: FloatArray, phases: Sequence[tuple[float, int]] = (_EARLY, _LATE)
-) -> FloatArray:
+    places: Values, graph: Csr, masses: Values, phases: Sequence[tuple[float, int]] = (_EARLY, _LATE)
+) -> Values:
     """Return the places after gradient descent on the t-SNE loss with momentum and gains.
 
     Items repel each other by their masses: popular ones have larger dots and need more room.
@@ -167,7 +168,7 @@ class _Grid:
     def __init__(self) -> None:
         self._kernels: dict[tuple[int, float], tuple[NDArray[Any], NDArray[Any]]] = {}
 
-    def repulsion(self, places: FloatArray, masses: FloatArray) -> FloatArray:
+    def repulsion(self, places: Values, masses: Values) -> Values:
         """Return m_i sum_j m_j q_ij^2 (y_i - y_j) / sum_kl q_kl with q = 1 / (1 + distance^2), (items, 2).
 
         Masses are spread on the four corners of their cells; sums over items are convolutions of the grid. For few
@@ -196,11 +197,11 @@ class _Grid:
         size = next_fast_len(-(-2 * cells // 32) * 32, real=True)
         kernel, squared = self._transforms(size, width)
 
-        def spread(values: FloatArray) -> NDArray[Any]:
+        def spread(values: Values) -> NDArray[Any]:
             grid = sum(np.bincount(cell, share * values, cells * cells) for cell, share in corners)
             return rfft2(np.asarray(grid).reshape(cells, cells), (size, size))
 
-        def gathered(transform: NDArray[Any]) -> FloatArray:
+        def gathered(transform: NDArray[Any]) -> Values:
             grid = irfft2(transform, (size, size))[:cells, :cells].ravel()
             return np.asarray(sum(share * grid[cell] for cell, share in corners))
 
