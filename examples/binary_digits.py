@@ -56,7 +56,7 @@ class PictureNetwork(nn.Module):
 
     def __init__(self, pixels: int, width: int = 48, gaps: tuple[int, ...] = (1, 2, 4, 1, 2, 1)) -> None:
         super().__init__()
-        self.half = math.isqrt(pixels) // 2
+        self.side = math.isqrt(pixels) // 2
         self.first = nn.Conv2d(6, width, 3, padding=1)
         self.time = nn.Sequential(nn.Linear(width, width), nn.SiLU())
         self.blocks = nn.ModuleList(
@@ -67,8 +67,8 @@ class PictureNetwork(nn.Module):
 
     def forward(self, xt: Tensor, t: Tensor) -> Tensor:
         """(batch, pixels), (batch,) -> (batch, pixels)."""
-        patches = nn.functional.pixel_unshuffle(2 * xt.reshape(len(xt), 1, 2 * self.half, 2 * self.half) - 1, 2)
-        axis = torch.linspace(-1, 1, self.half)
+        patches = nn.functional.pixel_unshuffle(2 * xt.reshape(len(xt), 1, 2 * self.side, 2 * self.side) - 1, 2)
+        axis = torch.linspace(-1, 1, self.side)
         place = torch.stack(torch.meshgrid(axis, axis, indexing="ij")).expand(len(xt), -1, -1, -1)
         h = self.first(torch.cat([patches, place], dim=1))  # (batch, width, half, half)
         z = self.time(sinusoids(t, h.shape[1]))[:, :, None, None]

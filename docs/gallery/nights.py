@@ -1,6 +1,6 @@
 """Ten nights in a shop.
 
-NDCG@100 of the served model after each night, from the log of examples/shop/nights.py, in which eight nights were
+NDCG@100 of the served model after each night, from the log of examples/shop/ten_nights.py, in which eight nights were
 killed and run again and one got a truncated file. The marks say which recipe won.
 """
 
@@ -12,7 +12,7 @@ LINE = re.compile(r"night +(\d+).*?outcome=(\w+) model=(\S+) ndcg@100=([\d.]+).*
 
 
 def draw() -> Figure:
-    text = (ROOT / "examples" / "shop" / "nights.log").read_text(encoding="utf-8")
+    text = (ROOT / "examples" / "shop" / "ten_nights.log").read_text(encoding="utf-8")
     nights = [(int(n), outcome, model, 100 * float(value)) for n, outcome, model, value, _ in LINE.findall(text)]
     shown, axes = figure()
     axes.plot([night[0] for night in nights], [night[3] for night in nights], color=BLUE, zorder=1)
