@@ -48,7 +48,7 @@ def test_a_model_says_so_if_and_only_if_it_holds_rows(name: str, groups: Interac
 
 
 def test_without_histories_a_mixture_leaves_parts_out_and_a_kernel_is_refused(groups: Interactions) -> None:
-    bundle = train("thinning", groups, SMALL["thinning"], histories=False)
+    bundle = train("thinning", groups, SMALL["thinning"], histories=False, signals="binary")
     assert isinstance(bundle.model, Thinning)
     assert list(bundle.model.parts_) == ["thinning-linear"]
     assert HOLDS not in model_card(bundle)

@@ -28,7 +28,7 @@ def listed(client: Client, user: str, **more: Any) -> dict[str, str]:
 
 def serve(folder: Path, tmp_path: Path, rows: pl.DataFrame) -> Any:
     rows.write_csv(tmp_path / "orders.csv")
-    files = {"histories": tmp_path / "orders.csv", "events": tmp_path / "events.sqlite"}
+    files = {"histories": (tmp_path / "orders.csv",), "events": tmp_path / "events.sqlite"}
     return running(settings_for(folder).model_copy(update=files))
 
 

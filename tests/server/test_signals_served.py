@@ -95,7 +95,7 @@ def test_what_a_request_adds_without_a_time_is_newest_and_half_timed_histories_a
 
 def test_the_file_of_histories_brings_its_grades_and_times(graded: Path, tmp_path: Path) -> None:
     (tmp_path / "known.csv").write_text("user,item,rating,time\nann,3,5,900\nann,4,1,300\nann,5,4,100\n")
-    events = {"histories": tmp_path / "known.csv", "events": tmp_path / "events.sqlite"}
+    events = {"histories": (tmp_path / "known.csv",), "events": tmp_path / "events.sqlite"}
     with running(settings_for(graded).model_copy(update=events)) as client:
         known = scores(client.post("/recommend", {"user": "ann", "k": 15}).json)
         assert known == scores(client.post("/recommend", {"history": ENTRIES, "k": 15}).json)

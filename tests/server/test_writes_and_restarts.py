@@ -30,6 +30,11 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/items"): {"items": [{"item": "i01", "columns": {"stock": 1}}]},
     ("DELETE", "/items"): None,
     ("POST", "/admin/reload"): {},
+    ("GET", "/admin/stats"): None,
+    ("POST", "/admin/count"): {"where": "stock > 0", "model": "shop"},
+    ("GET", "/admin/placements"): None,
+    ("PUT", "/admin/placements"): {"placements": {"home": {"k": 3, "where": "stock > 0"}}, "version": 0},
+    ("POST", "/admin/placements/undo"): {"version": 1},
 }
 ODD: list[Any] = [
     None,
@@ -121,6 +126,14 @@ def cases(document: Any) -> Iterator[tuple[str, str, Any]]:
             (("items",), schemas["ItemChanges"]["properties"]["items"]),
         ],
         ("POST", "/admin/reload"): [((), {})],
+        ("GET", "/admin/stats"): [],
+        ("POST", "/admin/count"): [((name,), schema) for name, schema in schemas["Counted"]["properties"].items()],
+        ("GET", "/admin/placements"): [],
+        ("PUT", "/admin/placements"): [
+            *((("placements", "home", *more), {}) for more in ((), ("k",), ("where",), ("model",))),
+            *(((name,), schema) for name, schema in schemas["NewPlacements"]["properties"].items()),
+        ],
+        ("POST", "/admin/placements/undo"): [(("version",), schemas["Undo"]["properties"]["version"])],
         ("DELETE", "/items"): [],
     }
     assert places.keys() == BODIES.keys()

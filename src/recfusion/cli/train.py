@@ -125,12 +125,13 @@ def train(
         note(f"Parts of the mixture: {', '.join(parts)}")
     forecast = candidate.model.forecast(shape)
     _note_forecast(forecast)
+    if updatable and old is not None:
+        raise InputError("Expected --updatable without --keep-if-better: train the chosen recipe with it.", "updatable")
     if updatable:
         job.check_updatable(candidate.model, candidate.label)
         more = updatable_bytes(candidate.model, shape) or 0
         note(f"For updates the folder also keeps about {more / 1e6:,.0f} MB: the rows of {shape.users:,} users")
     shared: dict[str, Any] = {"plan": plan, "seed": seed, "device": device, "histories": histories}
-    shared["updatable"] = updatable
     outcome = None
     try:  # notes are printed after the status line has ended, which would erase them
         title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
@@ -140,7 +141,9 @@ def train(
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
-                bundle = job.train(candidate, data, signals=recipe.signals, judge=judge, costs=True, **shared)
+                bundle = job.train(
+                    candidate, data, signals=recipe.signals, judge=judge, costs=True, updatable=updatable, **shared
+                )
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")

@@ -34,6 +34,7 @@ _ROOT = Path(__file__).parents[1]
 _PREFIXES = tuple(f"recfusion.{package}" for package in PACKAGES)
 _NO_PART_OF_A_FIT = {
     *("recfusion.models.registry", "recfusion.models.class_loading", "recfusion.models.code_digest"),
+    "recfusion.evaluation.list_metrics",
     "recfusion.evaluation.metrics",
 }
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
