@@ -178,6 +178,7 @@ def test_commands_are_found_in_shell_blocks() -> None:
 def test_every_file_that_a_document_links_to_exists(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    links = [link for link in links if not re.search(r"reference/generated/|gallery/index", link)]  # build_docs.py
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
