@@ -209,7 +209,7 @@ class Bundle:
                 saved.append(files.TRAINING)
                 save_file(self.training.arrays(), folder / files.TRAINING)
                 shutil.copymode(folder / files.ITEMS, folder / files.TRAINING)
-            save_file(self._layout(path).arrays(), folder / files.LAYOUT)
+            save_file(self._layout(path, folder).arrays(), folder / files.LAYOUT)
             shutil.copymode(folder / files.ITEMS, folder / files.LAYOUT)
             digests = {name: file_digest(folder / name) for name in saved}
             (folder / files.CONFIG).write_text(
@@ -218,14 +218,19 @@ class Bundle:
             Bundle.load(folder, trust=[type(self.model)], mapped=True)  # a folder that cannot be read replaces nothing
         return path
 
-    def _layout(self, path: Path) -> Layout:
-        """Return the map of the items; a new one is turned like that of an older model in the same folder."""
+    def _layout(self, path: Path, saved: Path) -> Layout:
+        """Return the map of the items; a new one is turned like that of an older model in the same folder.
+
+        If the older model is the same, so is the map: a repeated training gives the same files.
+        """
         if self.layout is not None:
             return self.layout
         before = {}
         with suppress(InputError, *_DAMAGE):  # without a folder, or with a damaged one, the map is made anew
             ids = read_parquet(path / files.ITEMS)["item"].cast(pl.String).to_list()
             old = Layout.of_arrays(load_file(path / files.LAYOUT), len(ids))
+            if all(file_digest(path / name) == file_digest(saved / name) for name in (files.WEIGHTS, files.ITEMS)):
+                return old
             columns = self.columns_of([ids[column] for column in old.items.tolist()])
             before = dict(zip(columns.tolist(), old.places, strict=True))
         return make_layout(self.similarity, self.counts, before)
