@@ -49,7 +49,7 @@ def test_without_pyspark_the_extra_is_named(
 
     def missing(name: str, *rest: Any, **more: Any) -> Any:
         if name.startswith("pyspark"):
-            raise ImportError(name)
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return load(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
