@@ -29,7 +29,7 @@ _CATEGORY_WORDS = ("category", "categories", "department", "genre", "genres", "k
 def reorder_rates(model: Recommender, data: Interactions, used: Collection[Signal], judges: IntArray) -> Rates | None:
     """Return how items are bought again; None if the data has too few repeat purchases with times.
 
-    `judges` are users whom the model was not fitted on. Times in the future are left out. Of very many purchases, those
+    `judges` are users outside of the training data. Times in the future are left out. Of very many purchases, those
     of a part of the users are used.
     """
     bought = all_purchases(data)
