@@ -160,7 +160,7 @@ class ThinningDeep(NeuralRecommender):
         a = self.low + (self.high - self.low) * torch.rand(len(x0.starts), generator=rng).to(self.device)
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
-        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
+        logits = self.logits(xt).index_put_((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
         return self.mean_loss(logits, removed, x0.sums().clamp(min=1))
 
     def mean_loss(self, logits: Tensor, targets: SparseRows, lengths: Tensor) -> Tensor:
