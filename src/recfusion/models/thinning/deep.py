@@ -27,7 +27,7 @@ from recfusion.training.epoch import warmup_cosine
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
 _NOTHING = 1e-6  # features shorter than this count as none
-_MORE = 4  # epochs of a fit that continues an earlier one
+_MORE = 0.3  # share of the epochs that a fit repeats which continues an earlier one
 
 
 @dataclass
@@ -124,7 +124,7 @@ class ThinningDeep(NeuralRecommender):
 
     @property
     def n_epochs(self) -> int:
-        return min(_MORE, self.max_epochs) if self.start else self.max_epochs
+        return max(1, round(_MORE * self.max_epochs)) if self.start else self.max_epochs
 
     def continued(self) -> Self:
         """Return an unfitted model that starts with these weights, for a fit on more users."""
