@@ -275,8 +275,12 @@ def test_before_it_learns_it_ranks_by_popularity_and_decay_does_not_take_that_aw
     assert weights < 0.5 * fresh
 
 
-def test_a_fit_that_continues_starts_with_the_weights_and_repeats_the_last_epochs() -> None:
+def test_a_fit_that_continues_starts_with_the_weights_and_repeats_the_last_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first = ThinningDeep(**SMALL).fit(TRAIN[:20], rng=0)
+    assert (first.continued().fit(TRAIN, rng=1).score(TRAIN) == replace(first).fit(TRAIN, rng=1).score(TRAIN)).all()
+    monkeypatch.setattr("recfusion.models.thinning.deep.LARGE", 1)  # small data is learned from scratch
     model = first.continued()
     assert (model, model.chosen()) == (first, first.chosen())
     assert [model.learning_rate(epoch) for epoch in (1, 4)] == [first.learning_rate(epoch) for epoch in (11, 14)]

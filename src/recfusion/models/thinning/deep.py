@@ -75,6 +75,8 @@ class ThinningDeep(NeuralRecommender):
             raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.", "low")
 
     def prepare(self, train: Csr) -> None:
+        if train.nnz < LARGE:
+            self.start = None  # a fit from scratch takes seconds
         vectors, wide = f"The start of item vectors on {train.shape[0]:,} users", self._start_bytes(Shape.of(train))
         require_memory(wide, vectors, "set fewer directions (0: random vectors), or train thinning-fast.")
         self._counts = relative(column_counts(train).astype(np.float32))
