@@ -33,8 +33,9 @@ from recfusion.inference.new_items import with_new, without_new
 from recfusion.inference.training_rows import TrainingRows
 from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
-from recfusion.models.abilities import continued, fit_notes, needs_validation, settled, signals_read, without_histories
+from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.thinning.parts import continued
 from recfusion.models.updating import updater_of
 from recfusion.training.epoch import Checkpoint, OnEpoch
 

@@ -18,7 +18,7 @@ from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.evaluation.scoring import read_by
-from recfusion.models.abilities import continued, fit_in_epochs, keeps_histories, use_device
+from recfusion.models.abilities import fit_in_epochs, keeps_histories, use_device
 from recfusion.models.base import Recommender, Shape, model_reasons
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry
@@ -46,7 +46,7 @@ from recfusion.models.thinning.mixture_choice import (
     usual_weights,
 )
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, variant, weighted_sum
-from recfusion.models.thinning.parts import beside, economical, name_part, part_scores, weighs_entries
+from recfusion.models.thinning.parts import beside, continued, economical, name_part, part_scores, weighs_entries
 from recfusion.models.thinning.plan import DISLIKES, FEATURES, NETWORKS, ORDER, WITHOUT_TORCH, plan
 from recfusion.training.epoch import Checkpoint, Epoch
 
