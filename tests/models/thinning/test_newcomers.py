@@ -8,8 +8,8 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.abilities import settled
-from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.new_items import Guessed, Hidden, as_new, judged_settings
+from recfusion.models.thinning.signals import ThinningSignals
 
 N, PER = 30, 5  # items, and variants of one product: their only common feature
 
@@ -71,9 +71,9 @@ def test_variants_of_one_product_are_found_by_what_users_have_of_it() -> None:
 
 def test_a_fit_chooses_the_settings_and_a_settled_model_keeps_them() -> None:
     extra = Extra(item_features=Features(PRODUCTS, tuple(f"p{n}" for n in range(N // PER))))
-    model = ThinningFeatures(tune_trials=1, l2=5.0).fit(shoppers(200, 0), fold(), rng=0, extra=extra)
+    model = ThinningSignals(uses="features", tune_trials=1, l2=5.0).fit(shoppers(200, 0), fold(), rng=0, extra=extra)
     assert {"new_l2", "own", "lift"} <= model.chosen().keys()
     assert settled(model).own == model.own_
-    given = ThinningFeatures(tune_trials=1, l2=5.0, own=0.7, new_l2=2.0)
+    given = ThinningSignals(uses="features", tune_trials=1, l2=5.0, own=0.7, new_l2=2.0)
     given.fit(shoppers(200, 0), fold(), rng=0, extra=extra)
     assert (given.own_, given.new_l2_) == (0.7, 2.0)

@@ -12,7 +12,8 @@ from recfusion.data.signals import Extra, valued
 from recfusion.data.split import Fold
 from recfusion.models.sequence.recency import recency
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.signals import ThinningSignals, graded
+from recfusion.models.thinning.blocks import graded
+from recfusion.models.thinning.signals import ThinningSignals
 
 GIVEN: dict[str, Any] = {"l2": 2.0, "nu": 0.3, "kappa": 0.5, "b": 0.5, "c": 0.2, "tune_trials": 0}
 

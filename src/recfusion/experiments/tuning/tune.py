@@ -69,7 +69,7 @@ class SearchRequest:
 
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol; its metrics are the default ones and the one to maximise."""
-        check_signals_are_read(self.signals, [(self.entry.name, signals_read(self.entry.load()))])
+        check_signals_are_read(self.signals, [(self.entry.name, self.entry.reads)])
         used = used_signals(self.signals, data)
         check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, binary_csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.signals import Extra
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.linear.gram import blas_threads, gram, invert_in_place
+from recfusion.models.thinning.blocks import own_excluded, trends, with_dislikes
 from recfusion.models.thinning.low_rank_update import Fixed, Numbers, core, scale_and_add, weighted_gram
-from recfusion.models.thinning.signals import ThinningSignals, _trends, own_excluded, side_by_side
+from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.models.thinning.updates import Counts, Exact, largest_error, weighted_rows
 from recfusion.models.updating import Arrays, Change, Kept, UserRows, widened
 
@@ -20,18 +21,14 @@ MOST_FEATURES = 12_000  # with more, P would take more space than a new fit is w
 
 def has_correction(model: ThinningSignals) -> bool:
     """Return whether a model has a correction in closed form: all likes count alike, and P is not too large."""
-    small = len(vars(model).get("weights_", ())) <= MOST_FEATURES
-    return model.values == "binary" and not model.fading and small
+    fitted = vars(model).get("weights_")
+    small = fitted is None or fitted.shape[0] <= MOST_FEATURES
+    return model.uses == "history" and model.values == "binary" and not model.fading and small
 
 
 def blocks_of(rows: UserRows, n_blocks: int) -> Csr:
     """Return rows of features: likes, and dislikes if there are two blocks."""
-    matrix, disliked = rows.matrix, (rows.extra or Extra()).disliked
-    if n_blocks == 1:
-        return matrix
-    empty = np.zeros(matrix.shape[0] + 1, np.int64)
-    starts, items = (empty, empty[:0]) if disliked is None else (disliked.indptr, disliked.indices)
-    return side_by_side([matrix, binary_csr(starts, items, matrix.shape[1])])
+    return with_dislikes(rows.matrix, (rows.extra or Extra()).disliked, n_blocks)
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class Blocks:
     def model(self, like: ThinningSignals) -> ThinningSignals:
         """Return the model with these weights."""
         found, n_items = copy(like), len(self.counts.n)
-        weights = own_excluded(self.p, None, n_items, self.n_blocks)
+        weights = own_excluded(self.p, None, n_items)[0]
         found.weights_ = weights * (self.counts.scaling * self.trends ** np.float32(like.trend_))
         return found
 
@@ -102,9 +99,9 @@ class SignalsUpdater(Exact):
     def keep(self, model: Recommender, rows: UserRows) -> Arrays:
         assert isinstance(model, ThinningSignals)
         n_items = rows.matrix.shape[1]
-        trends = _trends(rows.matrix, None if rows.extra is None else rows.extra.times)
-        n_blocks = len(model.weights_) // n_items
-        return solved_blocks(Counts.of(model, rows.matrix), rows, n_blocks, trends).arrays()
+        recent = trends(rows.matrix, None if rows.extra is None else rows.extra.times)
+        n_blocks = model.weights_.shape[0] // n_items
+        return solved_blocks(Counts.of(model, rows.matrix), rows, n_blocks, recent).arrays()
 
     def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         assert isinstance(model, ThinningSignals)
