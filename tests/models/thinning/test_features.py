@@ -12,7 +12,7 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.models.thinning.blocks import solve_blocks
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.new_items import as_new, fair_lift, with_added
+from recfusion.models.thinning.new_items import Columns, as_new, fair_lift, with_added
 from recfusion.models.thinning.signals import ThinningSignals
 
 N, F = 9, 3
@@ -78,7 +78,7 @@ def test_at_the_fair_lift_items_have_as_many_places_as_new_ones_as_they_have_as_
     weights = rng.random((n, n)).astype(np.float32)
     new = as_new(csr_array(rng.random((n, 5)).astype(np.float32)), np.ones(n, bool), 1.0)
     scale, k = np.ones(n, np.float32), n // 2
-    factor = fair_lift(history, weights, scale, [0.4], new)[0]
+    factor = fair_lift(history, Columns(weights, scale, new.features, np.ones(n, bool)), [0.4], new)[0]
     seen = history.toarray() > 0
     plain = np.where(seen, -np.inf, history @ weights)
     guessed = np.where(seen, -np.inf, factor * new.left_out(history @ weights + np.float32(0.4) * seen))
@@ -86,6 +86,27 @@ def test_at_the_fair_lift_items_have_as_many_places_as_new_ones_as_they_have_as_
     assert abs(int((guessed >= ends * 0.99999).sum()) - k * 40) <= 2
 
 
+@pytest.fixture(params=["exact", "local"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Fit with the inverse, or with neighbourhoods as if there were many items."""
+    if request.param == "local":
+        monkeypatch.setattr("recfusion.models.thinning.signals.EXACT_ITEMS", 2)
+    return str(request.param)
+
+
+def test_with_many_items_known_items_have_the_scores_of_neighbourhoods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recfusion.models.thinning.signals.EXACT_ITEMS", 2)
+    train = rows()
+    model = ThinningSignals(uses="features", **FIXED).fit(train, extra=extra(features()))
+    assert isinstance(model.weights_, csr_array)
+    expected = ThinningLinear(**FIXED).fit(train).score(rows(3, 5))  # all other items are neighbours
+    np.testing.assert_allclose(model.score(rows(3, 5)), expected, rtol=1e-3, atol=1e-5)
+    loaded = ThinningSignals(uses="features", **FIXED)
+    loaded.load_state(model.state(), model.chosen(), N)
+    np.testing.assert_array_equal(loaded.score(rows(3, 5)), model.score(rows(3, 5)))
+
+
+@pytest.mark.usefixtures("form")
 def test_an_item_added_later_is_scored_as_one_that_nobody_had_in_training() -> None:
     f, gone = features(), [3, 6]
     dense = rows().toarray()
@@ -104,10 +125,12 @@ def test_an_item_added_later_is_scored_as_one_that_nobody_had_in_training() -> N
     assert (expected[:, -2:] != 0).all()
 
 
+@pytest.mark.usefixtures("form")
 def test_reasons_add_up_to_the_scores_also_of_new_items() -> None:
     dense = rows().toarray()
-    dense[:, 3] = 0
+    dense[:, [3, 6]] = 0
     model = ThinningSignals(uses="features", **FIXED).fit(csr_array(dense), extra=extra(features()))
+    dense[0, 6] = 2  # a new item in the history, with the weight of an entry
     history, items = csr_array(dense[:1]), np.array([2, 3, 5])
     reasons = model.reasons(history, items)
     np.testing.assert_allclose(reasons.parts.sum(axis=1), model.score(history)[0, items], rtol=1e-4, atol=1e-6)

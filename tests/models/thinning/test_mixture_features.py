@@ -12,8 +12,8 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.abilities import adding_part, with_part
-from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.signals import ThinningSignals
 
 N, NEW = 9, 8  # items 0 to 3 and the new item 8 are of the first kind, items 4 to 7 of the second
 KINDS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 0])

@@ -27,7 +27,6 @@ from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.trials_file import Search, append_trial, read_trials
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
-from recfusion.models.abilities import signals_read
 from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS, Entry, find
 from recfusion.training.epoch import Epoch, OnEpoch

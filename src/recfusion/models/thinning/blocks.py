@@ -112,7 +112,7 @@ def own_excluded(
     if prior is not None:
         weights += prior.ph @ (prior.h32 * factors[:, [-1]]).T
     weights[places, items] = 0
-    return weights, by_features - (a is None)
+    return np.asarray(weights, np.float32), np.asarray(by_features - (a is None), np.float64)
 
 
 def graded(grades: Csr | None, transform: Transform, median: float, unit: float) -> FloatArray:

@@ -53,6 +53,16 @@ def as_new(features: Csr, known: NDArray[np.bool_], l2: float) -> AsNew:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The weights of a fit, for choosing the settings of new items."""
+
+    weights: FloatArray | Csr  # (items, items), before they are scaled
+    scale: FloatArray  # (items,): of popularity
+    features: Csr  # (items, features)
+    known: NDArray[np.bool_]  # (items,): some training user has the item
+
+
+@dataclass(frozen=True)
 class Guessed:
     """Scores of users outside of the training data: of items as known items, and as if each were new."""
 
@@ -61,18 +71,16 @@ class Guessed:
     by_likeness: FloatArray  # (users, items): as if new, for one unit of `own`
 
     @classmethod
-    def of(cls, history: Csr, weights: FloatArray | Csr, scale: FloatArray, new: AsNew) -> "Guessed":
-        plain = dense(history @ weights) * scale
-        return cls(plain, new.left_out(plain), new.left_out(history.toarray() * scale))
+    def of(cls, history: Csr, columns: Columns, new: AsNew) -> "Guessed":
+        plain = dense(history @ columns.weights) * columns.scale
+        return cls(plain, new.left_out(plain), new.left_out(history.toarray() * columns.scale))
 
     def as_new(self, own: float) -> FloatArray:
         """Return the scores as if each item were new, without the lift."""
         return self.by_columns + np.float32(own) * self.by_likeness
 
 
-def fair_lift(
-    history: Csr, weights: FloatArray | Csr, scale: FloatArray, owns: Sequence[float], new: AsNew
-) -> list[float]:
+def fair_lift(history: Csr, columns: Columns, owns: Sequence[float], new: AsNew) -> list[float]:
     """Return the factor, for each of `owns`, that lists items scored as new as often as the same items scored as known.
 
     A regression shrinks its predictions: without a factor hardly any new item would get into a list. `history`
@@ -83,7 +91,7 @@ def fair_lift(
     history, k = history[rows], min(_LIST, len(known) // 2)
     if not k:
         return [1.0] * len(owns)
-    found = Guessed.of(history, weights, scale, new)
+    found = Guessed.of(history, columns, new)
     unseen = history.toarray()[:, known] == 0
     shown = np.where(unseen, found.plain[:, known], -np.inf)
     last = np.partition(shown, -k, axis=1)[:, [-k]]  # (users, 1): the last scores of the lists
@@ -120,64 +128,38 @@ class Hidden:
         judges = np.flatnonzero((np.diff(shown.indptr) > 0) & (np.diff(wanted.indptr) > 0))
         return cls(Fold(valid.users, shown, wanted).take(judges), groups, new_to[judges])
 
-    def judge(
-        self, weights: FloatArray | Csr, scale: FloatArray, new: AsNew, tried: Sequence[tuple[float, float]]
-    ) -> Values:
+    def judge(self, columns: Columns, new: AsNew, tried: Sequence[tuple[float, float]]) -> Values:
         """Return NDCG@100 (tried, users) of ranking the hidden items among all items, for pairs of `own` and lift."""
 
         def scored(rows: slice) -> Iterable[FloatArray]:
-            found = Guessed.of(self.fold.history[rows], weights, scale, new)
+            found = Guessed.of(self.fold.history[rows], columns, new)
             theirs = self.groups == self.new_to[rows][:, None]  # (users, items)
             return (np.where(theirs, np.float32(lift) * found.as_new(own), found.plain) for own, lift in tried)
 
         return selftune.ndcg_of(scored, self.fold)
 
 
-def judged_settings(
-    hidden: Hidden,
-    valid: Fold,
-    features: Csr,
-    known: NDArray[np.bool_],
-    weights: FloatArray | Csr,
-    scale: FloatArray,
-    *,
-    new_l2: float | None,
-    own: float | None,
-    lift: float | None,
-) -> list[selftune.Judged]:
-    """Score penalties of the map and values of `own` by items that are hidden from validation users.
+def choose(model: "ThinningSignals", valid: Fold | None, columns: Columns, rng: np.random.Generator) -> None:
+    """Choose the penalty of the map and `own`, by known items that are hidden from validation users.
 
     Unless a lift is given, each has the lift that gives new items their share of lists: the metric counts new items
     only, so that it would rise with any lift.
     """
-    judged = []
-    owns = _OWNS if own is None else (own,)
-    for l2 in _L2S if new_l2 is None else (new_l2,):
-        new = as_new(features, known, l2)
-        lifts = fair_lift(valid.history, weights, scale, owns, new) if lift is None else [lift] * len(owns)
-        values = hidden.judge(weights, scale, new, list(zip(owns, lifts, strict=True)))
-        judged += [selftune.Judged({"new_l2": l2, "own": mine}, row) for mine, row in zip(owns, values, strict=True)]
-    return judged
-
-
-def choose_new(
-    model: "ThinningSignals",
-    valid: Fold | None,
-    features: Csr,
-    weights: FloatArray | Csr,
-    scale: FloatArray,
-    known: NDArray[np.bool_],
-    rng: np.random.Generator,
-) -> None:
-    """Choose the settings of new items, by known items that are hidden from validation users."""
-    hidden = None if valid is None or not features.nnz else Hidden.of(valid, known, rng)
+    there = valid if columns.features.nnz else None
+    hidden = None if there is None else Hidden.of(there, columns.known, rng)
     jury = None if hidden is None else selftune.Jury(nobody(hidden.fold.history), hidden.fold)
+    owns = _OWNS if model.own is None else (model.own,)
 
     def objective(_values: Mapping[str, Any], _jury: selftune.Jury) -> list[selftune.Judged]:
         assert hidden is not None
-        assert valid is not None
-        asked = {"new_l2": model.new_l2, "own": model.own, "lift": model.lift}
-        return judged_settings(hidden, valid, features, known, weights, scale, **asked)
+        assert there is not None
+        judged = []
+        for l2 in _L2S if model.new_l2 is None else (model.new_l2,):
+            new = as_new(columns.features, columns.known, l2)
+            lifts = fair_lift(there.history, columns, owns, new) if model.lift is None else [model.lift] * len(owns)
+            values = hidden.judge(columns, new, list(zip(owns, lifts, strict=True)))
+            judged += [selftune.Judged({"new_l2": l2, "own": own}, row) for own, row in zip(owns, values, strict=True)]
+        return judged
 
     trials = min(1, model.tune_trials)
     selftune.settle(model, objective, jury, rng, searched=(), free=("new_l2", "own"), trials=trials)
@@ -197,7 +179,8 @@ def no_features(n_items: int) -> dict[str, Any]:
     wide, high = np.zeros((0, n_items), np.float32), np.zeros((n_items, 0), np.float32)
     empty = {"shared_": wide, "map_": high, "links_": high[:0], "new_": np.zeros(n_items, bool), "people_": wide}
     added = {"added_columns_": high, "added_rows_": wide, "features_": csr_array(high)}
-    return {"typical_": np.ones(2, np.float32)} | empty | added
+    chosen = dict.fromkeys(("recency_", "trend_", "feature_l2_", "new_l2_", "own_", "lift_"))
+    return {"typical_": np.ones(2, np.float32)} | empty | added | chosen
 
 
 def with_added(saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr) -> dict[str, NDArray[Any] | Csr]:
@@ -218,3 +201,11 @@ def with_added(saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr) -
 def dense(scores: FloatArray | Csr) -> FloatArray:
     """Return a product of sparse and dense, or of two sparse matrices, as an array."""
     return scores.toarray() if isinstance(scores, csr_array) else np.asarray(scores)
+
+
+def scale_columns(weights: FloatArray | Csr, scale: FloatArray) -> None:
+    """Multiply the columns of weights by factors, in place."""
+    if isinstance(weights, csr_array):
+        weights.data *= scale[weights.indices]
+    else:
+        weights *= scale

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,40 +22,21 @@ from recfusion.models.linear.gram import FLOPS, gram, gram_bytes, require_gram_m
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.sequence.recency import fades, recency
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.blocks import (
-    Solved,
-    Transform,
-    graded,
-    root_weights,
-    rows_times,
-    solve_blocks,
-    trends,
-    with_dislikes,
-)
+from recfusion.models.thinning import blocks
+from recfusion.models.thinning import new_items as new
 from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear, fit_linear, penalty
 from recfusion.models.thinning.local import ThinningLocal
-from recfusion.models.thinning.new_items import (
-    as_new,
-    choose_new,
-    dense,
-    fair_lift,
-    no_features,
-    people_weights,
-    with_added,
-)
 from recfusion.models.thinning.parts import name_part, part_name
 from recfusion.models.thinning.plan import EXACT_ITEMS
 
 Uses = Literal["history", "features", "all"]
-_READS: Mapping[Uses, frozenset[Signal]] = {
-    "history": frozenset({"grades", "times"}),
-    "features": frozenset({"item_features", "user_features"}),
-    "all": frozenset({"grades", "times", "item_features", "user_features"}),
+_READS: Mapping[Uses, tuple[Signal, ...]] = {
+    "history": ("grades", "times"),
+    "features": ("item_features", "user_features"),
 }
 _IDLE: Mapping[Uses, tuple[str, ...]] = {
     "history": ("feature_l2", "new_l2", "own", "lift", "user_l2"),
     "features": ("dislikes", "values", "recency", "recency_by", "trend", "fading"),
-    "all": (),
 }
 _POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of recency: all are scored with one fit
 _TRENDS = (0.0, 0.5, 1.0)
@@ -91,7 +72,7 @@ class ThinningSignals(RidgeRecommender):
     same_as_linear: ClassVar[tuple[str, ...]] = ("l2", "nu", "kappa", "b")
     uses: Uses = setting("history", _USES_DOC)
     dislikes: Literal["features", "ignored"] = setting("features", _DISLIKES_DOC, search="all")
-    values: Transform = setting("binary", _VALUES_DOC)
+    values: blocks.Transform = setting("binary", _VALUES_DOC)
     recency: float | None = self_tuned(0.5, "power p of (1 + r)^-p, if times are known", search=(0.0, 1.0))
     recency_by: Literal["rank", "age"] = setting("rank", "r: newer entries in the history, or weeks before its newest")
     trend: float | None = self_tuned(0.0, "power of recent over whole popularity, if times are known", search=(0, 1))
@@ -118,17 +99,17 @@ class ThinningSignals(RidgeRecommender):
     people_: FloatArray = learned()  # (1 + user features, items)
     added_columns_: FloatArray = learned()  # (items, added)
     added_rows_: FloatArray = learned()  # (added, items + added)
-    reads: frozenset[Signal] = field(init=False, repr=False, compare=False, default=_READS["all"])
+    reads: frozenset[Signal] = field(init=False, repr=False, compare=False, default=frozenset(get_args(Signal)))
     with_added: Callable[..., dict[str, Any]] | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.reads = _READS[self.uses]
-        self.with_added = None if self.uses == "history" else with_added
+        self.reads = frozenset(_READS.get(self.uses, get_args(Signal)))
+        self.with_added = None if self.uses == "history" else new.with_added
 
     @property
     def idle(self) -> tuple[str, ...]:
-        return _IDLE[self.uses]
+        return _IDLE.get(self.uses, ())
 
     @property
     def needs_validation(self) -> bool:
@@ -143,8 +124,7 @@ class ThinningSignals(RidgeRecommender):
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
         known, n_items, counts = read_by(self, extra) or Extra(), train.shape[1], column_counts(train)
-        self.recency_ = self.trend_ = self.feature_l2_ = self.new_l2_ = self.own_ = self.lift_ = None
-        vars(self).update(no_features(n_items))
+        vars(self).update(new.no_features(n_items))
         features, there = item_matrix(known, n_items), counts > 0
 
         def scaling() -> FloatArray:
@@ -155,38 +135,42 @@ class ThinningSignals(RidgeRecommender):
 
         if self._is_local(n_items):
             solved = self._solve_near(train, valid, features, rng)
-            scale = scaling()
-            solved.weights.data /= scale[solved.weights.indices]
+            new.scale_columns(solved.weights, np.float32(1) / (scale := scaling()))
         else:
             solved = self._solve(train, valid, known, features, scaling, rng)
-            scale = scaling() * trends(train, known.times) ** np.float32(self.trend_ or 0)
-        if self.uses == "history":
-            self.weights_ = solved.weights
-            self.weights_ *= scale
-            return self
-        choose_new(self, valid, features, solved.weights[:n_items], scale, there, make_rng(rng))
-        self._learn_new(valid, features, solved, scale, there)
+            scale = scaling() * blocks.trends(train, known.times) ** np.float32(self.trend_ or 0)
+        self.weights_ = solved.weights
+        if self.uses != "history":
+            columns = new.Columns(solved.weights[:n_items], scale, features, there)
+            new.choose(self, valid, columns, make_rng(rng))
+            self._learn_new(valid, columns, solved.shared)
+        new.scale_columns(self.weights_, scale)
+        if self.new_.any() and not isinstance(self.weights_, csr_array):
+            self.weights_[:n_items, self.new_] = self.map_ @ features[self.new_].T.toarray()
+            self.shared_[:, self.new_] = self.links_ @ features[self.new_].T.toarray()
         if known.user_features is not None:
-            self.people_ = people_weights(train, known.user_features.matrix, self.user_l2)
+            self.people_ = new.people_weights(train, known.user_features.matrix, self.user_l2)
         return self
 
     def _is_local(self, n_items: int) -> bool:
         return self.uses == "features" and n_items > EXACT_ITEMS
 
-    def _solve_near(self, train: Csr, valid: Fold | None, features: Csr, rng: RngLike) -> Solved:
+    def _solve_near(self, train: Csr, valid: Fold | None, features: Csr, rng: RngLike) -> blocks.Solved:
         """Return weights of neighbours alone, with the scale of popularity."""
         require_memory(
             32 * features.shape[0] * features.shape[1],
             f"Placing items by {features.shape[1]:,} features of {features.shape[0]:,} items",
             "describe the items in fewer columns, or by values that more items share.",
         )
-        local = self._near_model()
+        local, known = self._near_model(), np.flatnonzero(column_counts(train))
         name_part(local, part_name(self))
-        local.fit(train, valid, rng=rng)
+        local.fit(train[:, known], None if valid is None else valid.over(known), rng=rng)
         self.trials_, self.feature_l2_ = local.trials_, selftune.open_settings(self).get("feature_l2", self.feature_l2)
         for name in RIDGE:
             setattr(self, f"{name}_", getattr(local, f"{name}_"))
-        return Solved(local.weights_, np.zeros((features.shape[1], 0), np.float32))
+        near = local.weights_.tocoo()
+        weights = csr_array((near.data, (known[near.row], known[near.col])), shape=(train.shape[1],) * 2)
+        return blocks.Solved(weights, np.zeros((features.shape[1], 0), np.float32))
 
     def _near_model(self) -> ThinningLocal:
         given = {name: getattr(self, name) for name in (*RIDGE, "tune_trials")}
@@ -200,19 +184,19 @@ class ThinningSignals(RidgeRecommender):
         features: Csr,
         scaling: Callable[[], FloatArray],
         rng: RngLike,
-    ) -> Solved:
+    ) -> blocks.Solved:
         """Return the weights of all blocks and features, and choose the settings that they are scored with."""
         n_items, n_blocks = train.shape[1], 1 + (self.dislikes == "features" and known.disliked is not None)
         matrices = 2.1 if self.uses == "history" else 1.1 + 4 * features.shape[1] / n_items
         require_gram_memory(n_items * n_blocks, "A thinning model with signals", matrices)
-        likes = fit_linear(self, train, valid, generator := make_rng(rng))
+        c = fit_linear(self, train, valid, generator := make_rng(rng)).c_  # keeps nothing else
         self.typical_ = np.array([1.0 if known.grades is None else np.median(known.grades.data), 1.0], np.float32)
-        self.typical_[1] = np.sqrt(np.mean(graded(known.grades, self.values, *self.typical_) ** 2))
+        self.typical_[1] = np.sqrt(np.mean(blocks.graded(known.grades, self.values, *self.typical_) ** 2))
         g, ridge, noise, zy = self._normal_equations(train, known, n_blocks)
         if self.uses != "history":
 
             def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
-                solved = solve_blocks(g.copy(order="F"), ridge, noise, features, values["feature_l2"], zy)
+                solved = blocks.solve_blocks(g.copy(order="F"), ridge, noise, features, values["feature_l2"], zy)
                 weights = solved.weights[:n_items] * scaling()
                 return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, jury.valid))]
 
@@ -220,7 +204,7 @@ class ThinningSignals(RidgeRecommender):
             jury = selftune.validation_jury(train, valid) if few else None
             trials, first = min(self.tune_trials, 1 + len(_TRIED)), [{"feature_l2": value} for value in _TRIED]
             selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
-        solved = solve_blocks(g, ridge, noise, features, self.feature_l2_ or 0.0, zy)
+        solved = blocks.solve_blocks(g, ridge, noise, features, self.feature_l2_ or 0.0, zy)
         if self.uses != "features":
             selftune.settle(
                 *(self, lambda _, jury: self._variants(solved.weights, train, known, jury.valid)),
@@ -228,7 +212,7 @@ class ThinningSignals(RidgeRecommender):
                 searched=(),
                 free=("c", "recency", "trend"),
                 trials=self.tune_trials,
-                starts={"c": likes.c_},
+                starts={"c": c},
             )
             if known.times is None:
                 self.recency_ = self.trend_ = 0.0
@@ -239,12 +223,12 @@ class ThinningSignals(RidgeRecommender):
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray | None]:
         """Return G = Z'Z, the penalties and the noise of all entries, and Z'Y unless the targets are the likes."""
         n_items, plain = train.shape[1], self.uses == "features"
-        roots = np.sqrt(user_weights(train, self.b_)) if plain else root_weights(train, self.b_)
+        roots = np.sqrt(user_weights(train, self.b_)) if plain else blocks.root_weights(train, self.b_)
         left = np.ones(train.nnz, np.float32)
         if self.fading and known.times is not None:
             left = fades(known.times, self.fading)
-        z = rows_times(self._blocks(train, known, n_blocks, left), roots)
-        y = rows_times(valued(train, left), roots)
+        z = blocks.rows_times(self._blocks(train, known, n_blocks, left), roots)
+        y = blocks.rows_times(valued(train, left), roots)
         g = gram(z)
         noise, mean = np.diag(g).copy(), train.nnz / max(1, int(np.count_nonzero(column_counts(train))))
         likes = noise
@@ -258,40 +242,30 @@ class ThinningSignals(RidgeRecommender):
         zy = None if self.values == "binary" or plain else np.asarray((z.T @ y).todense(), np.float32)
         return g, ridge, np.float32(self.kappa_) * noise, zy
 
-    def _learn_new(
-        self, valid: Fold | None, features: Csr, solved: Solved, scale: FloatArray, there: NDArray[np.bool_]
-    ) -> None:
-        """Scale the columns by popularity, and make the columns of new items from their features."""
-        assert self.new_l2_ is not None
-        assert self.own_ is not None
-        n_items, weights = len(there), solved.weights
-        new, likes = as_new(features, there, self.new_l2_), weights[:n_items]
+    def _learn_new(self, valid: Fold | None, columns: new.Columns, shared: FloatArray) -> None:
+        """Learn how features make the columns of new items, and their rows."""
+        found = new.as_new(columns.features, columns.known, self.new_l2_ or 0.0)
+        weights, own = columns.weights, self.own_ or 0.0
         self.lift_ = 1.0 if self.lift is None else self.lift
         if self.lift is None and valid is not None and valid.history.shape[0] >= selftune.LEAST_USERS:
-            self.lift_ = fair_lift(valid.history, likes, scale, [self.own_], new)[0]
-        scaled = new.map * (np.float32(self.lift_) * scale)[:, None]
-        self.map_ = np.asarray(likes @ scaled + np.float32(self.own_) * scaled, np.float32)
-        local = isinstance(weights, csr_array)
-        shared = np.asarray((likes.T @ new.map).T) if local else solved.shared  # rows of known items, by their features
-        self.links_, self.shared_, self.new_ = shared @ scaled, shared * scale, ~there & (np.diff(features.indptr) > 0)
-        self.features_ = csr_array(features.multiply(self.new_[:, None]))
+            self.lift_ = new.fair_lift(valid.history, columns, [own], found)[0]
+        scaled = found.map * (np.float32(self.lift_) * columns.scale)[:, None]
+        self.map_ = np.asarray(weights @ scaled + np.float32(own) * scaled, np.float32)
+        if isinstance(weights, csr_array):  # rows of known items, by their features
+            shared = np.asarray((weights.T @ found.map).T)
+        self.links_, self.shared_ = shared @ scaled, shared * columns.scale
+        self.new_ = ~columns.known & (np.diff(columns.features.indptr) > 0)
+        self.features_ = csr_array(columns.features.multiply(self.new_[:, None]))
         self.features_.eliminate_zeros()
-        if local:
-            weights.data *= scale[weights.indices]
-        else:
-            weights *= scale
-            weights[:n_items, self.new_] = self.map_ @ features[self.new_].T.toarray()
-            self.shared_[:, self.new_] = self.links_ @ features[self.new_].T.toarray()
-        self.weights_ = weights
 
     def load_state(self, state: Mapping[str, NDArray[Any]], chosen: Mapping[str, Any], n_items: int) -> None:
         # Models of older versions have the arrays of their own signals alone.
-        super().load_state(no_features(n_items) | dict(state), chosen, n_items)
+        super().load_state(new.no_features(n_items) | dict(state), chosen, n_items)
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         n_items = self.n_known
         rows, likes, later = self._entries(history, extra)
-        scores = dense(rows @ self.weights_)
+        scores = new.dense(rows @ self.weights_)
         if isinstance(self.weights_, csr_array):
             tastes = (likes @ self.features_[:n_items]).toarray()  # of new items in the history, (users, features)
             scores += tastes @ self.shared_
@@ -377,8 +351,8 @@ class ThinningSignals(RidgeRecommender):
         """Return rows of entries: the values of likes times what is `left` of each, and dislikes."""
         if self.uses == "features":
             return history
-        likes = valued(history, graded(known.grades, self.values, *self.typical_) * left)
-        return with_dislikes(likes, known.disliked, n_blocks)
+        likes = valued(history, blocks.graded(known.grades, self.values, *self.typical_) * left)
+        return blocks.with_dislikes(likes, known.disliked, n_blocks)
 
     def _left(self, history: Csr, known: Extra, power: float | None) -> FloatArray:
         """Return the weight of each like at scoring, by its recency."""
@@ -394,7 +368,7 @@ class ThinningSignals(RidgeRecommender):
             "recency": (_POWERS if timed else (0.5,)) if self.recency is None else (self.recency,),
             "trend": (_TRENDS if timed else (0.0,)) if self.trend is None else (self.trend,),
         }
-        scales, of_items = selftune.scalings(train, grid["c"]), trends(train, known.times)
+        scales, of_items = selftune.scalings(train, grid["c"]), blocks.trends(train, known.times)
         pairs = [(c, trend) for trend in grid["trend"] for c in grid["c"]]
         every = np.concatenate([scales * of_items ** np.float32(trend) for trend in grid["trend"]])  # (pairs, items)
         n_blocks = weights.shape[0] // weights.shape[1]
