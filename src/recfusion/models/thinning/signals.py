@@ -123,25 +123,18 @@ class ThinningSignals(RidgeRecommender):
         return replace(self, **{name: getattr(fitted, f"{name}_") for name in RIDGE if getattr(self, name) is None})
 
     def fit(self, train: Csr, valid: Fold | None = None, *, rng: RngLike = None, extra: Extra | None = None) -> Self:
-        known, n_items, counts = read_by(self, extra) or Extra(), train.shape[1], column_counts(train)
+        known, n_items = read_by(self, extra) or Extra(), train.shape[1]
         vars(self).update(new.no_features(n_items))
-        features, there = item_matrix(known, n_items), counts > 0
-
-        def scaling() -> FloatArray:
-            if self.uses == "history":
-                return np.asarray(selftune.scalings(train, (self.c_,))[0])
-            popularity = selftune.relative(counts.astype(np.float32), train.nnz / max(1, int(there.sum())))
-            return np.where(there, popularity ** np.float32(-self.c_), 1).astype(np.float32)
-
+        features = item_matrix(known, n_items)
         if self._is_local(n_items):
             solved = self._solve_near(train, valid, features, rng)
-            new.scale_columns(solved.weights, np.float32(1) / (scale := scaling()))
+            new.scale_columns(solved.weights, np.float32(1) / (scale := self._scaling(train)))
         else:
-            solved = self._solve(train, valid, known, features, scaling, rng)
-            scale = scaling() * blocks.trends(train, known.times) ** np.float32(self.trend_ or 0)
+            solved = self._solve(train, valid, known, features, rng)
+            scale = self._scaling(train) * blocks.trends(train, known.times) ** np.float32(self.trend_ or 0)
         self.weights_ = solved.weights
         if self.uses != "history":
-            columns = new.Columns(solved.weights[:n_items], scale, features, there)
+            columns = new.Columns(solved.weights[:n_items], scale, features, column_counts(train) > 0)
             new.choose(self, valid, columns, make_rng(rng))
             self._learn_new(valid, columns, solved.shared)
         new.scale_columns(self.weights_, scale)
@@ -176,15 +169,15 @@ class ThinningSignals(RidgeRecommender):
         given = {name: getattr(self, name) for name in (*RIDGE, "tune_trials")}
         return ThinningLocal(**given, neighbours=_NEIGHBOURS, factors=0, a=0.0, cells=0)
 
-    def _solve(
-        self,
-        train: Csr,
-        valid: Fold | None,
-        known: Extra,
-        features: Csr,
-        scaling: Callable[[], FloatArray],
-        rng: RngLike,
-    ) -> blocks.Solved:
+    def _scaling(self, train: Csr) -> FloatArray:
+        """Return popularity^-c, (items,); 1 for new items."""
+        if self.uses == "history":
+            return np.asarray(selftune.scalings(train, (self.c_,))[0])
+        counts = column_counts(train)
+        popularity = selftune.relative(counts.astype(np.float32), train.nnz / max(1, np.count_nonzero(counts)))
+        return np.where(counts > 0, popularity ** np.float32(-self.c_), 1).astype(np.float32)
+
+    def _solve(self, train: Csr, valid: Fold | None, known: Extra, features: Csr, rng: RngLike) -> blocks.Solved:
         """Return the weights of all blocks and features, and choose the settings that they are scored with."""
         n_items, n_blocks = train.shape[1], 1 + (self.dislikes == "features" and known.disliked is not None)
         matrices = 2.1 if self.uses == "history" else 1.1 + 4 * features.shape[1] / n_items
@@ -197,7 +190,7 @@ class ThinningSignals(RidgeRecommender):
 
             def objective(values: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
                 solved = blocks.solve_blocks(g.copy(order="F"), ridge, noise, features, values["feature_l2"], zy)
-                weights = solved.weights[:n_items] * scaling()
+                weights = solved.weights[:n_items] * self._scaling(train)
                 return [selftune.Judged({}, selftune.ndcg(lambda history: history @ weights, jury.valid))]
 
             few = features.nnz and n_items <= selftune.MOST_ITEMS
@@ -206,14 +199,13 @@ class ThinningSignals(RidgeRecommender):
             selftune.settle(self, objective, jury, make_rng(rng), searched=("feature_l2",), trials=trials, first=first)
         solved = blocks.solve_blocks(g, ridge, noise, features, self.feature_l2_ or 0.0, zy)
         if self.uses != "features":
-            selftune.settle(
-                *(self, lambda _, jury: self._variants(solved.weights, train, known, jury.valid)),
-                *(selftune.validation_jury(train, valid), generator),
-                searched=(),
-                free=("c", "recency", "trend"),
-                trials=self.tune_trials,
-                starts={"c": c},
-            )
+            jury, free = selftune.validation_jury(train, valid), ("c", "recency", "trend")
+            trials, first_c = self.tune_trials, {"c": c}
+
+            def variants(_: Mapping[str, Any], jury: selftune.Jury) -> list[selftune.Judged]:
+                return self._variants(solved.weights, train, known, jury.valid)
+
+            selftune.settle(self, variants, jury, generator, searched=(), free=free, trials=trials, starts=first_c)
             if known.times is None:
                 self.recency_ = self.trend_ = 0.0
         return solved
