@@ -153,3 +153,12 @@ def test_a_user_without_history_gets_what_users_with_the_same_features_have() ->
     assert scores[0, :2].min() > scores[0, 2:].max()
     assert scores[1, 2:].min() > scores[1, :2].max()
     assert model.score(nobody) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("uses", ["history", "features"])
+def test_folders_from_before_the_two_closed_forms_became_one_still_load(uses: Any) -> None:
+    model = ThinningSignals(uses=uses, **FIXED).fit(rows(), extra=extra(features()))
+    own = {"history": ("weights_", "typical_"), "features": tuple(set(model.state()) - {"typical_"})}
+    again = ThinningSignals(uses=uses, **FIXED)
+    again.load_state({name: model.state()[name] for name in own[uses]}, {}, N)
+    np.testing.assert_array_equal(again.score(rows(3, 5)), model.score(rows(3, 5)))

@@ -174,7 +174,7 @@ class ThinningSignals(RidgeRecommender):
         if self.uses == "history":
             return np.asarray(selftune.scalings(train, (self.c_,))[0])
         counts = column_counts(train)
-        popularity = selftune.relative(counts.astype(np.float32), train.nnz / max(1, np.count_nonzero(counts)))
+        popularity = selftune.relative(counts.astype(np.float32), train.nnz / max(1, int(np.count_nonzero(counts))))
         return np.where(counts > 0, popularity ** np.float32(-self.c_), 1).astype(np.float32)
 
     def _solve(self, train: Csr, valid: Fold | None, known: Extra, features: Csr, rng: RngLike) -> blocks.Solved:
