@@ -33,7 +33,6 @@ from recfusion.models.self_tuning import (
 )
 from recfusion.models.sequence.recency import UNWEIGHTED, Powers, weighted_entries
 from recfusion.models.settings import learned, setting, setting_values
-from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.mixture_choice import (
     N_POWERS,
     choose_together,
@@ -48,6 +47,7 @@ from recfusion.models.thinning.mixture_choice import (
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, variant, weighted_sum
 from recfusion.models.thinning.parts import beside, continued, economical, name_part, part_scores, weighs_entries
 from recfusion.models.thinning.plan import DISLIKES, FEATURES, NETWORKS, ORDER, WITHOUT_TORCH, plan
+from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
@@ -233,10 +233,10 @@ class Thinning(Recommender):
     def _powers(self, name: str) -> Powers:
         return self.recency_.get(name, 0.0), self.ratings_.get(name, 0.0)
 
-    def _guide(self) -> ThinningFeatures | None:
+    def _guide(self) -> ThinningSignals | None:
         """Return the part that knows new items, if there is one."""
         part = self.parts_.get(FEATURES)
-        return part if isinstance(part, ThinningFeatures) else None
+        return part if isinstance(part, ThinningSignals) else None
 
     def _known(self, history: Csr, extra: Extra | None) -> tuple[Csr, Extra | None]:
         """Return histories and signals without the items that were added after the fit, which only one part knows."""
