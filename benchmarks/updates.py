@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {"l2": 693.0, "nu": 0.318, "kappa": 0.876, "b": 0.5, 
 USERS = (1, 3, 10, 30, 100, 300, 1000)
 LARGE = 20_000  # items from which the fit is that of a quarter of them: an inverse would take minutes
 JUDGED = 300  # users whose scores are compared
+BLOCK = 1000  # updates of `--repeats` between two comparisons, which are stored at once
 
 
 def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
@@ -153,29 +154,24 @@ def over_items(sizes: list[int]) -> list[dict[str, Any]]:
     return found
 
 
-def repeated(count: int, data: str) -> dict[str, Any]:
-    """Forget and add random users in turns, in place, and compare the last model with a fit."""
-    bench, rng = Bench(load(data).matrix), np.random.default_rng(1)
-    began, gone = time.process_time(), None
-    model, kept, rows = bench.model, bench.kept, bench.rows
-    n_items = rows.matrix.shape[1]
-    blank = UserRows(binary_csr(np.zeros(2, np.int64), np.zeros(0, np.int64), n_items))
-    for _ in range(count):
+def repeated(count: int, data: str) -> Iterator[dict[str, Any]]:
+    """Forget and add random users in turns, in place; yield after each block how far the model is from a fit."""
+    bench, rng, spent = Bench(load(data).matrix), np.random.default_rng(1), 0.0
+    model, kept, rows, gone = bench.model, bench.kept, bench.rows, None
+    blank = UserRows(binary_csr(np.zeros(2, np.int64), np.zeros(0, np.int64), rows.matrix.shape[1]))
+    for done in range(1, count + 1):
+        began = time.process_time()
         places = rng.integers(rows.matrix.shape[0], size=1) if gone is None else np.zeros(0, np.int64)
         before, after = (rows.take(places), blank) if gone is None else (blank, gone)
         rows = rows.replaced(places, after)
         found, kept = bench.updater.update(model, kept, Change(before, after, rows), in_place=True)
         assert isinstance(found, ThinningLinear)
         model, gone = found, before if gone is None else None
-    error = bench.updater.error(model, kept, rows, probe_rows(rows.matrix, rng))
-    each = (time.process_time() - began) / count
-    return {
-        "data": data,
-        "updates": count,
-        "each": each,
-        "certificate": error,
-        "difference": difference(model, kept, rows),
-    }
+        spent += time.process_time() - began
+        if done % BLOCK == 0 or done == count:
+            error = bench.updater.error(model, kept, rows, probe_rows(rows.matrix, rng))
+            apart = difference(model, kept, rows)
+            yield {"data": data, "updates": done, "each": spent / done, "certificate": error, "difference": apart}
 
 
 def draw(document: dict[str, Any], path: Path) -> None:
@@ -208,17 +204,23 @@ def main() -> None:
     parser.add_argument("--skip-users", action="store_true")
     arguments = parser.parse_args()
     document = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    if arguments.draw is None:
-        if not arguments.skip_users:
-            document["over_users"] = over_users(arguments.rounds)
-        if arguments.items:
-            document["over_items"] = over_items([int(size) for size in arguments.items.split(",")])
-        if arguments.repeats:
-            document["repeated"] = [*document.get("repeated", []), repeated(arguments.repeats, arguments.data)]
-            print(json.dumps(document["repeated"][-1]))
+
+    def store(part: str, rows: list[dict[str, Any]]) -> None:
+        document[part] = rows
         arguments.out.write_text(json.dumps(document, indent=2) + "\n")
-    else:
-        draw(document, arguments.draw)
+
+    if arguments.draw is not None:
+        return draw(document, arguments.draw)
+    if not arguments.skip_users:
+        store("over_users", over_users(arguments.rounds))
+    if arguments.items:
+        store("over_items", over_items([int(size) for size in arguments.items.split(",")]))
+    known = [row for row in document.get("repeated", []) if row["data"] != arguments.data]
+    for row in repeated(arguments.repeats, arguments.data) if arguments.repeats else ():
+        known.append(row)
+        print(json.dumps(row), flush=True)
+        store("repeated", known)
+    return None
 
 
 if __name__ == "__main__":
