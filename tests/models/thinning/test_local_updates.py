@@ -8,9 +8,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from test_updates import SETTINGS, Steps, items_of_user, means, rows_of, steps
 
 from conftest import random_csr
-from models.thinning.test_updates import SETTINGS, Steps, items_of_user, means, rows_of, steps
+from recfusion.core import compiled
 from recfusion.core.arrays import Csr
 from recfusion.models.thinning import local, local_updates
 from recfusion.models.thinning.local import ThinningLocal
@@ -49,7 +50,7 @@ class Shop:
             if kind != "forget" or n_users > 1:
                 places = [] if kind == "add" else [number % n_users]
                 own = set() if kind == "forget" else items
-                self.apply(places, rows_of([own], max(n_items, *own, 0) if not own else max(n_items, max(own) + 1)))
+                self.apply(places, rows_of([own], max(n_items, *(item + 1 for item in own), 0)))
 
     def error(self) -> float:
         probes = probe_rows(self.rows, np.random.default_rng(0))
@@ -98,9 +99,11 @@ def test_any_sequence_of_changes_equals_a_fit_on_what_remains(
     assert shop.error() < 10 * TOLERANCE
 
 
-@pytest.fixture(params=["compiled", "whole"])
+@pytest.fixture(params=["loops", "whole"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "WHOLE_ITEMS", 0 if request.param == "compiled" else 1000)
+    """Solve the neighbourhoods as those of many items, by loops that need no compilation here, and as those of few."""
+    monkeypatch.setattr(local, "WHOLE_ITEMS", 0 if request.param == "loops" else 1000)
+    monkeypatch.setattr(compiled, "compiled", lambda loop: loop)
 
 
 @pytest.mark.usefixtures("_both_ways")
