@@ -12,8 +12,8 @@ from test_updates import SETTINGS, Steps, items_of_user, means, rows_of, steps
 
 from conftest import random_csr
 from recfusion.core import compiled
-from recfusion.core.arrays import Csr
-from recfusion.models.thinning import local, local_updates
+from recfusion.core.arrays import Csr, IntArray
+from recfusion.models.thinning import local, local_updates, neighbours
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.updates import equivalent_l2
 from recfusion.models.updating import TOLERANCE, Change, UserRows, probe_rows, updater_of
@@ -102,7 +102,8 @@ def test_any_sequence_of_changes_equals_a_fit_on_what_remains(
 @pytest.fixture(params=["loops", "whole"])
 def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve the neighbourhoods as those of many items, by loops that need no compilation here, and as those of few."""
-    monkeypatch.setattr(local, "WHOLE_ITEMS", 0 if request.param == "loops" else 1000)
+    for module in (local, neighbours):
+        monkeypatch.setattr(module, "WHOLE_ITEMS", 0 if request.param == "loops" else 1000)
     monkeypatch.setattr(compiled, "compiled", lambda loop: loop)
 
 
@@ -119,11 +120,15 @@ def test_forgetting_and_adding_equals_a_fit_with_the_equivalent_penalty() -> Non
 
 def test_only_the_neighbourhoods_with_a_changed_item_are_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [{10 * (user % 4) + (user * step) % 10 for step in (1, 3, 7)} for user in range(200)]
-    shop, solved = Shop(rows_of(groups, 40), ThinningLocal(**SETTINGS, neighbours=3, factors=5)), []
+    shop = Shop(rows_of(groups, 40), ThinningLocal(**SETTINGS, neighbours=3, factors=5))
+    solved: list[int] = []
     solve = local_updates.LocalField.solve
-    monkeypatch.setattr(
-        local_updates.LocalField, "solve", lambda self, targets: solved.extend(targets) or solve(self, targets)
-    )
+
+    def counted(field: local_updates.LocalField, targets: IntArray) -> Any:
+        solved.extend(targets)
+        return solve(field, targets)
+
+    monkeypatch.setattr(local_updates.LocalField, "solve", counted)
     old = shop.model.weights_.toarray()
     shop.apply([], rows_of([{0, 1, 2}], 40))
     assert 3 <= len(solved) <= 10

@@ -14,7 +14,6 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import RngLike, make_rng
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.inverted_index import Index, usual_cells
-from recfusion.models.thinning import local
 from recfusion.models.thinning import neighbours as near
 from recfusion.models.thinning.local import NearField, ThinningLocal, target_blocks
 from recfusion.models.thinning.low_rank import far_field, leading
@@ -91,7 +90,7 @@ class LocalUpdater(Exact):
             expected[best, place] = np.linalg.solve(a, shared[best, place])
         expected *= np.outer(field.of_rows, field.of_columns[some])
         wrong = probes @ (weights - expected)  # (probes, tested)
-        return largest_error(wrong, model.score(probes), probes.toarray())
+        return largest_error(wrong, model.score(probes).astype(np.float64), probes.toarray())
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class LocalField:
 
     @property
     def is_whole(self) -> bool:
-        return len(self.n) <= local.WHOLE_ITEMS
+        return len(self.n) <= near.WHOLE_ITEMS
 
     def least(self, chosen: Places, shared: FloatArray) -> FloatArray:
         """Return the smallest gain of each target's neighbours, (targets,); 0 if there are too few."""
