@@ -82,9 +82,9 @@ class LocalUpdater(Exact):
         gains = shared * per_user(counts.n, counts.ridge)[:, None] * (1 + _ROUNDING * (weights != 0))
         expected = np.zeros(weights.shape)
         for place, item in enumerate(some):
-            gains[item, place] = 0
+            gains[item, place] = -1
             best = np.argsort(-gains[:, place], kind="stable")[: field.count]
-            best = best[gains[best, place] > 0]
+            best = best[(gains[best, place] > 0) | (field.count == len(gains) - 1)]  # all others, or those with a gain
             part = x[:, best]
             a = (part.T @ part).toarray() + np.diag(counts.ridge[best])
             expected[best, place] = np.linalg.solve(a, shared[best, place])
