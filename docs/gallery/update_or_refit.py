@@ -17,7 +17,7 @@ def draw() -> Figure:
     stored = document("benchmarks/updates.json")
     shown, axes = plt.subplots(1, 3, figsize=(9.0, 3.2), layout="constrained", sharey=True)
     for panel, (part, key, label) in zip(axes, PANELS, strict=True):
-        rows = sorted((row for row in stored[part] if "update" in row), key=lambda row: row[key])
+        rows = [row for row in stored[part] if "update" in row and row.get("data") != "gowalla"]
         for name, marker, colour in (("refit", "s", ORANGE), ("update", "o", BLUE)):
             its = [row for row in rows if row[name] is not None]
             panel.plot(
