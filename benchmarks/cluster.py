@@ -108,25 +108,15 @@ def on_cluster(cluster: Cluster, seconds: float, *command: object) -> dict[str, 
         time.sleep(seconds)
         killed.extend([time.perf_counter() - began, cluster.kill_one()])
 
-    before = cpu_of(cluster)
     began = time.perf_counter()
     threading.Thread(target=kill, daemon=True).start()
     words = ["--master", cluster.address, "--conf", f"spark.driver.host={HOST}", "--conf", "spark.executor.memory=3g"]
-    found = run("spark", *command, *words, "--conf", "spark.ui.enabled=false")
+    words += ["--conf", "spark.ui.enabled=false"]
+    found = run("spark", *command, *words, beside=lambda: [worker.pid for worker in cluster.workers])
     if not killed:
         raise RuntimeError("the job ended before a worker was killed: use more rows")
-    found["cpu_seconds"] += cpu_of(cluster) - before  # without the killed processes
     cluster.workers.append(cluster.worker())
     return found | {"worker_killed_after_seconds": killed[0], "killed_processes": killed[1]}
-
-
-def cpu_of(cluster: Cluster) -> float:
-    """Return the CPU seconds of the workers that live, with their ended executors."""
-    used = 0.0
-    for worker in cluster.workers:
-        times = psutil.Process(worker.pid).cpu_times()
-        used += times.user + times.system + times.children_user + times.children_system
-    return used
 
 
 def same_data(one: Path, two: Path) -> bool:

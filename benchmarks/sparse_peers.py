@@ -22,9 +22,8 @@ from scipy.sparse import csr_matrix
 GRIDS: dict[str, list[dict[str, float]]] = {
     "als": [{"regularization": r, "alpha": a} for a in (1.0, 4.0, 16.0) for r in (0.01, 1.0, 10.0)],
     "cosine": [{"K": k} for k in (20, 50, 100, 200, 400)],
-    "sansa": [{"l2": l2} for l2 in (1.0, 5.0, 20.0, 80.0)],
+    "sansa": [{"l2": l2, "density": d} for d in (0.001, 0.005, 0.02) for l2 in (5.0, 20.0)],
 }
-DENSITY = 0.001  # of SANSA's weights: 1.7 million on Gowalla; ten times as many took over 10 GB
 BATCH = 1000  # users whose scores SANSA computes at a time
 
 
@@ -34,8 +33,8 @@ def fitted(kind: str, settings: dict[str, float], train: csr_matrix) -> Any:
         import sansa
 
         factors = sansa.ICFGramianFactorizerConfig(factorization_shift_step=1e-3)
-        inverse = sansa.UMRUnitLowerTriangleInverterConfig(scans=1, finetune_steps=5)
-        return sansa.SANSA(sansa.SANSAConfig(settings["l2"], DENSITY, factors, inverse)).fit(train)
+        inverse = sansa.UMRUnitLowerTriangleInverterConfig(scans=1, finetune_steps=10)
+        return sansa.SANSA(sansa.SANSAConfig(settings["l2"], settings["density"], factors, inverse)).fit(train)
     from implicit.als import AlternatingLeastSquares
     from implicit.nearest_neighbours import CosineRecommender
 

@@ -33,7 +33,7 @@ from recfusion.inference.new_items import with_new, without_new
 from recfusion.inference.training_rows import TrainingRows
 from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
-from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
+from recfusion.models.abilities import continued, fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.updating import updater_of
 from recfusion.training.epoch import Checkpoint, OnEpoch
@@ -115,7 +115,7 @@ def train(
         if judged.test is not None:
             found["test"] = with_intervals(judged.test)
         if all_users:
-            final, searched = replace(candidate, model=settled(judged.model)), tuple(judged.model.chosen())
+            final, searched = replace(candidate, model=continued(judged.model)), tuple(judged.model.chosen())
     if all_users:
         everything, matrix = whole_extra(data, used), data.matrix
         fitted, _, more, _ = fit(final, matrix, None, seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch)

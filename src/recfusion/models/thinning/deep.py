@@ -1,6 +1,6 @@
 """The deep denoiser of thinned rows: a network trained on the ranking part of the bound, and that bound."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
+from recfusion.data.split import Fold
 from recfusion.models.base import Shape
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
@@ -26,6 +27,7 @@ from recfusion.training.epoch import warmup_cosine
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
 _NOTHING = 1e-6  # features shorter than this count as none
+_MORE = 0.3  # share of the epochs that a fit repeats which continues an earlier one
 
 
 @dataclass
@@ -60,6 +62,8 @@ class ThinningDeep(NeuralRecommender):
     prior: float = setting(1.0, "power of popularity that outputs start at and decay to", at_least=0, search=(0.0, 1.0))
     b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
     directions: int = setting(300, "co-occurrence directions of the first vectors; 0: random", at_least=0, at_most=5000)
+    # The weights of an earlier fit to continue: the last epochs of the schedule are repeated. It is not a setting.
+    start: Mapping[str, Tensor] | None = field(default=None, compare=False, kw_only=True, repr=False)
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
     _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), during the fit
@@ -71,12 +75,14 @@ class ThinningDeep(NeuralRecommender):
             raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.", "low")
 
     def prepare(self, train: Csr) -> None:
+        if train.nnz < LARGE:
+            self.start = None  # a fit from scratch takes seconds
         vectors, wide = f"The start of item vectors on {train.shape[0]:,} users", self._start_bytes(Shape.of(train))
         require_memory(wide, vectors, "set fewer directions (0: random vectors), or train thinning-fast.")
         self._counts = relative(column_counts(train).astype(np.float32))
         self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
-        self._features = co_occurrence_features(train, self.directions)
+        self._features = co_occurrence_features(train, 0 if self.start else self.directions)
 
     def make_net(self, n_items: int) -> Autoencoder:
         hidden = DenseEncoder(self.n_bags * n_items, self.width, self.layers)
@@ -91,6 +97,9 @@ class ThinningDeep(NeuralRecommender):
         The random vectors of the first items become the vectors of the directions: features have length 1, so that an
         item's vector is about as long as it was drawn.
         """
+        if self.start:
+            self.net_.load_state_dict(self.start)
+            return self.net_
         features = torch.from_numpy(self._features).to(self.device)
         n_items, directions = features.shape
         with torch.no_grad():
@@ -102,6 +111,9 @@ class ThinningDeep(NeuralRecommender):
         self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
+    def after_training(self, train: Csr, valid: Fold | None) -> None:
+        self.start = None  # frees the earlier weights
+
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return (self._bias(),)
 
@@ -110,7 +122,15 @@ class ThinningDeep(NeuralRecommender):
         return bias
 
     def learning_rate(self, epoch: int) -> float:
-        return self.lr * warmup_cosine(epoch, self.max_epochs, _WARM_UP)
+        return self.lr * warmup_cosine(self.max_epochs - self.n_epochs + epoch, self.max_epochs, _WARM_UP)
+
+    @property
+    def n_epochs(self) -> int:
+        return max(1, round(_MORE * self.max_epochs)) if self.start else self.max_epochs
+
+    def continued(self) -> Self:
+        """Return an unfitted model that starts with these weights, for a fit on more users."""
+        return replace(self, start=self.net_.state_dict())
 
     def economical(self, shape: Shape) -> Self:
         """Return a smaller net with more epochs for small data: as good in a mixture, in less time."""
@@ -142,7 +162,7 @@ class ThinningDeep(NeuralRecommender):
         a = self.low + (self.high - self.low) * torch.rand(len(x0.starts), generator=rng).to(self.device)
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
-        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
+        logits = self.logits(xt).index_put_((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
         return self.mean_loss(logits, removed, x0.sums().clamp(min=1))
 
     def mean_loss(self, logits: Tensor, targets: SparseRows, lengths: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.evaluation.scoring import read_by
-from recfusion.models.abilities import fit_in_epochs, keeps_histories, use_device
+from recfusion.models.abilities import continued, fit_in_epochs, keeps_histories, use_device
 from recfusion.models.base import Recommender, Shape, model_reasons
 from recfusion.models.reasons import Reasons, mixed
 from recfusion.models.registry import entry
@@ -93,6 +93,8 @@ class Thinning(Recommender):
     recency: dict[str, float] | None = setting(None, "the parts' powers of recency (p), chosen by the fit")
     ratings: dict[str, float] | None = setting(None, "the parts' powers of ratings (q), chosen by the fit")
     device: str = field(default="cpu", compare=False, kw_only=True)
+    # The parts of an earlier fit that the networks continue; it is not a setting.
+    start: Mapping[str, Recommender] | None = field(default=None, compare=False, kw_only=True, repr=False)
     weights_: dict[str, float] = learned()
     recency_: dict[str, float] = learned()
     ratings_: dict[str, float] = learned()
@@ -141,6 +143,7 @@ class Thinning(Recommender):
         if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
         self._weigh(fitted, valid, shape, extra)
+        self.start = None  # frees the earlier parts
         self.trials_ = sum(part.trials_ for part in fitted.values())
 
     def _weigh(self, fitted: Mapping[str, Recommender], valid: Fold | None, shape: Shape, extra: Extra | None) -> None:
@@ -177,6 +180,10 @@ class Thinning(Recommender):
         found = ({"parts": parts} if parts != given else {}) | ({"weights": self.weights_} if dropped else {})
         powers = {"recency": self.recency_, "ratings": self.ratings_}
         return found | {name: own for name, own in powers.items() if (getattr(self, name) or {}) != own}
+
+    def continued(self) -> Self:
+        """Return an unfitted mixture with the chosen weights, whose networks start with what they learned."""
+        return replace(self, **self.chosen(), start=self.parts_)
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         extra = extra if self.use_signals else None
@@ -305,6 +312,8 @@ class Thinning(Recommender):
 
     def _planned(self, shape: Shape, *, silent: bool = False) -> dict[str, Recommender]:
         """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take hours."""
+        if self.start is not None:
+            return {name: continued(part) for name, part in self.start.items()}
         if self.parts is not None:
             return _made(self.parts)
         planned = plan(self._names(), shape)
