@@ -13,6 +13,7 @@ from recfusion.models.base import Recommender, Shape
 from recfusion.models.factors.ials import IALS, Fixed, half_step
 from recfusion.models.registry import entry
 from recfusion.models.thinning.local import ThinningLocal
+from recfusion.models.thinning.local_updates import LocalUpdater
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.parts import economical
 from recfusion.models.thinning.signal_updates import SignalsUpdater, has_correction
@@ -32,7 +33,9 @@ def find(model: object) -> Updater | None:
         return None  # features of users are not kept
     if isinstance(model, ThinningSignals) and has_correction(model):
         return SignalsUpdater()
-    return RefitUpdater() if isinstance(model, ThinningLocal | ThinningSignals) else None
+    if isinstance(model, ThinningLocal):
+        return LocalUpdater()
+    return RefitUpdater() if isinstance(model, ThinningSignals) else None
 
 
 def refitted(model: Recommender, change: Change) -> Recommender:
