@@ -51,11 +51,11 @@ def make_split(size: Size, folder: Path, seed: int) -> Path:
     made = time.perf_counter()
     data = load(folder / "made" / "interactions.parquet")
     parts = split(data, SplitPlan(), seed=seed)
-    folds = [
+    valid, test = (
         fold.take(np.arange(min(JUDGED[name], len(fold.users))))
         for name, fold in (("valid", parts.valid), ("test", parts.test))
-    ]
-    path = save_split(parts.train, *folds, folder / "split.npz", 100)
+    )
+    path = save_split(parts.train, valid, test, folder / "split.npz", 100)
     print(f"{size}: made in {made - began:.0f} s, prepared and split in {time.perf_counter() - made:.0f} s", flush=True)
     return path
 

@@ -1,4 +1,4 @@
-"""What a mixture asks of its parts: scores with signals, names, and abilities such as `economical` if they have them."""
+"""What a mixture asks of its parts: scores with signals, names, abilities such as `economical` if they have them."""
 
 from collections.abc import Callable
 from typing import TypeVar
