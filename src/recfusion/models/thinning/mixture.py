@@ -14,6 +14,7 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
 from recfusion.core.errors import InputError, WriteError
 from recfusion.core.extras import is_installed
 from recfusion.core.rng import RngLike, make_rng
+from recfusion.core.steps import log as steps
 from recfusion.data.interactions import Signal
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
@@ -124,7 +125,9 @@ class Thinning(Recommender):
         extra = extra if self.use_signals else None
         generator, shape = make_rng(rng), Shape.of(train, extra)
         fitted: dict[str, Recommender] = {}
-        for name, part in self._with_enough_judges(self._planned(shape), train, valid).items():
+        planned = self._with_enough_judges(self._planned(shape), train, valid)
+        for number, (name, part) in enumerate(planned.items(), 1):
+            steps.info("%s, part %d of %d", name, number, len(planned))
             for other in fitted.values():
                 part = beside(part, other)
             name_part(part, name)
@@ -142,6 +145,7 @@ class Thinning(Recommender):
             fitted[name] = part
         if not fitted:
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
+        steps.info("weights of %d parts", len(fitted))
         self._weigh(fitted, valid, shape, extra)
         self.start = None  # frees the earlier parts
         self.trials_ = sum(part.trials_ for part in fitted.values())
