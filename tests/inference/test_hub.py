@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from recfusion.core.errors import InputError
+from recfusion.core.extras import is_installed
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import FILES
 from recfusion.inference.recommending import recommend
 
-pytest.importorskip("huggingface_hub", reason="the extra hub is not installed")
+pytestmark = pytest.mark.skipif(not is_installed("huggingface_hub"), reason="the extra hub is not installed")
 
 TOKEN = "hf_local"
 

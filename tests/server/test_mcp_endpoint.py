@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from recfusion.core.errors import InputError
+from recfusion.core.extras import is_installed
 from recfusion.data.interactions import Interactions
-from recfusion.server import mcp_endpoint
 from recfusion.server.app import make_app
 from running import Client, running, settings_for
 from shop import shop
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
+pytestmark = pytest.mark.skipif(not is_installed("mcp"), reason="the extra mcp is not installed")
 
 KEY, PLACED = "a key for reading", "a key for one placement"
 HISTORY = ["i01", "i02", "i03"]
@@ -133,11 +133,13 @@ def test_the_route_exists_on_request_only_and_names_the_extra(folder: Path, monk
 
 
 def test_a_schema_brings_its_definitions_and_no_others() -> None:
+    from recfusion.server.mcp_endpoint import self_contained
+
     parts = {
         "A": {"type": "object", "properties": {"b": {"$ref": "#/components/schemas/B"}}},
         "B": {"type": "array", "items": {"$ref": "#/components/schemas/A"}},
         "C": {"type": "string"},
     }
-    found = mcp_endpoint.self_contained({"$ref": "#/components/schemas/A"}, parts)
+    found = self_contained({"$ref": "#/components/schemas/A"}, parts)
     assert found["properties"] == {"b": {"$ref": "#/$defs/B"}}
     assert sorted(found["$defs"]) == ["A", "B"]
