@@ -84,7 +84,7 @@ class Cluster:
             "SPARK_WORKER_DIR": str(self.folder / "work"),
             "PYSPARK_PYTHON": sys.executable,
         }
-        command = [HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}"]
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
         options = ["--host", HOST, "--webui-port", "0", *words]
         log = self.folder / f"{name}.log"
         with log.open("wb") as file:
@@ -130,13 +130,12 @@ def same_data(one: Path, two: Path) -> bool:
 
 def difference(one: Path, two: Path) -> float:
     """Return the largest difference of two models' scores for some histories, relative to the scores' spread."""
-    models = [rf.Bundle.load(folder).model for folder in (one, two)]
-    rng = np.random.default_rng(0)
-    n_items = models[0].weights_.shape[0]
+    bundles = [rf.Bundle.load(folder) for folder in (one, two)]
+    rng, n_items = np.random.default_rng(0), len(bundles[0].items)
     histories = np.zeros((50, n_items), np.float32)
     for row in histories:
         row[rng.choice(n_items, 20, replace=False)] = 1
-    a, b = (np.asarray(model.score(csr_array(histories))) for model in models)
+    a, b = (np.asarray(bundle.model.score(csr_array(histories))) for bundle in bundles)
     return float(np.abs(a - b).max() / a.std())
 
 

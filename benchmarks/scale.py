@@ -41,6 +41,12 @@ JUDGED = {"valid": 1000, "test": 5000}  # users at the most
 SIZES = "10000:5000:250000,20000:10000:500000,40000:20000:1000000"
 MODELS = "popularity,thinning-linear,thinning-local,thinning-factors,ials,thinning"
 PEERS = ("als", "cosine")
+# A marker and a colour for each model. Two colours differ by at least 30 (CIE76), also for people who are blind to red,
+# green or blue (Machado 2009), and have a contrast of 3 on white.
+LOOKS = [
+    *(("o", "#001890"), ("s", "#f04800"), ("D", "#601830"), ("^", "#a878c0"), ("v", "#0078f0"), ("P", "#900000")),
+    *(("X", "#d87878"), ("<", "#300048")),
+]
 COUNTS, MEASURED = ("users", "items", "interactions"), ("cpu_seconds", "peak_bytes")
 
 
@@ -51,11 +57,11 @@ def make_split(size: Size, folder: Path, seed: int) -> Path:
     made = time.perf_counter()
     data = load(folder / "made" / "interactions.parquet")
     parts = split(data, SplitPlan(), seed=seed)
-    folds = [
+    valid, test = (
         fold.take(np.arange(min(JUDGED[name], len(fold.users))))
         for name, fold in (("valid", parts.valid), ("test", parts.test))
-    ]
-    path = save_split(parts.train, *folds, folder / "split.npz", 100)
+    )
+    path = save_split(parts.train, valid, test, folder / "split.npz", 100)
     print(f"{size}: made in {made - began:.0f} s, prepared and split in {time.perf_counter() - made:.0f} s", flush=True)
     return path
 
@@ -182,26 +188,25 @@ def table(document: dict[str, Any]) -> str:
 def draw(document: dict[str, Any], path: Path) -> None:
     """Draw seconds and peak memory against interactions, log-log; forecasts are crosses.
 
-    A line has its name at its end, a marker and a colour that colour-blind people can tell from its neighbours.
+    A line has its name at its end, and a marker and a colour of its own: see `LOOKS`.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 6.2), layout="constrained")
     names = list(dict.fromkeys(row["model"] for row in document["rows"]))
-    looks = list(itertools.product("osD^v", ("#0072b2", "#d55e00", "#007a5e", "#8a4f9e", "#444444")))
     for axes, what, title in zip(
         figure.subplots(1, 2), MEASURED, ("CPU seconds of a fit", "peak memory, GB (crosses: forecast)"), strict=True
     ):
         unit, ends = 1e9 if what == "peak_bytes" else 1, []
         for number, name in enumerate(names):
-            marker, colour = looks[(7 * number) % len(looks)]
+            marker, colour = LOOKS[number % len(LOOKS)]
             own = sorted((row for row in document["rows"] if row["model"] == name and what in row), key=_size)
             known = [row for row in own if row.get("forecast_bytes") and what == "peak_bytes"]
             y = [max(row[what] / unit, 1e-2) for row in own]
             dashes = "--" if name.startswith("implicit") else "-"
-            axes.loglog([_size(row) for row in own], y, dashes, marker=marker, color=colour, ms=4, lw=1)
+            axes.loglog([_size(row) for row in own], y, dashes, marker=marker, color=colour, ms=5, lw=1.2)
             forecast = [(row["forecast_bytes"] + row["before_bytes"]) / unit for row in known]
-            axes.plot([_size(row) for row in known], forecast, "x", color=colour, ms=6)
+            axes.plot([_size(row) for row in known], forecast, "x", color=colour, ms=7)
             if own:
                 ends.append((np.log10(y[-1]), _size(own[-1]), name, colour))
         low, high = np.log10(axes.get_ylim())

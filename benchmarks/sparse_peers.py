@@ -85,7 +85,7 @@ def main() -> None:
         seconds.append(time.perf_counter() - began)
         cpu_seconds.append(time.process_time() - cpu)
         found[f"test_{number}"] = top_items(kind, model, test, length)
-    np.savez(lists, **found)
+    np.savez(lists, allow_pickle=False, **found)
     status = Path("/proc/self/status").read_text()  # not ru_maxrss, which begins with the parent's
     peak = 1024 * int(status.partition("VmHWM:")[2].split()[0])
     print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "settings": GRIDS[kind], "peak_bytes": peak}))

@@ -10,7 +10,6 @@ the functions here read, with an answer for every model:
     needs_validation                  whether its fit needs validation users, a bool or a method of the shape; without
                                       it, a fit needs them if a setting is open
     settled() -> Self                 a fresh model with all that the fit chose, if that is more than open settings
-    continued() -> Self               a settled model that starts with what the fit learned, for a fit on more users
     planned(shape)                    the names of the models that a mixture fits on data of this size
     fit_notes()                       sentences about the last fit, for the model card
     use_device(device)                the device that it computes on
@@ -100,7 +99,7 @@ def with_part(model: M, name: str, part: Any) -> M:
 
 def finds_lists(model: object) -> bool:
     """Return whether a fitted model finds lists with an index."""
-    return bool(getattr(model, "finds", False))  # several times as quick as the check of a protocol
+    return isinstance(model, FindsLists) and model.finds
 
 
 def find_lists(
@@ -175,12 +174,6 @@ def settled(model: M) -> M:
     """Return a fresh model with everything that this fit chose: it is fitted without validation users."""
     own: Callable[[], M] | None = getattr(model, "settled", None)
     return own() if own else dataclasses.replace(model, **model.chosen())
-
-
-def continued(model: M) -> M:
-    """Return a settled model that starts with what this fit learned, if it can; for a fit on more users."""
-    own: Callable[[], M] | None = getattr(model, "continued", None)
-    return own() if own else settled(model)
 
 
 def planned_parts(model: object, shape: Shape) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from recfusion.models.abilities import fit_in_epochs, planned_parts, settled
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.factors.ials import IALS, Fixed, half_step
 from recfusion.models.registry import entry
-from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.local_updates import LocalUpdater
 from recfusion.models.thinning.mixture import Thinning
@@ -30,8 +29,8 @@ def find(model: object) -> Updater | None:
         return MixtureUpdater()
     if isinstance(model, IALS):
         return FactorUpdater()
-    if isinstance(model, ThinningFeatures):  # features of users are not kept
-        return None if len(vars(model).get("people_", ())) else RefitUpdater()
+    if isinstance(model, ThinningSignals) and len(vars(model).get("people_", ())):
+        return None  # features of users are not kept
     if isinstance(model, ThinningSignals) and has_correction(model):
         return SignalsUpdater()
     if isinstance(model, ThinningLocal):

@@ -138,7 +138,7 @@ class NeuralRecommender(Recommender):
             self.training_rows(encoded, extra),
             None if valid is None else lambda: self._validation_ndcg(train, valid),
             batch_size=self.batch_rows(train.shape[0]),
-            max_epochs=self.n_epochs,
+            max_epochs=self.max_epochs,
             patience=self.patience,
             min_improvement=self.least_improvement,
             checkpoint=checkpoint,
@@ -183,11 +183,6 @@ class NeuralRecommender(Recommender):
     def batch_bytes(self, shape: Shape) -> int:
         """Return the approximate bytes of a batch in the forward and backward pass."""
         return int(4 * self.maps * self.batch_rows(shape.users) * shape.items)
-
-    @property
-    def n_epochs(self) -> int:
-        """The largest number of epochs of a fit."""
-        return self.max_epochs
 
     def learning_rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 1."""

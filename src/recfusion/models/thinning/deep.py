@@ -1,8 +1,8 @@
 """The deep denoiser of thinned rows: a network trained on the ranking part of the bound, and that bound."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
 from recfusion.core.memory import require_memory
-from recfusion.data.split import Fold
 from recfusion.models.base import Shape
 from recfusion.models.neural import training_settings as training
 from recfusion.models.neural.network import NeuralRecommender
@@ -22,7 +21,7 @@ from recfusion.models.thinning.low_rank import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import NEVER, SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
-from recfusion.training.epoch import warmup_cosine
+from recfusion.training.epoch import Epoch, warmup_cosine
 
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
@@ -62,8 +61,8 @@ class ThinningDeep(NeuralRecommender):
     prior: float = setting(1.0, "power of popularity that outputs start at and decay to", at_least=0, search=(0.0, 1.0))
     b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
     directions: int = setting(300, "co-occurrence directions of the first vectors; 0: random", at_least=0, at_most=5000)
-    # The weights of an earlier fit to continue: the last epochs of the schedule are repeated. It is not a setting.
-    start: Mapping[str, Tensor] | None = field(default=None, compare=False, kw_only=True, repr=False)
+    # No setting: weights of an earlier fit to continue, and its number of epochs, of which the last are repeated.
+    start: tuple[Mapping[str, Tensor], int] | None = field(default=None, compare=False, kw_only=True, repr=False)
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
     _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), during the fit
@@ -75,8 +74,6 @@ class ThinningDeep(NeuralRecommender):
             raise InputError(f"Expected shares of survivors low <= high <= 1, got {self.low} and {self.high}.", "low")
 
     def prepare(self, train: Csr) -> None:
-        if train.nnz < LARGE:
-            self.start = None  # a fit from scratch takes seconds
         vectors, wide = f"The start of item vectors on {train.shape[0]:,} users", self._start_bytes(Shape.of(train))
         require_memory(wide, vectors, "set fewer directions (0: random vectors), or train thinning-fast.")
         self._counts = relative(column_counts(train).astype(np.float32))
@@ -98,7 +95,7 @@ class ThinningDeep(NeuralRecommender):
         item's vector is about as long as it was drawn.
         """
         if self.start:
-            self.net_.load_state_dict(self.start)
+            self.net_.load_state_dict(self.start[0])
             return self.net_
         features = torch.from_numpy(self._features).to(self.device)
         n_items, directions = features.shape
@@ -111,8 +108,14 @@ class ThinningDeep(NeuralRecommender):
         self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
-    def after_training(self, train: Csr, valid: Fold | None) -> None:
-        self.start = None  # frees the earlier weights
+    def epochs(self, *arguments: Any, **options: Any) -> Iterator[Epoch]:
+        epochs = self.max_epochs
+        if self.start:
+            self.max_epochs = max(1, round(_MORE * epochs))
+        try:
+            yield from super().epochs(*arguments, **options)
+        finally:
+            self.max_epochs, self.start = epochs, None
 
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return (self._bias(),)
@@ -122,15 +125,14 @@ class ThinningDeep(NeuralRecommender):
         return bias
 
     def learning_rate(self, epoch: int) -> float:
-        return self.lr * warmup_cosine(self.max_epochs - self.n_epochs + epoch, self.max_epochs, _WARM_UP)
-
-    @property
-    def n_epochs(self) -> int:
-        return max(1, round(_MORE * self.max_epochs)) if self.start else self.max_epochs
+        epochs = self.start[1] if self.start else self.max_epochs
+        return self.lr * warmup_cosine(epochs - self.max_epochs + epoch, epochs, _WARM_UP)
 
     def continued(self) -> Self:
-        """Return an unfitted model that starts with these weights, for a fit on more users."""
-        return replace(self, start=self.net_.state_dict())
+        """Return an unfitted model that starts with these weights, for a fit on more users; small data starts anew."""
+        if self.lengths_ @ np.arange(len(self.lengths_)) < LARGE:  # interactions: a fit from scratch takes seconds
+            return replace(self)
+        return replace(self, start=(self.net_.state_dict(), self.max_epochs))
 
     def economical(self, shape: Shape) -> Self:
         """Return a smaller net with more epochs for small data: as good in a mixture, in less time."""
