@@ -23,7 +23,7 @@ def draw() -> Figure:
             panel.plot(
                 [row[key] for row in its], [row[name] for row in its], marker=marker, ms=3, color=colour, label=name
             )
-        panel.set(xscale="log", yscale="log", xlabel=label)
+        panel.set(xscale="log", yscale="log", xlabel=label, xlim=(800, 26_000) if key == "items" else None)
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("CPU seconds")
     axes[0].legend(frameon=False, fontsize=7)
