@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from calling import Command
 
-from recfusion.cli import main as cli
 from shop import DAY, orders, reorder_shop
 
 
@@ -14,48 +14,32 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reorder_shop().save(tmp_path_factory.mktemp("orders") / "shop")
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> tuple[int, str, str]:
-    monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    printed = capsys.readouterr()
-    return int(stop.value.code or 0), printed.out, printed.err
-
-
-def lists(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: Path, rows: pl.DataFrame, *more: object
-) -> pl.DataFrame:
+def lists(command: Command, model: Path, rows: pl.DataFrame, *more: object) -> pl.DataFrame:
     histories, out = model.parent / "histories.csv", model.parent / "lists.parquet"
     rows.write_csv(histories)
     arguments = ("recommend", model, "--histories", histories, "--out", out, "-k", "40", "--why", "1", *more)
-    code, _, told = run(monkeypatch, capsys, *arguments)
+    code, _, told = command(*arguments)
     assert code == 0, told
     return pl.read_parquet(out)
 
 
-def test_lists_of_a_file_have_bought_items_as_asked(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_of_a_file_have_bought_items_as_asked(model: Path, command: Command) -> None:
     rows = orders().filter(pl.col("user").is_in(["u7", "u30"]))
-    found = lists(monkeypatch, capsys, model, rows, "--again", "only")
+    found = lists(command, model, rows, "--again", "only")
     first = found.filter(pl.col("rank") <= 2).group_by("user").agg(pl.col("item").sort()).sort("user")
     assert first["item"].to_list() == [["i6", "i7"], ["i7", "i8"]]
     text = found.filter((pl.col("user") == "u7") & (pl.col("item") == "i7"))["because"][0][0]["text"]
     assert text == "bought 12 times, usually every 10 days, last 2 days ago"
-    coffee = lists(monkeypatch, capsys, model, rows, "--again-by", "category:Coffee=allowed")
+    coffee = lists(command, model, rows, "--again-by", "category:Coffee=allowed")
     own = set(rows.filter(pl.col("user") == "u7")["item"])
     assert set(coffee.filter(pl.col("user") == "u7")["item"]) & own == {"i7", "i8"}
 
 
-def test_returned_items_are_in_no_list_of_a_file(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_returned_items_are_in_no_list_of_a_file(model: Path, command: Command) -> None:
     rows = pl.DataFrame({"user": ["a"] * 3, "item": ["i1", "i2", "i1"], "quantity": [2, 1, -2]})
     rows = rows.with_columns(time=pl.Series([1_500_000_000 + day * DAY for day in range(3)]))
     for again in ("never", "allowed", "only"):
-        assert "i1" not in lists(monkeypatch, capsys, model, rows, "--again", again)["item"]
+        assert "i1" not in lists(command, model, rows, "--again", again)["item"]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +52,8 @@ def test_returned_items_are_in_no_list_of_a_file(
     ],
 )
 def test_wrong_words_and_categories_are_one_sentence(
-    model: Path, options: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model: Path, options: list[str], words: str, command: Command
 ) -> None:
-    code, _, told = run(monkeypatch, capsys, "recommend", model, "--history", "i1", *options)
+    code, _, told = command("recommend", model, "--history", "i1", *options)
     assert code == 2
     assert words in " ".join(told.split())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from calling import Command
 
-from recfusion.cli import main as cli
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
@@ -24,84 +24,66 @@ def model(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return shop(groups, "thinning-linear").save(tmp_path_factory.mktemp("shop") / "model")
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> tuple[int, str, str]:
-    monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    printed = capsys.readouterr()
-    return int(stop.value.code or 0), printed.out, printed.err
-
-
-def found(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> list[dict[str, object]]:
-    code, printed, told = run(monkeypatch, capsys, *arguments, "--json")
+def found(command: Command, *arguments: object) -> list[dict[str, object]]:
+    code, printed, told = command(*arguments, "--json")
     assert code == 0, told
     document = json.loads(printed)
     return next(value for value in document.values() if isinstance(value, list))
 
 
-def test_rules_come_from_options_and_files(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_come_from_options_and_files(model: Path, tmp_path: Path, command: Command) -> None:
     (tmp_path / "deny.txt").write_text("\ufeffi03\n\n i04 \n")
     options = ["--where", "stock > 0", "--deny", tmp_path / "deny.txt", "--at-most", "kind=2", "-k", "6"]
-    rows = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, *options)
+    rows = found(command, "recommend", model, "--history", HISTORY, *options)
     assert rows
     assert all(int(str(row["stock"])) > 0 and row["item"] not in ("i03", "i04", "i01", "i02", "i11") for row in rows)
     kinds = [kind for row in rows for kind in str(row["kind"]).split("|") if row["kind"]]
     assert max(map(kinds.count, kinds)) <= 2
-    only = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "--allow", "i20,i21,i01")
+    only = found(command, "recommend", model, "--history", HISTORY, "--allow", "i20,i21,i01")
     assert {row["item"] for row in only} == {"i20", "i21"}
 
 
-def test_knobs_and_reasons_come_from_options(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plain = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "8")
+def test_knobs_and_reasons_come_from_options(model: Path, tmp_path: Path, command: Command) -> None:
+    plain = found(command, "recommend", model, "--history", HISTORY, "-k", "8")
     knobs = ["--adventurousness", "1", "--popularity", "-1", "--wish", "kind:Cups=1,Tea=-1", "--diversity", ".5"]
-    leaning = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "8", *knobs)
+    leaning = found(command, "recommend", model, "--history", HISTORY, "-k", "8", *knobs)
     assert [row["item"] for row in plain] != [row["item"] for row in leaning]
     for option in ("--shares", "--share"):  # the second is the old name
-        shared = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "4", option, "kind:Cups=1")
+        shared = found(command, "recommend", model, "--history", HISTORY, "-k", "4", option, "kind:Cups=1")
         assert all(row["kind"] == "Cups" for row in shared)
-    told = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "3", "--why", "2")
+    told = found(command, "recommend", model, "--history", HISTORY, "-k", "3", "--why", "2")
     assert all(row["reasons"] == "exact" and row["because"] for row in told)
     users = tmp_path / "users.csv"
     users.write_text("user,item\na,i01\na,i02\nb,i15\n")
     for option in ("--histories", "--users"):  # the second is the old name
         lists = tmp_path / f"lists{option}.csv"
-        code, _, _ = run(monkeypatch, capsys, "recommend", model, option, users, "--out", lists, "--why", "1")
+        code, _, _ = command("recommend", model, option, users, "--out", lists, "--why", "1")
         assert code == 0
         assert pl.read_csv(lists).filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
 
 
 def test_help_shows_generated_options_without_their_old_names(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    printed = run(monkeypatch, capsys, "recommend", "--help")[1]
+    printed = command("recommend", "--help")[1]
     for name in (*Filters.model_fields, *Reranking.model_fields, "history", "histories", "why"):
         assert f"--{name.replace('_', '-')} " in printed
     assert "--share " not in printed
     assert "--users " not in printed
-    printed = run(monkeypatch, capsys, "similar", "--help")[1]
+    printed = command("similar", "--help")[1]
     assert "--deny" in printed
     assert "--at-most" not in printed
     assert "--popularity" not in printed
 
 
-def test_similar_items_and_completions_are_commands(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alike = found(monkeypatch, capsys, "similar", model, "i05", "-k", "3", "--where", "stock > 0")
+def test_similar_items_and_completions_are_commands(model: Path, command: Command) -> None:
+    alike = found(command, "similar", model, "i05", "-k", "3", "--where", "stock > 0")
     assert len(alike) == 3
     assert all(str(row["item"]) != "i05" and int(str(row["stock"])) > 0 for row in alike)
-    sets = found(monkeypatch, capsys, "complete", model, "--history", HISTORY, "-n", "2", "--alternatives", "2")
+    sets = found(command, "complete", model, "--history", HISTORY, "-n", "2", "--alternatives", "2")
     assert [row["alternative"] for row in sets] == [1, 1, 2, 2]
-    code, printed, _ = run(monkeypatch, capsys, "similar", model, "i05")
+    code, printed, _ = command("similar", model, "i05")
     assert code == 0
     assert "Like i05" in printed
 
@@ -125,25 +107,22 @@ def test_bad_control_is_one_sentence(
     model: Path,
     options: list[str],
     message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
 ) -> None:
-    code, printed, told = run(monkeypatch, capsys, "recommend", model, "--history", HISTORY, *options)
+    code, printed, told = command("recommend", model, "--history", HISTORY, *options)
     assert (code, printed) == (2, "")
     assert message in told.replace("\n", " ")
     assert "Traceback" not in told
 
 
-def test_the_better_recipe_is_fitted_on_the_data_of_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_better_recipe_is_fitted_on_the_data_of_today(tmp_path: Path, command: Command) -> None:
     model, previous = tmp_path / "m", tmp_path / "m.previous"
     out = ["--all-users", "--out", model, "--keep-if-better", model]
-    code, _, told = run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", *out)
+    code, _, told = command("train", "ease", "--set", "l2=200", *out)
     assert code == 0
     assert "There was no older model" in told.replace("\n", " ")
     first = (model / "config.json").read_bytes()
-    code, printed, told = run(monkeypatch, capsys, "train", "popularity", "--json", *out)
+    code, printed, told = command("train", "popularity", "--json", *out)
     assert code == 3
     assert "the old recipe is fitted on today's data" in told.replace("\n", " ")
     found = json.loads(printed)
@@ -151,32 +130,45 @@ def test_the_better_recipe_is_fitted_on_the_data_of_today(
     assert found["outcome"]["gain"] < 0
     assert (previous / "config.json").read_bytes() == first
     assert json.loads((model / "config.json").read_text())["model"] == "ease"
-    assert run(monkeypatch, capsys, "train", "ease", "--set", "l2=200", *out)[0] == 0
+    assert command("train", "ease", "--set", "l2=200", *out)[0] == 0
     (previous / "config.json").rename(previous / "mine.json")
-    code, _, told = run(monkeypatch, capsys, "train", "ease", *out)
+    code, _, told = command("train", "ease", *out)
     assert code == 2
     assert "holds other files" in told.replace("\n", " ")
     assert "Training" not in told
 
 
-def test_why_not_says_rank_filters_and_remedies(
-    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_prices_keep_their_decimals_and_scores_have_four(
+    groups: Interactions, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = found(monkeypatch, capsys, "recommend", model, "--history", HISTORY, "-k", "40")
+    monkeypatch.setenv("COLUMNS", "200")
+    bundle = shop(groups)
+    table = bundle.items.with_columns(pl.lit(1.65, pl.Float32).alias("price"), pl.lit(12.125).alias("weight"))
+    folder = replace(bundle, items=table).save(tmp_path / "model")
+    for arguments in (["recommend", folder, "--history", HISTORY], ["similar", folder, "i05"]):
+        code, printed, told = command(*arguments, "-k", "2")
+        assert code == 0, told
+        cells = [cell.strip() for cell in printed.splitlines()[-3].split("│")]
+        assert {"1.65", "12.125"} <= set(cells)
+        assert any(len(cell.partition(".")[2]) == 4 for cell in cells)
+
+
+def test_why_not_says_rank_filters_and_remedies(model: Path, command: Command) -> None:
+    rows = found(command, "recommend", model, "--history", HISTORY, "-k", "40")
     last = rows[-1]["item"]
-    command = ["why-not", model, last, "--history", HISTORY, "-k", "5"]
-    code, printed, _ = run(monkeypatch, capsys, *command)
+    asked = ["why-not", model, last, "--history", HISTORY, "-k", "5"]
+    code, printed, _ = command(*asked)
     assert code == 0
     assert f"is not in the list of 5: it is at rank {len(rows)}." in printed
     assert f"At rank {len(rows)} with a list of {len(rows)} items" in printed
-    code, printed, _ = run(monkeypatch, capsys, *command, "--deny", last, "--json")
+    code, printed, _ = command(*asked, "--deny", last, "--json")
     assert json.loads(printed)["excluded_by"] == ["deny"]
-    code, _, told = run(monkeypatch, capsys, "why-not", model, "?", "--history", "i01")
+    code, _, told = command("why-not", model, "?", "--history", "i01")
     assert (code, "no item '?'" in told, "Traceback" in told) == (2, True, False)
 
 
 def test_similar_items_of_all_items_are_those_of_each_also_of_new_ones(
-    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    groups: Interactions, tmp_path: Path, command: Command
 ) -> None:
     titled = replace(
         groups, item_table=groups.item_table.with_columns(kind=pl.lit("A") + pl.col("item").str.slice(1, 1))
@@ -185,7 +177,7 @@ def test_similar_items_of_all_items_are_those_of_each_also_of_new_ones(
     folder = train("thinning-features", titled, settings, signals="features").save(tmp_path / "model")
     add_items(folder, pl.DataFrame({"item": ["new", "odd"], "kind": ["A1", "B"]}), folder)
     out = tmp_path / "similar.csv"
-    code, _, told = run(monkeypatch, capsys, "similar", folder, "--all", "--out", out, "-k", "3", "--deny", "i15")
+    code, _, told = command("similar", folder, "--all", "--out", out, "-k", "3", "--deny", "i15")
     assert (code, "41 lists" in told, "Without a list: 1 item with no known feature" in told) == (0, True, True)
     rows = pl.read_csv(out)
     for item in ("i00", "i15", "new"):
@@ -196,31 +188,27 @@ def test_similar_items_of_all_items_are_those_of_each_also_of_new_ones(
 
 
 def test_items_that_a_model_without_features_does_not_know_are_reported(
-    groups: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    groups: Interactions, tmp_path: Path, command: Command
 ) -> None:
     folder = shop(groups, "popularity").save(tmp_path / "model")
     out = tmp_path / "similar.csv"
-    code, _, told = run(monkeypatch, capsys, "similar", folder, "--all", "--out", out)
+    code, _, told = command("similar", folder, "--all", "--out", out)
     assert (code, "40 items with no purchases with others (the model reads no features)" in " ".join(told.split())) == (
         0,
         True,
     )
 
 
-def test_all_baskets_of_a_file_are_completed(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_baskets_of_a_file_are_completed(model: Path, tmp_path: Path, command: Command) -> None:
     file, out = tmp_path / "baskets.csv", tmp_path / "completed.csv"
     file.write_text("order;item\n1;i01\n1;i02\n2;i33\n3;nothing\n")
     options = ["-n", "2", "--alternatives", "2", "--where", "stock > 0"]
-    code, _, told = run(
-        monkeypatch, capsys, "complete", model, "--baskets", file, "--basket", "order", "--out", out, *options
-    )
+    code, _, told = command("complete", model, "--baskets", file, "--basket", "order", "--out", out, *options)
     assert code == 0, told
     assert "Without a completion: 1 basket" in told
     rows = pl.read_csv(out)
     assert rows["basket"].unique(maintain_order=True).to_list() == [1, 2]
-    one = found(monkeypatch, capsys, "complete", model, "--history", "i01,i02", *options)
+    one = found(command, "complete", model, "--history", "i01,i02", *options)
     assert rows.filter(basket=1)["item"].to_list() == [row["item"] for row in one]
 
 
@@ -228,8 +216,6 @@ def test_all_baskets_of_a_file_are_completed(
     "arguments",
     [["similar"], ["similar", "i01", "--all", "--out", "x.csv"], ["complete"], ["complete", "--baskets", "b"]],
 )
-def test_half_of_a_batch_command_is_refused(
-    model: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, told = run(monkeypatch, capsys, arguments[0], model, *arguments[1:])
+def test_half_of_a_batch_command_is_refused(model: Path, arguments: list[str], command: Command) -> None:
+    code, _, told = command(arguments[0], model, *arguments[1:])
     assert (code, "Expected either" in told) == (2, True)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +11,20 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Column
+from rich.text import Text
 
+from recfusion.core.steps import listening
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.report.formats import counted as counted
 from recfusion.training.epoch import Epoch
@@ -64,20 +76,34 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def seconds_left(seconds: float) -> str:
+    """Return the time until a task should end by its forecast, in words."""
+    return f"about {clock(seconds)} left" if seconds >= 0 else f"{clock(-seconds)} over the forecast"
+
+
+class _LeftColumn(ProgressColumn):
+    """Counts down the seconds to the time `until` of a task, if it has one."""
+
+    def render(self, task: Task) -> Text:
+        until = task.fields.get("until")
+        return Text("" if until is None else seconds_left(until - time.monotonic()))
+
+
+_REST = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))  # cut, unlike times
+
+
 @contextmanager
 def working(text: str, expected: float | None = None) -> Iterator[Callable[[str], None]]:
-    """Show a task with its time so far, its latest progress message and, if they are known, the expected seconds."""
+    """Show a task with its time so far, the time left of the `expected` seconds, and its latest progress message."""
     console = Console(stderr=True)
     if not console.is_terminal:
         note(text)
         yield note
         return
-    of = "" if expected is None else f"of about {clock(expected)}"
-    rest = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
-    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn(of), rest)  # the rest is cut, not the times
+    columns = (SpinnerColumn(), TimeElapsedColumn(), _LeftColumn(), _REST)
     with Progress(*columns, console=console, transient=True, expand=True) as bar:
-        task = bar.add_task(text, total=None)
-        yield lambda progress: bar.update(task, description=f"{text.partition(' on ')[0]}, {progress}")
+        task = bar.add_task(text, total=None, until=None if expected is None else time.monotonic() + expected)
+        yield lambda progress: bar.update(task, description=f"{text.partition(' on ')[0]}: {progress}")
 
 
 @contextmanager
@@ -92,16 +118,24 @@ def if_stopped(kept: str) -> Iterator[None]:
 
 @contextmanager
 def training(title: str, expected: float | None = None) -> Iterator[Callable[[Epoch], None]]:
-    """Show the epochs of a training: the latest on a terminal, one line each elsewhere."""
+    """Show the steps and epochs of a training: the latest on a terminal, one line each elsewhere."""
+    step = ""
     with working(title, expected) as report:
+
+        def enter(name: str) -> None:
+            nonlocal step
+            step = name
+            report(name)
 
         def show(epoch: Epoch) -> None:
             judged = "" if epoch.metric is None else f", validation {MAIN_METRIC} {100 * epoch.metric:.2f}"
             if epoch.best_metric is not None:
                 judged += f" (best {100 * epoch.best_metric:.2f} in epoch {epoch.best_epoch})"
-            report(f"epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}, {epoch.seconds:.1f} s")
+            of = f"{step}, " if step else ""
+            report(f"{of}epoch {epoch.number}/{epoch.of}: loss {epoch.loss:.4g}{judged}, {epoch.seconds:.1f} s")
 
-        yield show
+        with listening(enter):
+            yield show
 
 
 @dataclass(frozen=True)
@@ -116,17 +150,18 @@ class Live:
         else:
             self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def now(self, done: int, total: int | None, text: str) -> None:
-        """Update the bar; does nothing without a terminal."""
-        self.bar.update(self.bar.task_ids[0], completed=done, total=total, description=text)
+    def now(self, done: int, total: int | None, text: str, left: float | None = None) -> None:
+        """Update the bar, with the seconds that are left; does nothing without a terminal."""
+        until = None if left is None else time.monotonic() + left
+        self.bar.update(self.bar.task_ids[0], completed=done, total=total, description=text, until=until)
 
 
 @contextmanager
 def live(title: str) -> Iterator[Live]:
     """Show a bar under permanent lines."""
     console = Console(stderr=True)
-    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), _LeftColumn(), _REST)
+    with Progress(*columns, console=console, expand=True, disable=not console.is_terminal) as bar:
         bar.add_task(title, total=None)
         yield Live(bar)
 

@@ -215,16 +215,20 @@ def _base_type(annotation: Any) -> Any:
 
 
 def print_items(found: pl.DataFrame, title: str) -> None:
-    """Print a list of items as a table, with the texts of the reasons."""
+    """Print a list of items as a table, with the texts of the reasons.
+
+    Scores are in single precision and get four digits; numbers of item tables are not, and keep their own.
+    """
     if "because" in found.columns:
         found = found.with_columns(because_texts(found))
     heads = (
         Column(literal(name), justify="right" if kind.is_numeric() else "left") for name, kind in found.schema.items()
     )
     table = Table(*heads, title=literal(title), title_justify="left")
+    scores = [kind == pl.Float32 for kind in found.schema.values()]
     for row in found.iter_rows():
-        cells = ("" if cell is None else f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row)
-        table.add_row(*map(literal, cells))
+        cells = zip(row, scores, strict=True)
+        table.add_row(*(literal("" if cell is None else f"{cell:.4f}" if own else str(cell)) for cell, own in cells))
     out().print(table)
 
 

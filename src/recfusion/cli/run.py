@@ -8,12 +8,12 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
-from recfusion.cli.output import clock, counted, live, note, print_json
+from recfusion.cli.output import clock, counted, live, note, print_json, seconds_left
 from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import read_experiment
 from recfusion.experiments.plan_file import check_plan, read_plan
-from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, run_experiment
+from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, Task, run_experiment
 
 _FAILED = 1
 KeepStaleOption = Annotated[bool, Option("--keep-stale", help="Use stored results of older code; do not fit again.")]
@@ -68,11 +68,8 @@ def shown(title: str, store: Path | None, metric: str) -> Iterator[OnEvent]:
                 status = event.status
                 if text := _line(event, store, metric):
                     view.line(text)
-                fits = ", ".join(
-                    f"{task.label}/{task.seed}" + (f" epoch {epoch.number}/{epoch.of}" if epoch else "")
-                    for task, epoch in status.running.items()
-                )
-                view.now(status.done, status.total, f"{_left(status)}{fits}".removesuffix(", "))
+                fits = "; ".join(_fit(task, status) for task in status.running)
+                view.now(status.done, status.total, fits, status.seconds_left)
 
             yield show
     except KeyboardInterrupt:
@@ -107,5 +104,12 @@ def _line(event: Event, store: Path | None, metric: str) -> str:
     return ""
 
 
+def _fit(task: Task, status: Status) -> str:
+    """Return a running fit, with its step and its epoch."""
+    epoch = status.running[task]
+    parts = [f"{task.label}/{task.seed}", status.steps.get(task), epoch and f"epoch {epoch.number}/{epoch.of}"]
+    return ", ".join(part for part in parts if part)
+
+
 def _left(status: Status) -> str:
-    return "" if status.seconds_left is None else f"about {clock(status.seconds_left)} left, "
+    return "" if status.seconds_left is None else f"{seconds_left(status.seconds_left)}, "

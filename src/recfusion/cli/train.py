@@ -21,6 +21,7 @@ from recfusion.cli.output import note, print_json, training, working
 from recfusion.cli.result_output import print_protocol
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable
+from recfusion.core.steps import log as steps
 from recfusion.data.interactions import Signal
 from recfusion.data.options import Preparation, SignalChoice, SplitPlan
 from recfusion.data.signals import AUTO, asked_signals, check_signals_are_read, parse_signals, used_signals
@@ -32,7 +33,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG, CONTROL
 from recfusion.inference.new_items import placement_notes
 from recfusion.inference.training_rows import updatable_bytes
-from recfusion.models.abilities import planned_parts, signals_read
+from recfusion.models.abilities import needs_validation, planned_parts, signals_read
 from recfusion.models.base import Forecast
 from recfusion.models.registry import DEFAULT_MODEL
 from recfusion.models.thinning.plan import WITHOUT_TORCH
@@ -121,9 +122,10 @@ def train(
     shape = job.planned_shape(candidate.model, data, recipe.signals)
     if reads:
         _note_signals(data.signals, used, plan)
-    if parts := planned_parts(candidate.model, shape):
+    with working("Planning the fit"):  # the forecast of a network loads torch
+        parts, forecast = planned_parts(candidate.model, shape), candidate.model.forecast(shape)
+    if parts:
         note(f"Parts of the mixture: {', '.join(parts)}")
-    forecast = candidate.model.forecast(shape)
     _note_forecast(forecast)
     if updatable and old is not None:
         raise InputError("Expected --updatable without --keep-if-better: train the chosen recipe with it.", "updatable")
@@ -135,7 +137,8 @@ def train(
     outcome = None
     try:  # notes are printed after the status line has ended, which would erase them
         title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
-        with training(title, forecast.seconds) as on_epoch:
+        fits = 1 + (all_users and (judge or evaluate or needs_validation(candidate.model, shape)))
+        with training(title, None if forecast.seconds is None else fits * forecast.seconds) as on_epoch:
             shared |= {"all_users": all_users, "checkpoint": checkpoint, "on_epoch": on_epoch}
             judge = judge or evaluate
             if old is not None and raw is not None:
@@ -144,12 +147,13 @@ def train(
                 bundle = job.train(
                     candidate, data, signals=recipe.signals, judge=judge, costs=True, updatable=updatable, **shared
                 )
+            replaces = folder.exists()
+            steps.info("map of the items")
+            bundle.save(folder, kept=previous.name if previous else "")
     except KeyboardInterrupt:
         if kept := _kept(checkpoint):
             note(f"The training so far is saved in {kept}: continue with --resume.")
         raise
-    replaces = folder.exists()
-    bundle.save(folder, kept=previous.name if previous else "")
     if previous and replaces:
         note(f"The previous model is kept in {previous}")
     if outcome is not None:

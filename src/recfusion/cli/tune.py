@@ -123,7 +123,7 @@ def _shown(request: job.SearchRequest) -> Iterator[job.OnProgress]:
             else:
                 number, epoch = now.event
                 running[number] = f"trial {number} in epoch {epoch.number}/{epoch.of}"
-            view.now(now.done, now.total, ", ".join([*left, best, *running.values()]))
+            view.now(now.done, now.total, ", ".join([best, *running.values()]), now.seconds_left)
 
         yield show
 

@@ -12,6 +12,7 @@ import numpy as np
 from recfusion.core.arrays import Csr, IntArray, column_counts
 from recfusion.core.pool import available_cores
 from recfusion.core.rng import stream
+from recfusion.core.steps import log as steps
 from recfusion.data.column_roles import column_roles, parse_roles
 from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.protocol import Protocol
@@ -115,6 +116,7 @@ def fit_and_judge(
         stop=stop,
     )
     cpu = time.process_time() - cpu
+    steps.info("evaluation")
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
     ids = None if data is None else data.items
     judged = judged_users(parts.valid, most)

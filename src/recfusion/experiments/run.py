@@ -10,13 +10,15 @@ from typing import Any, Literal, TypeAlias
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
 from recfusion.core.pool import Failure, Pool, RunTask, SendProgress, TaskEvent, available_cores
+from recfusion.core.steps import listening
 from recfusion.data.features import with_features
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol
-from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
+from recfusion.data.signals import BINARY, Extra, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import Split, split
+from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate, PackedJob, unique
 from recfusion.experiments.custom_metric import load_metric, origins
 from recfusion.experiments.experiment_file import Experiment
@@ -34,12 +36,13 @@ from recfusion.experiments.result import (
 from recfusion.experiments.rules import check_rules
 from recfusion.experiments.tuning.equal_budget import fit_with_budget
 from recfusion.models.abilities import signals_read
+from recfusion.models.base import Shape
 from recfusion.models.class_loading import is_importable
 from recfusion.models.code_digest import code_state
 from recfusion.training.epoch import Epoch
 
 log = logging.getLogger(__name__)
-EventKind: TypeAlias = Literal["planned", "started", "epoch", "finished", "failed"]
+EventKind: TypeAlias = Literal["planned", "started", "step", "epoch", "finished", "failed"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Status:
     total: int
     running: Mapping[Task, Epoch | None]  # with the latest epoch, for models that train in epochs
     seconds: float  # since the start of this run
-    seconds_left: float | None  # None until every remaining model has been fitted once
+    seconds_left: float | None  # by finished fits, else by forecasts; None if a remaining model has neither
+    steps: Mapping[Task, str] = field(default_factory=dict)  # of running fits, such as the part of a mixture
 
 
 @dataclass(frozen=True)
@@ -111,16 +115,11 @@ class FitJob:
             if parts is None or parts.seed != task.seed:
                 used = self.protocol.signals.used
                 parts = split(self.data, self.protocol.plan, seed=task.seed, used=used)
-            candidate = self.candidates[task.label]
-            if candidate.tune:
-                known = (candidate, self.data, self.protocol, parts)
-                return fit_with_budget(*known, threads=self.threads, user_ids=self.user_ids, report=report)
-            return fit_and_judge(
-                *(candidate, self.data, self.protocol, parts),
-                threads=self.threads,
-                user_ids=self.user_ids,
-                on_epoch=report,
-            ).result
+            known = (self.candidates[task.label], self.data, self.protocol, parts)
+            with listening(report):
+                if known[0].tune:
+                    return fit_with_budget(*known, threads=self.threads, user_ids=self.user_ids, report=report)
+                return fit_and_judge(*known, threads=self.threads, user_ids=self.user_ids, on_epoch=report).result
 
         return work
 
@@ -192,7 +191,9 @@ def run_candidates(
         log.warning("A metric is known in this process only, so all models are fitted here.")
         workers = 0
     job = FitJob(data, protocol, by_label, threads, user_ids, first, custom or ())
-    progress = _Progress(tasks, found, side_by_side=max(1, min(workers, len(missing))))
+    extra = whole_extra(data, used)
+    forecasts = {label: _forecast(by_label[label], data, extra) for label in {task.label for task in missing}}
+    progress = _Progress(tasks, found, max(1, min(workers, len(missing))), forecasts)
     report = on_event or (lambda _: None)
     queue = FitQueue(
         {task: _key(by_label[task.label], protocol, task.seed) for task in missing},
@@ -290,6 +291,12 @@ def _key(candidate: Candidate, protocol: Protocol, seed: int, source: str | None
     return result_key(protocol, candidate.label, candidate.entry.name, known, candidate.values, seed)
 
 
+def _forecast(candidate: Candidate, data: Interactions, extra: Extra | None) -> float | None:
+    """Return the seconds that a fit of a candidate and the trials of its budget should take, if they are known."""
+    seconds = candidate.model.forecast(Shape.of(data.matrix, read_by(candidate.model, extra))).seconds
+    return None if seconds is None else seconds * (1 + candidate.tune)
+
+
 @dataclass
 class _Progress:
     """The state of a run, and the estimate of the time that is left."""
@@ -297,8 +304,10 @@ class _Progress:
     tasks: Sequence[Task]
     results: dict[Task, Result]
     side_by_side: int
+    forecasts: Mapping[str, float | None]  # label -> seconds
     failures: dict[Task, Failure] = field(default_factory=dict)
     running: dict[Task, Epoch | None] = field(default_factory=dict)
+    steps: dict[Task, str] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     started: dict[Task, float] = field(default_factory=dict)
     took: dict[str, list[float]] = field(default_factory=dict)  # label -> seconds of each fit
@@ -316,7 +325,11 @@ class _Progress:
         if isinstance(message, Epoch):
             self.running[task] = message
             return Event("epoch", self.status(), task)
+        if isinstance(message, str):
+            self.steps[task], self.running[task] = message, None
+            return Event("step", self.status(), task)
         del self.running[task]
+        self.steps.pop(task, None)
         if isinstance(message, Result):
             self.results[task] = message
             self.computed += 1
@@ -334,13 +347,15 @@ class _Progress:
 
     def status(self) -> Status:
         counts = (len(self.results), len(self.failures), len(self.tasks))
-        return Status(*counts, dict(self.running), time.monotonic() - self.began, self._seconds_left())
+        seconds = time.monotonic() - self.began
+        return Status(*counts, dict(self.running), seconds, self._seconds_left(), dict(self.steps))
 
     def _seconds_left(self) -> float | None:
         left = [task for task in self.tasks if task not in self.results and task not in self.failures]
-        if any(task.label not in self.took for task in left):
-            return None
-        since = {task: time.monotonic() - self.started[task] for task in self.running}
         means = {label: sum(seconds) / len(seconds) for label, seconds in self.took.items()}
-        work = [max(0.0, means[task.label] - since.get(task, 0.0)) for task in left]
+        expected = {task: means.get(task.label, self.forecasts.get(task.label)) for task in left}
+        since = {task: time.monotonic() - self.started[task] for task in self.running}
+        work = [max(0.0, s - since.get(task, 0.0)) for task, s in expected.items() if s is not None]
+        if len(work) < len(left):
+            return None
         return max(sum(work) / self.side_by_side, max(work, default=0.0))

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from recfusion.core.errors import InputError, choices
+from recfusion.core.steps import log as steps
 from recfusion.data.features import features_of, with_features
 from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.load import load
@@ -35,6 +36,7 @@ from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
 from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.thinning.parts import continued
 from recfusion.models.updating import updater_of
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
@@ -115,9 +117,10 @@ def train(
         if judged.test is not None:
             found["test"] = with_intervals(judged.test)
         if all_users:
-            final, searched = replace(candidate, model=settled(judged.model)), tuple(judged.model.chosen())
+            final, searched = replace(candidate, model=continued(judged.model)), tuple(judged.model.chosen())
     if all_users:
         everything, matrix = whole_extra(data, used), data.matrix
+        steps.info("fit on all users")
         fitted, _, more, _ = fit(final, matrix, None, seed=seed, extra=everything, checkpoint=kept, on_epoch=on_epoch)
         seconds += more
     rates = None
@@ -130,6 +133,7 @@ def train(
     if rates is not None:
         notes += (f"Items are usually bought again after {rates.intervals.mean():.0f} days (--again allowed).",)
     if costs and parts is not None:
+        steps.info("cost of the re-ranking controls")
         part_of_it = Bundle.of(candidate.entry, judged.model, data, parts.train, protocol, seed=seed)
         found |= control_costs(part_of_it, parts.valid)
     bundle = Bundle.of(

@@ -12,8 +12,10 @@ export function takeToken() {
 	return true;
 }
 
+export const authorization = () => token && { Authorization: `Bearer ${token}` };
+
 export async function ask(path, body) {
-	const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
+	const headers = { ...authorization(), ...(body && { "Content-Type": "application/json" }) };
 	let answer, data;
 	try {
 		answer = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
@@ -26,17 +28,6 @@ export async function ask(path, body) {
 	if (answer.status === 401) throw failure("This page needs a token: open the address that the service printed in its terminal, or add #token=KEY with a key for reading.");
 	if (!answer.ok || !data) throw failure(data?.error ?? `The service answered ${answer.status}.`, answer.status >= 500 || answer.status === 429);
 	return data;
-}
-
-// The answer to any request as text, JSON indented.
-export async function send(method, path, body) {
-	const headers = { ...(token && { Authorization: `Bearer ${token}` }), "Content-Type": "application/json" };
-	try {
-		const answer = await fetch(path, { method, headers, body }), text = await answer.text();
-		return { status: answer.status, text: answer.headers.get("content-type")?.includes("json") ? JSON.stringify(JSON.parse(text), null, 2) : text };
-	} catch {
-		return { status: "", text: "The service does not answer. Is it still running?" };
-	}
 }
 
 // `passing`: the same request may succeed later.

@@ -1,9 +1,9 @@
 // Sets of items that complete the history together, with alternatives.
 import { count, tags } from "./dom.js";
 import { add, change, state } from "./store.js";
-import { about, addButton, alertBox, picture, price, slider, textButton, view } from "./parts.js";
+import { addButton, alertBox, described, slider, textButton, view } from "./parts.js";
 
-const { div, h3, li, ol, p, section, strong } = tags;
+const { div, h3, li, ol, p, section } = tags;
 export const ALTERNATIVES = 3;
 
 export function complete() {
@@ -17,7 +17,7 @@ export function complete() {
 		alertBox(error),
 		div({ class: error ? "sets stale" : "sets" }, sets.map(({ items }, n) => section({ key: n, "aria-label": `Set ${n + 1}` },
 			h3(null, `Set ${n + 1}`),
-			ol(null, items.map((one) => li({ key: one.item }, div({ class: "what" }, picture(one), div(null, strong({ dir: "auto" }, one.name), price(one), about(one))), addButton(one)))),
+			ol(null, items.map((one) => li({ key: one.item }, described(one), addButton(one)))),
 			items.length > 1 && textButton(`Add all ${items.length} to the history`, () => add(...items))))),
 		sets.length > 1 && p({ class: "note" }, "The sets share no item. Filters apply here; re-ranking does not."));
 }

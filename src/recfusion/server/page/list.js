@@ -3,9 +3,9 @@ import { count, number, tags } from "./dom.js";
 import { controlsOf, describe, endWords, isReranked, sliders } from "./settings.js";
 import { change, isCurrent, nameOf, rememberNames, state } from "./store.js";
 import { whyNot } from "./whynot.js";
-import { about, addButton, addChip, alertBox, iconButton, picture, price, screenReaderOnly, textButton, view } from "./parts.js";
+import { addButton, addChip, alertBox, described, iconButton, screenReaderOnly, textButton, view } from "./parts.js";
 
-const { b, button, div, li, ol, p, section, span, strong, ul } = tags;
+const { b, button, div, li, ol, p, section, span, ul } = tags;
 const PRECISION = {
 	exact: "They are exact.",
 	"left out": "They are estimates: how much the score drops without that item.",
@@ -30,7 +30,7 @@ export function colourOf(item) {
 	const weights = {};
 	if (history.length > COLOURS) for (const { because } of data?.items ?? []) for (const { items: [id], weight } of because) weights[id] = (weights[id] ?? 0) + weight;
 	const place = [...history].sort((one, other) => (weights[other] ?? 0) - (weights[one] ?? 0)).indexOf(item);
-	return place >= 0 && place < COLOURS ? `c${place}` : "plain-colour";
+	return place >= 0 && place < COLOURS ? `--c${place}` : "--soft";
 }
 
 // The length of each bar is the score. If other items count against it, their part is crossed out at its end, so that the
@@ -52,14 +52,14 @@ function reasons({ because, other, reasons }, length) {
 	const parts = because.filter(inBar), terms = because.map(term).filter(Boolean);
 	const whole = Math.max(positive({ because }) + Math.max(other ?? 0, 0), 1e-12), against = Math.max(0, -(other ?? 0) / whole);
 	const words = reasons === "popularity" ? "popular with everybody" : !because.length && "no single item of your history";
-	const colour = ({ items: [item] }) => (item === undefined ? "plain-colour" : colourOf(item));
+	const colour = ({ items: [item] }) => ({ "--colour": `var(${colourOf(item)})` });
 	return div({ class: "reasons" },
 		div({ class: "bar", "aria-hidden": "true", style: { width: `${length}%` } },
-			parts.map((part) => span({ class: colour(part), style: { width: `${(100 * part.weight) / whole}%` } })),
+			parts.map((part) => span({ style: { ...colour(part), width: `${(100 * part.weight) / whole}%` } })),
 			against > 0.005 ? span({ class: "against", style: { width: `${100 * Math.min(1, against)}%` } }) : span({ class: "rest" })),
 		p(null, words || [
 			parts.length > 0 && screenReaderOnly("because of "),
-			parts.slice(0, NAMED).map((part) => span({ class: `part ${colour(part)}`, dir: "auto" }, part.text, " ")),
+			parts.slice(0, NAMED).map((part) => span({ class: "part", style: colour(part), dir: "auto" }, part.text, " ")),
 			parts.length > NAMED && span({ class: "others" }, `and ${parts.length - NAMED} more `),
 			against > 0.005 && screenReaderOnly(`; other items count against it: ${Math.round(100 * against)} % `),
 			terms.map((text) => span({ class: "term" }, text, " "))]));
@@ -69,7 +69,7 @@ function row(one, length) {
 	const open = state.similar === one.item, spot = (what) => ({ "data-spot": `${what}-${one.rank}` });
 	return li({ key: one.item, class: "row", "data-flip": one.item },
 		span({ class: "rank", "aria-hidden": "true" }, one.rank),
-		div({ class: "what" }, picture(one), div(null, strong({ dir: "auto" }, one.name), price(one), about(one))),
+		described(one),
 		reasons(one, length),
 		div({ class: "acts" },
 			addButton(one, spot("add")),

@@ -4,23 +4,23 @@ import { add, state } from "./store.js";
 import { endWords, position } from "./settings.js";
 
 const { title: titleOf } = tags;
-const { article, button, div, h2, img, input, label, p, path, span, svg } = tags;
+const { article, button, div, h2, img, input, label, p, path, span, strong, svg } = tags;
 
 // The picture of an item, if the service allows its origin; a missing one leaves no gap.
-export function picture({ columns, item }) {
+function picture({ columns, item }) {
 	const { roles, image_origins: origins } = state.model, address = columns?.[roles.image];
 	if (typeof address !== "string" || !origins.some((origin) => address.startsWith(`${origin}/`))) return false;
 	return img({ key: `picture ${item}`, class: "picture", src: address, alt: "", loading: "lazy", decoding: "async", referrerpolicy: "no-referrer", onerror: ({ target }) => target.classList.add("lost") });
 }
-export const price = ({ columns }) => {
+const price = ({ columns }) => {
 	const value = columns?.[state.model.roles.price];
-	return typeof value === "number" && span({ class: "price" }, number(value, 2, Number.isInteger(value) ? 0 : 2));
+	return typeof value === "number" && span({ class: "price" }, number(value, 10, Number.isInteger(value) ? 0 : 2));
 };
 
 // The other columns of the item table in at most two lines: short values first, addresses of pages and pictures not at all.
 const ADDRESS = /^(https?:|data:|\/\/)|^\S+\.(avif|gif|jpe?g|png|svg|webp)(\?\S*)?$/i;
 const SHORT = 60;
-export function about({ name, columns }) {
+function about({ name, columns }) {
 	const { title, image, link, price, text: long } = state.model.roles, apart = [title, image, link, price, long];
 	const words = Object.entries(columns ?? {})
 		.filter(([key, value]) => !apart.includes(key) && value !== null && value !== "" && value !== name && !ADDRESS.test(value))
@@ -29,6 +29,9 @@ export function about({ name, columns }) {
 	const text = [...words.filter(({ length }) => length <= SHORT), ...words.filter(({ length }) => length > SHORT), columns?.[long]].filter(Boolean).join(" · ");
 	return p({ class: "about", dir: "auto", title: text.length > 2 * SHORT && text.slice(0, 1000) }, text.slice(0, 300));
 }
+
+// An item with its picture, title, price and other columns.
+export const described = (one) => div({ class: "what" }, picture(one), div(null, strong({ dir: "auto" }, one.name), price(one), about(one)));
 
 export const iconButton = (sign, words, onclick, more) =>
 	button({ class: "act", "aria-label": words, title: words, onclick, ...more }, sign);

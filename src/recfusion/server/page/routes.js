@@ -1,5 +1,16 @@
 // Shows the OpenAPI document: every route, every field with its type and bounds, and a request to try.
-import { ask, send, takeToken } from "./api.js";
+import { ask, authorization, takeToken } from "./api.js";
+
+// The answer to any request as text, JSON indented.
+async function send(method, path, body) {
+  const headers = { ...authorization(), "Content-Type": "application/json" };
+  try {
+    const answer = await fetch(path, { method, headers, body }), text = await answer.text();
+    return { status: answer.status, text: answer.headers.get("content-type")?.includes("json") ? JSON.stringify(JSON.parse(text), null, 2) : text };
+  } catch {
+    return { status: "", text: "The service does not answer. Is it still running?" };
+  }
+}
 
 function element(name, text = "", ...children) {
   const made = document.createElement(name);

@@ -62,7 +62,7 @@ export function historyPanel() {
 		search(),
 		state.history.length
 			? ul({ class: "entries", "aria-label": count(state.history.length, "item") + " in the history" }, state.history.map((item, n) =>
-					li({ key: item, class: unknown.includes(item) ? "unknown" : ["list", "map"].includes(state.view) && `of ${colourOf(item)}` },
+					li({ key: item, class: unknown.includes(item) ? "unknown" : ["list", "map"].includes(state.view) && "of", style: { "--colour": `var(${colourOf(item)})` } },
 						button({ class: "name", dir: "auto", "data-spot": `entry-${n}`, title: `Similar to ${nameOf(item)}`, "aria-expanded": String(state.similar === item), onclick: () => change({ similar: state.similar === item ? "" : item }) }, nameOf(item)),
 						button({ class: "cross", "data-spot": `remove-${n}`, "aria-label": `Remove ${nameOf(item)} from the history`, onclick: () => remove(item) }, "×"))))
 			: starts(),
