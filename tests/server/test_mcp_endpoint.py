@@ -80,11 +80,12 @@ def test_the_tools_have_the_schemas_of_the_routes(client: Client) -> None:
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_tool_answers_like_its_route_in_both_forms_of_the_protocol(client: Client, mode: str) -> None:
     headers = {"Authorization": f"Bearer {KEY}"}
-    for name, arguments in {
+    asked: dict[str, dict[str, Any]] = {
         "recommend": {"history": HISTORY, "k": 3, "where": "stock > 0", "why": 2},
         "similar": {"item": "i01", "k": 3},
         "explain": {"history": HISTORY, "item": "i09"},
-    }.items():
+    }
+    for name, arguments in asked.items():
         found = call(client, name, arguments, mode)
         wanted = client.post(f"/{name}", arguments, headers).json
         drawn = {"recommendation_id"}
@@ -98,12 +99,13 @@ def test_a_tool_answers_like_its_route_in_both_forms_of_the_protocol(client: Cli
 
 
 def test_a_wrong_call_is_an_error_of_one_sentence_about_its_field(client: Client) -> None:
-    for name, arguments, field in [
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         ("recommend", {"history": HISTORY, "k": 0}, "k"),
         ("recommend", {"history": HISTORY, "colour": 1}, "colour"),
         ("similar", {"item": "nothing like it"}, "no such item"),
         ("search", {"limit": "many"}, "limit"),
-    ]:
+    ]
+    for name, arguments, field in wrong:
         found = call(client, name, arguments)
         assert found.is_error
         assert field in found.content[0].text
