@@ -23,7 +23,7 @@ SWITCHES = (
 )
 HISTORY = "i00,i02,i13"  # of the shop
 VIEWS = ("list", "map", "compare", "complete", "steps", "model")
-PATIENCE = 15_000  # milliseconds: the machine may be busy
+PATIENCE = 60_000  # milliseconds: the machine may be busy
 EVIL = {
     "i01": '<img src=x onerror="window.hacked=1">',
     "i11": "\"'><script>window.hacked=1</script>",
