@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,24 @@ def make_split(size: Size, folder: Path, seed: int) -> Path:
     made = time.perf_counter()
     data = load(folder / "made" / "interactions.parquet")
     parts = split(data, SplitPlan(), seed=seed)
-    folds = [
+    valid, test = (
         fold.take(np.arange(min(JUDGED[name], len(fold.users))))
         for name, fold in (("valid", parts.valid), ("test", parts.test))
-    ]
-    matrices = {"train": parts.train, "valid": folds[0].history, "test": folds[1].history}
-    matrices |= {"valid_out": folds[0].held_out, "test_out": folds[1].held_out}
+    )
+    path = save_split(parts.train, valid, test, folder / "split.npz", 100)
+    print(f"{size}: made in {made - began:.0f} s, prepared and split in {time.perf_counter() - made:.0f} s", flush=True)
+    return path
+
+
+def save_split(train: Csr, valid: Fold, test: Fold, path: Path, length: int, whole: Csr | None = None) -> Path:
+    """Save a split as arrays, with the length of the lists that a peer has to make."""
+    matrices = {"train": train, "valid": valid.history, "test": test.history}
+    matrices |= {"valid_out": valid.held_out, "test_out": test.held_out} | ({} if whole is None else {"whole": whole})
     arrays = {
         f"{name}_{part}": getattr(matrix, part) for name, matrix in matrices.items() for part in ("indptr", "indices")
     }
     rows = [matrices[name].shape[0] for name in ("train", "valid", "test")]
-    path = folder / "split.npz"
-    np.savez(path, shape=np.array([*rows, parts.train.shape[1]]), **arrays)
-    print(f"{size}: made in {made - began:.0f} s, prepared and split in {time.perf_counter() - made:.0f} s", flush=True)
+    np.savez(path, shape=np.array([*rows, train.shape[1]]), length=length, **arrays)
     return path
 
 
@@ -116,30 +122,30 @@ def run_one(name: str, path: Path) -> dict[str, Any]:
     }
 
 
-def run_peer(python: str, kind: str, path: Path) -> dict[str, Any]:
-    """Fit the peer with each of its settings, and evaluate the one with the best validation result."""
+def run_peer(python: str, kind: str, path: Path, metrics: Sequence[str] = (METRIC,)) -> dict[str, Any]:
+    """Fit the peer with each of its settings, and evaluate the one with the best last metric on validation users."""
     lists = path.with_name(f"{kind}.npz")
-    peer = Path(__file__).with_name("implicit_peer.py")
+    peer = Path(__file__).with_name("sparse_peers.py")
     done = subprocess.run([python, peer, kind, path, lists], capture_output=True, text=True, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
     _, valid, test = read_split(path)
     with np.load(lists) as found:
-        means = [_values(found[f"valid_{n}"], valid.held_out).mean() for n in range(len(told["settings"]))]
+        means = [_values(found[f"valid_{n}"], valid.held_out, metrics[-1]).mean() for n in range(len(told["settings"]))]
         best = int(np.argmax(means))
-        values = _values(found[f"test_{best}"], test.held_out)
+        values = {name: _values(found[f"test_{best}"], test.held_out, name) for name in metrics}
     return {
         "seconds": told["seconds"][best],
         "cpu_seconds": told["cpu_seconds"][best],
         "peak_bytes": told["peak_bytes"],
         "settings": told["settings"][best],
-        METRIC: float(values.mean()),
-        "standard_error": float(values.std() / np.sqrt(len(values))),
+        **{name: float(own.mean()) for name, own in values.items()},
+        "standard_error": float(values[metrics[-1]].std() / np.sqrt(len(values[metrics[-1]]))),
     }
 
 
-def _values(items: NDArray[Any], held_out: csr_array) -> NDArray[np.float64]:
+def _values(items: NDArray[Any], held_out: csr_array, metric: str) -> NDArray[np.float64]:
     popularity = np.zeros(held_out.shape[1])
-    return np.asarray(per_user(judge(items.astype(np.int64), held_out, popularity), (METRIC,))[METRIC])
+    return np.asarray(per_user(judge(items.astype(np.int64), held_out, popularity), (metric,))[metric])
 
 
 def replaced(rows: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +26,40 @@ import psutil
 _POLL = 0.2  # seconds between two looks at the processes
 
 
-def run(*command: object) -> dict[str, float]:
-    """Run a command of recfusion; return its seconds, and the CPU seconds and highest memory of all its processes."""
+def run(*command: object, beside: Callable[[], Sequence[int]] = lambda: ()) -> dict[str, float]:
+    """Run a command of recfusion; return its seconds, and the CPU seconds and highest memory of all its processes.
+
+    `beside` returns processes, such as those of a cluster, whose descendants work for the command too.
+    """
     began = time.perf_counter()
+    before, used, peak = {one.pid: _cpu(one) for one in _with_children(beside())}, dict[int, float](), 0
     process = subprocess.Popen(
         [sys.executable, "-m", "recfusion", *map(str, command)], stderr=subprocess.PIPE, text=True
     )
-    used: dict[int, float] = {}
-    peak = 0
     while process.poll() is None:
         memory = 0
-        try:
-            for one in [own := psutil.Process(process.pid), *own.children(recursive=True)]:
-                try:
-                    times = one.cpu_times()
-                    used[one.pid] = times.user + times.system
-                    memory += one.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-        except psutil.NoSuchProcess:
-            break
+        for one in _with_children([process.pid, *beside()]):
+            with suppress(psutil.NoSuchProcess):
+                used[one.pid] = _cpu(one)
+                memory += one.memory_info().rss
         peak = max(peak, memory)
         time.sleep(_POLL)
     _, said = process.communicate()
     if process.returncode:
         raise RuntimeError(said)
-    return {"seconds": time.perf_counter() - began, "cpu_seconds": sum(used.values()), "peak_bytes": peak}
+    cpu = sum(seconds - before.get(pid, 0.0) for pid, seconds in used.items())
+    return {"seconds": time.perf_counter() - began, "cpu_seconds": cpu, "peak_bytes": peak}
+
+
+def _with_children(pids: Sequence[int]) -> Iterator[psutil.Process]:
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            yield from [own := psutil.Process(pid), *own.children(recursive=True)]
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def main() -> None:

@@ -1,14 +1,14 @@
-"""Updates of thinning-linear against refits of the same model, over changed users and over items.
+"""Updates of thinning-linear and thinning-local against refits of the same model, over changed users and over items.
 
-    python benchmarks/updates.py --out benchmarks/updates.json [--items 1000,2000,5000,10000,20000] [--repeats 10000]
-    python benchmarks/updates.py --draw docs/updates.png --out benchmarks/updates.json
+    python benchmarks/updates.py --out benchmarks/updates.json [--items 1000,2000,5000,20000] [--repeats 10000]
+    python benchmarks/updates.py --skip-users --local gowalla,5000,20000 --out benchmarks/updates.json
 
-An update forgets users who are in the model: rows, weights and certificate, in place in memory, and once more with a
-copy of the weights. The refit has given settings and
-the same rows without these users. Both run in turns, with one thread (OMP_NUM_THREADS=1), in CPU seconds; the best of
-the rounds counts. The difference is the largest one to the scores of a fit with the same fixed means, over the standard
-deviation of the scores. `--repeats` forgets and adds single users again and again, and compares the last model with a
-fit. 20,000 items are four separate shops, so that no fit on all items is needed.
+An update forgets users who are in the model: rows, weights and certificate, for thinning-linear in place in memory, and
+once more with a copy of the weights. The refit has given settings and the same rows without these users. Both run in
+turns, with one thread (OMP_NUM_THREADS=1), in CPU seconds; the best of the rounds counts. The difference is the largest
+one to the scores of a fit with the same fixed means, over the standard deviation of the scores. `--repeats` forgets and
+adds single users again and again, compares the model with a fit after each block, and stores the block. 20,000 items
+are four separate shops, so that no fit on all items is needed; --local fits all items. docs/gallery draws the figure.
 """
 
 import argparse
@@ -17,16 +17,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+from scipy.linalg.lapack import spotrf, spotri
 from scipy.sparse import block_diag, csr_array
 
 from recfusion.core.arrays import Csr, IntArray, binary_csr
 from recfusion.data.load import load
 from recfusion.data.synthetic import Size, chunks
+from recfusion.models.base import Recommender
+from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.local import ThinningLocal
+from recfusion.models.thinning.local_updates import LocalField, LocalUpdater
 from recfusion.models.thinning.updates import Counts, LinearUpdater, solved
 from recfusion.models.updating import Arrays, Change, UserRows, probe_rows
 
@@ -34,6 +41,7 @@ SETTINGS: dict[str, Any] = {"l2": 693.0, "nu": 0.318, "kappa": 0.876, "b": 0.5, 
 USERS = (1, 3, 10, 30, 100, 300, 1000)
 LARGE = 20_000  # items from which the fit is that of a quarter of them: an inverse would take minutes
 JUDGED = 300  # users whose scores are compared
+BLOCK = 1000  # updates of `--repeats` between two comparisons, which are stored at once
 
 
 def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
@@ -54,6 +62,19 @@ def generated(n_items: int) -> Csr:
     return binary_csr(indptr, keys % n_items, n_items)
 
 
+def median_users(rows: Csr) -> IntArray:
+    """Return the users, those with a median history first."""
+    lengths = np.diff(rows.indptr)
+    return np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")
+
+
+def forgetting(rows: UserRows, places: IntArray) -> Change:
+    """Return the change that forgets these users."""
+    before = rows.take(places)
+    after = UserRows(binary_csr(np.zeros(len(places) + 1, np.int64), np.zeros(0, np.int64), before.matrix.shape[1]))
+    return Change(before, after, rows.replaced(places, after), rng=0)
+
+
 class Bench:
     """A fitted model with its rows, and updates that forget some users."""
 
@@ -61,8 +82,7 @@ class Bench:
         self.rows, self.updater = UserRows(rows), LinearUpdater()
         self.fit_seconds, self.model = seconds(lambda: ThinningLinear(**SETTINGS).fit(rows))
         self.kept = self.updater.keep(self.model, self.rows)
-        lengths = np.diff(rows.indptr)
-        self.order = np.argsort(np.abs(lengths - np.median(lengths)), kind="stable")  # median histories first
+        self.order = median_users(rows)
 
     def users(self, count: int) -> IntArray:
         """Return a user with a median history, or a random choice of users."""
@@ -80,17 +100,11 @@ class Bench:
 
     def forget(self, places: IntArray, *, in_place: bool = False) -> tuple[ThinningLinear, Arrays, UserRows, float]:
         """Return model, kept arrays, rows and error of the certificate after forgetting users."""
-        before = self.rows.take(places)
-        after = UserRows(binary_csr(np.zeros(len(places) + 1, np.int64), np.zeros(0, np.int64), before.matrix.shape[1]))
-        rows = self.rows.replaced(places, after)
-        model, kept = self.updater.update(self.model, self.kept, Change(before, after, rows), in_place=in_place)
+        change = forgetting(self.rows, places)
+        model, kept = self.updater.update(self.model, self.kept, change, in_place=in_place)
         assert isinstance(model, ThinningLinear)
-        return (
-            model,
-            kept,
-            rows,
-            self.updater.error(model, kept, rows, probe_rows(rows.matrix, np.random.default_rng(0))),
-        )
+        probes = probe_rows(change.rows.matrix, np.random.default_rng(0))
+        return model, kept, change.rows, self.updater.error(model, kept, change.rows, probes)
 
 
 def difference(model: ThinningLinear, kept: Arrays, rows: UserRows) -> float:
@@ -123,6 +137,58 @@ def over_users(rounds: int) -> list[dict[str, Any]]:
     return found
 
 
+def floor(rounds: int) -> list[dict[str, Any]]:
+    """Return the best seconds of a refit and its parts: an update of many users needs at least the inverse."""
+    train = load("ml-1m").matrix
+    rows = user_weighted(train, SETTINGS["b"])
+    some, g = rows[np.random.default_rng(0).choice(rows.shape[0], USERS[-1], replace=False)], gram(rows)
+    g[np.diag_indices(len(g))] += np.float32(SETTINGS["l2"])
+
+    def inverse() -> None:
+        spotri(spotrf(g.copy(order="F"), lower=True, overwrite_a=True, clean=False)[0], lower=True, overwrite_c=True)
+
+    jobs: dict[str, Callable[[], Any]] = {
+        "refit": lambda: ThinningLinear(**SETTINGS).fit(train),
+        "gram": lambda: gram(rows),
+        "gram_of_1000_users": lambda: gram(some),
+        "inverse": inverse,
+    }
+    found = {name: min(seconds(job)[0] for _ in range(rounds)) for name, job in jobs.items()}
+    print(json.dumps(found), flush=True)
+    return [found]
+
+
+def over_local(names: list[str], rounds: int) -> Iterator[dict[str, Any]]:
+    """Forget a user with a median history from thinning-local on data sets, or on so many generated items."""
+    updater, solve = LocalUpdater(), LocalField.solve
+    for name in filter(None, names):
+        rows = UserRows(generated(int(name)) if name.isdigit() else load(name).matrix)
+        model = ThinningLocal(**SETTINGS, a=0.0).fit(rows.matrix, rng=0)  # compiles loops
+        kept, change, solved = updater.keep(model, rows), forgetting(rows, median_users(rows.matrix)[:1]), [0]
+
+        def counted(self: LocalField, targets: IntArray) -> Any:
+            solved.append(len(targets))  # noqa: B023
+            return solve(self, targets)
+
+        def update() -> tuple[Recommender, float]:
+            after, own = updater.update(model, kept, change)  # noqa: B023
+            probes = probe_rows(change.rows.matrix, np.random.default_rng(0))  # noqa: B023
+            return after, updater.error(after, own, change.rows, probes)  # noqa: B023
+
+        def refit() -> Recommender:
+            return ThinningLocal(**SETTINGS, a=0.0).fit(change.rows.matrix, rng=0)  # noqa: B023
+
+        with patch.object(LocalField, "solve", counted):
+            updates = [seconds(update) for _ in range(rounds)]
+        after, error = updates[-1][1]
+        whole, some = updater.update(model, kept, replace(change, again=True))[0], change.rows.matrix[:JUDGED]
+        one, two = after.score(some), whole.score(some)
+        row = {"data": name, "items": change.n_items, "users": rows.matrix.shape[0], "changed_items": len(change.items)}
+        row |= {"solved": sum(solved) // rounds, "certificate": error}
+        row |= {"update": min(one[0] for one in updates), "refit": min(seconds(refit)[0] for _ in range(rounds))}
+        yield row | {"difference": float(np.abs(one - two).max() / two.std())}
+
+
 def four_shops(bench: Bench) -> Bench:
     """Return four separate shops of the same kind as one model: its weights are known without a fit on all items."""
     rows, model, n_items = bench.rows.matrix, copy(bench.model), bench.rows.matrix.shape[1]
@@ -153,48 +219,24 @@ def over_items(sizes: list[int]) -> list[dict[str, Any]]:
     return found
 
 
-def repeated(count: int, data: str) -> dict[str, Any]:
-    """Forget and add random users in turns, in place, and compare the last model with a fit."""
-    bench, rng = Bench(load(data).matrix), np.random.default_rng(1)
-    began, gone = time.process_time(), None
-    model, kept, rows = bench.model, bench.kept, bench.rows
-    n_items = rows.matrix.shape[1]
-    blank = UserRows(binary_csr(np.zeros(2, np.int64), np.zeros(0, np.int64), n_items))
-    for _ in range(count):
+def repeated(count: int, data: str) -> Iterator[dict[str, Any]]:
+    """Forget and add random users in turns, in place; yield after each block how far the model is from a fit."""
+    bench, rng, spent = Bench(load(data).matrix), np.random.default_rng(1), 0.0
+    model, kept, rows, gone = bench.model, bench.kept, bench.rows, None
+    blank = UserRows(binary_csr(np.zeros(2, np.int64), np.zeros(0, np.int64), rows.matrix.shape[1]))
+    for done in range(1, count + 1):
+        began = time.process_time()
         places = rng.integers(rows.matrix.shape[0], size=1) if gone is None else np.zeros(0, np.int64)
         before, after = (rows.take(places), blank) if gone is None else (blank, gone)
         rows = rows.replaced(places, after)
         found, kept = bench.updater.update(model, kept, Change(before, after, rows), in_place=True)
         assert isinstance(found, ThinningLinear)
         model, gone = found, before if gone is None else None
-    error = bench.updater.error(model, kept, rows, probe_rows(rows.matrix, rng))
-    each = (time.process_time() - began) / count
-    return {
-        "data": data,
-        "updates": count,
-        "each": each,
-        "certificate": error,
-        "difference": difference(model, kept, rows),
-    }
-
-
-def draw(document: dict[str, Any], path: Path) -> None:
-    """Draw seconds of updates and refits over changed users and over items, log-log."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    panels = (("over_users", "users", "users forgotten at once, ML-1M"), ("over_items", "items", "items, one user"))
-    for axes, (part, key, label) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
-        rows = [row for row in document.get(part, []) if key in row and "update" in row]
-        for name, marker, colour in (("refit", "s", "#b5541c"), ("update", "o", "#1f5fa8")):
-            axes.loglog(
-                [row[key] for row in rows], [row[name] for row in rows], marker=marker, color=colour, label=name
-            )
-        axes.set_xlabel(label)
-        axes.grid(visible=True, which="major", alpha=0.3)
-    figure.axes[0].set_ylabel("seconds")
-    figure.axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=120)
+        spent += time.process_time() - began
+        if done % BLOCK == 0 or done == count:
+            error = bench.updater.error(model, kept, rows, probe_rows(rows.matrix, rng))
+            apart = difference(model, kept, rows)
+            yield {"data": data, "updates": done, "each": spent / done, "certificate": error, "difference": apart}
 
 
 def main() -> None:
@@ -204,21 +246,31 @@ def main() -> None:
     parser.add_argument("--items", default="")
     parser.add_argument("--repeats", type=int, default=0)
     parser.add_argument("--data", default="ml-1m", help="data set of --repeats")
-    parser.add_argument("--draw", type=Path)
+    parser.add_argument("--local", default="", help="data sets, or numbers of generated items")
     parser.add_argument("--skip-users", action="store_true")
+    parser.add_argument("--floor", action="store_true", help="time the parts of a refit of ML-1M")
     arguments = parser.parse_args()
     document = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    if arguments.draw is None:
-        if not arguments.skip_users:
-            document["over_users"] = over_users(arguments.rounds)
-        if arguments.items:
-            document["over_items"] = over_items([int(size) for size in arguments.items.split(",")])
-        if arguments.repeats:
-            document["repeated"] = [*document.get("repeated", []), repeated(arguments.repeats, arguments.data)]
-            print(json.dumps(document["repeated"][-1]))
+
+    def store(part: str, rows: list[dict[str, Any]]) -> None:
+        document[part] = rows
         arguments.out.write_text(json.dumps(document, indent=2) + "\n")
-    else:
-        draw(document, arguments.draw)
+
+    if not arguments.skip_users:
+        store("over_users", over_users(arguments.rounds))
+    if arguments.floor:
+        store("floor", floor(arguments.rounds))
+    if arguments.items:
+        store("over_items", over_items([int(size) for size in arguments.items.split(",")]))
+    blocks = repeated(arguments.repeats, arguments.data) if arguments.repeats else iter(())
+    for part, rows in (
+        ("over_local", over_local(arguments.local.split(","), min(arguments.rounds, 2))),
+        ("repeated", blocks),
+    ):
+        for row in rows:  # stored one by one, in place of a row of the same kind
+            print(json.dumps(row), flush=True)
+            same = (row["data"], row.get("updates"))
+            store(part, [*(r for r in document.get(part, []) if (r["data"], r.get("updates")) != same), row])
 
 
 if __name__ == "__main__":

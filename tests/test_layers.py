@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "recfusion"
 LAYERS = [
     *("core", "data", "diffusion", "nets", "evaluation", "training", "models", "inference", "testing"),
-    *("paper.tables", "experiments", "spark", "report", "paper", "server", "nightly", "cli"),
+    *("paper.tables", "experiments", "integrations", "spark", "report", "paper", "server", "nightly", "cli"),
 ]
 
 

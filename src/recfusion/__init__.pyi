@@ -34,6 +34,8 @@ from recfusion.inference.request import ItemFilters as ItemFilters
 from recfusion.inference.request import Reranking as Reranking
 from recfusion.inference.similar import similar as similar
 from recfusion.inference.update import update as update
+from recfusion.integrations.estimator import Estimator as Estimator
+from recfusion.integrations.mlflow_log import log_to_mlflow as log_to_mlflow
 from recfusion.models.base import Recommender as Recommender
 from recfusion.models.baselines.popularity import Popularity as Popularity
 from recfusion.models.baselines.popularity import Random as Random

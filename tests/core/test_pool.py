@@ -52,7 +52,8 @@ class Deeds:
                 time.sleep(600)
             if what == "look":
                 blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-                return os.environ["OMP_NUM_THREADS"], signal.SIGINT in blocked
+                waiting = [os.environ[name] for name in ("OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT")]
+                return os.environ["OMP_NUM_THREADS"], waiting, signal.SIGINT in blocked
             return begun[0]
 
         return work
@@ -177,9 +178,14 @@ def test_an_interrupt_leaves_no_process() -> None:
         run(["sleep"], 1, on_event=interrupt)
 
 
-def test_a_process_has_its_share_of_threads_and_leaves_ctrl_c_to_us() -> None:
+def test_a_process_has_its_share_of_threads_which_sleep_while_they_wait_and_leaves_ctrl_c_to_us(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A variable that the user has set stays as it is."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "7")
     before = dict(os.environ)
-    assert ends(run(["look"], 1)) == {"look": ("3", True)}
+    assert ends(run(["look"], 1)) == {"look": ("3", ["PASSIVE", "7"], True)}
     assert dict(os.environ) == before
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 

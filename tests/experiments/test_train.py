@@ -71,6 +71,20 @@ def test_a_model_of_all_users_keeps_what_the_split_s_fit_chose(groups: Interacti
     assert bundle.model.weights == searched.model.chosen()["weights"]
 
 
+def test_networks_of_a_mixture_of_all_users_continue_what_the_split_s_fit_learned(
+    groups: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second fit repeats the last 2 of 6 epochs of a network, with the chosen settings and weights."""
+    monkeypatch.setattr("recfusion.models.thinning.deep.LARGE", 1)
+    small = {"width": 8, "latent": 4, "layers": 2, "max_epochs": 6}
+    mixture = Thinning(parts={"ease": {"l2": 5.0}, "thinning-deep": small}, weights={"ease": 1.0, "thinning-deep": 1.0})
+    epochs: list[tuple[int, int]] = []
+    bundle = train(mixture, groups, all_users=True, on_epoch=lambda epoch: epochs.append((epoch.number, epoch.of)))
+    assert isinstance(bundle.model, Thinning)
+    assert (bundle.model.chosen(), bundle.model.start) == ({}, None)
+    assert epochs == [*((number, 6) for number in range(1, 7)), (1, 2), (2, 2)]
+
+
 def test_a_closed_form_of_all_users_needs_no_split(groups: Interactions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each user judges settings as one who was left out: all of them are asked, and all of them are learned from."""
     bundle = train(EASE(tune_trials=5), groups, all_users=True)

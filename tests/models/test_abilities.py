@@ -72,7 +72,8 @@ def test_the_contract_has_few_members() -> None:
     [
         ("ease", {"needs_validation"}),
         ("thinning-local", {"FindsLists", "needs_validation"}),
-        ("thinning-features", {"ReadsSignals", "AddsItems"}),
+        ("thinning-features", {"ReadsSignals", "AddsItems", "idle", "needs_validation"}),
+        ("thinning-signals", {"ReadsSignals", "idle", "needs_validation"}),
         ("user-knn", {"KeepsHistories"}),
         ("multvae", {"TrainsInEpochs", "idle", "needs_validation", "settled", "use_device"}),
     ],

@@ -20,6 +20,7 @@ from recfusion.models.linear.ease import EASE
 from recfusion.models.registry import MODELS, find, known_models, make_model, trusted, typed_settings
 from recfusion.models.settings import setting_values
 from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.signals import ThinningSignals
 
 CODE = '''
 from dataclasses import dataclass
@@ -73,10 +74,17 @@ def test_every_model_has_a_class_a_title_and_settings_that_it_takes() -> None:
         assert (row.origin, row.source) == ("recfusion", "")
 
 
-def test_the_signals_of_a_row_are_those_that_its_class_reads() -> None:
+def test_the_signals_of_a_row_are_those_that_its_model_reads() -> None:
     assert {name: entry.reads for name, entry in MODELS.items()} == {
-        name: signals_read(entry.load()) for name, entry in MODELS.items()
+        name: signals_read(entry.make()) for name, entry in MODELS.items()
     }
+
+
+def test_one_closed_form_has_two_names_and_reads_what_its_settings_say() -> None:
+    signals, features = MODELS["thinning-signals"], MODELS["thinning-features"]
+    assert signals.load() is features.load() is ThinningSignals
+    assert features.make() == ThinningSignals(uses="features")
+    assert find(ThinningSignals(uses="all")).reads == signals.reads | features.reads
 
 
 def test_a_row_that_is_like_another_shares_its_class_and_presets() -> None:

@@ -111,8 +111,9 @@ def command_line() -> TyperGroup:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    # Threads that busy-wait are many times slower if other processes use the cores; must be set before torch is loaded.
+    # As in core/pool.py, for this process. They must be set before numpy and torch are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     guard_low_memory(BAD_INPUT)
     try:
         code = command_line()(standalone_mode=False)

@@ -49,6 +49,7 @@ def recommend(
     users_file: Annotated[
         str | None, Option(help="With --histories: a file of user features, for a model that reads them.")
     ] = None,
+    parts: Annotated[bool, Option("--parts", help="Add what each part of a mixture adds to the score.")] = False,
     trust: TrustOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,13 +67,13 @@ def recommend(
     if maker.n_unknown:
         note(f"Not known to the model: {maker.n_unknown} of the ids in --allow, --deny and --pins")
     if histories is None or file is None:
-        _print_list(maker, request, as_json=as_json)
+        _print_list(maker, request, parts=parts, as_json=as_json)
         return
     times = time_column(time, reads_times=maker.bundle.reads_times)
     columns = {"user": user, "item": item, "rating": rating, "time": times, "separator": separator}
     columns |= {"encoding": encoding, "date_format": date_format or maker.bundle.protocol.source.date_format}
     source = Source.model_validate({**columns, "max_bad_share": max_bad_share})
-    _write_lists(maker, histories, source, file, request, users_file)
+    _write_lists(maker, histories, source, file, request, users_file, parts=parts)
 
 
 def time_column(asked: str | None, *, reads_times: bool) -> str | None:
@@ -82,10 +83,10 @@ def time_column(asked: str | None, *, reads_times: bool) -> str | None:
     return asked if reads_times else "none"
 
 
-def _print_list(maker: ListMaker, request: ListRequest, *, as_json: bool) -> None:
+def _print_list(maker: ListMaker, request: ListRequest, *, parts: bool, as_json: bool) -> None:
     known = parse_histories(maker.bundle, request.history)
     _report(known, threshold=maker.bundle.protocol.preparation.min_rating)
-    found = pl.concat(list(recommend_batches(maker, known, request.k, why=request.why))).drop("user")
+    found = pl.concat(list(recommend_batches(maker, known, request.k, why=request.why, parts=parts))).drop("user")
     if as_json:
         print_json({"model": maker.bundle.name, "recommendations": found.to_dicts()})
     else:
@@ -93,7 +94,14 @@ def _print_list(maker: ListMaker, request: ListRequest, *, as_json: bool) -> Non
 
 
 def _write_lists(
-    maker: ListMaker, histories: Path, source: Source, file: Path, request: ListRequest, users_file: str | None
+    maker: ListMaker,
+    histories: Path,
+    source: Source,
+    file: Path,
+    request: ListRequest,
+    users_file: str | None,
+    *,
+    parts: bool,
 ) -> None:
     protocol = maker.bundle.protocol
     threshold = protocol.preparation.min_rating
@@ -109,7 +117,7 @@ def _write_lists(
         _report(known, bad, threshold)
         n_users = known.matrix.shape[0]
         with progress("Recommending", n_users) as advance:
-            for found in recommend_batches(maker, known, request.k, why=request.why):
+            for found in recommend_batches(maker, known, request.k, why=request.why, parts=parts):
                 write(found.with_columns(because_texts(found)) if texts else found)
                 advance("", found["user"].n_unique())
     note(f"{counted(n_users, 'list')} of up to {request.k} items written to {file}")

@@ -12,6 +12,9 @@ EXTRAS = {
     "numba": "large",
     "pyspark": "spark",
     "fastexcel": "xlsx",
+    "huggingface_hub": "hub",
+    "mcp": "mcp",
+    "mlflow": "mlflow",
     **dict.fromkeys(("fastapi", "httptools", "prometheus_client", "starlette", "uvicorn", "uvloop"), "serve"),
     **dict.fromkeys(("hyperopt", "jinja2", "pyarrow"), ""),
 }

@@ -20,6 +20,8 @@ from recfusion.core.errors import InputError
 THREAD_VARIABLES = tuple(
     f"{library}_THREADS" for library in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
 )
+# Waiting threads sleep: those of OpenMP and OpenBLAS would spin on cores that other processes need.
+SLEEPING_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_THREAD_TIMEOUT": "4"}
 
 T = TypeVar("T")
 SendProgress: TypeAlias = Callable[[object], None]
@@ -173,21 +175,22 @@ def _cause_of_death(process: SpawnProcess) -> str:
 
 @contextmanager
 def _spawn_environment(threads: int) -> Iterator[None]:
-    """Set the number of threads of a process that starts in the block, and block Ctrl-C in it.
+    """Set the threads of a process that starts in the block, how many and that they sleep, and block Ctrl-C in it.
 
     Libraries read the number of threads when they are loaded, so it must be in the environment from the start. The new
     process inherits the blocked signal; a signal that arrives here meanwhile is delivered after the block.
     """
-    before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
+    changed = {**SLEEPING_THREADS, **os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+    before = dict(os.environ)
     masks = hasattr(signal, "pthread_sigmask")  # not on Windows: there Ctrl-C also reaches and ends the workers
     if masks:
         resource_tracker.ensure_running()  # starting it later would unblock the signal
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    os.environ.update(changed)
     try:
         yield
     finally:
-        for name in THREAD_VARIABLES:
+        for name in changed.keys() - before.keys():
             del os.environ[name]
         os.environ.update(before)
         if masks:

@@ -192,7 +192,7 @@ def _fold(data: Interactions, users: IntArray, plan: SplitPlan, rng: np.random.G
             "or more, or bring more data."
         )
     matrix = data.matrix[users]
-    rank = _rank_in_row(matrix, rng, _values(data.matrix, data.times, users) if plan.kind == "temporal" else None)
+    rank = rank_in_row(matrix, rng, _values(data.matrix, data.times, users) if plan.kind == "temporal" else None)
     lengths = np.diff(matrix.indptr)
     n_shown = np.clip(np.rint(plan.fold_in * lengths), 1, lengths - 1)
     shown = rank < np.repeat(n_shown, lengths)
@@ -210,7 +210,7 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
     n_valid, n_test = np.rint(plan.valid * lengths), np.rint(plan.test * lengths)
     if plan.kind == "leave-one-out":
         n_valid = n_test = (lengths >= 3).astype(np.float64)
-    rank = _rank_in_row(matrix, rng, data.times if _by_time(data, plan) else None)
+    rank = rank_in_row(matrix, rng, data.times if _by_time(data, plan) else None)
     last_train = np.repeat(lengths - n_valid - n_test, lengths)
     last_valid = np.repeat(lengths - n_test, lengths)
     train = keep_entries(matrix, rank < last_train)
@@ -247,7 +247,7 @@ def _split_given(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
     else:
         lengths = np.diff(whole.indptr)
         n_valid = np.clip(np.rint(plan.valid * lengths), 1, np.maximum(lengths - 1, 0))
-        learned = _rank_in_row(whole, rng, None) < np.repeat(lengths - n_valid, lengths)
+        learned = rank_in_row(whole, rng, None) < np.repeat(lengths - n_valid, lengths)
         train, valid = keep_entries(whole, learned), keep_entries(whole, ~learned)
 
     def fold(history: Csr, held_out: Csr, what: str) -> Fold:
@@ -297,7 +297,7 @@ def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, see
     )
 
 
-def _rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64] | None) -> IntArray:
+def rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64] | None) -> IntArray:
     """Return each stored entry's rank in a random order of its row; with times, in time order (ties at random)."""
     rows = row_numbers(matrix)
     chance = rng.random(matrix.nnz)

@@ -4,13 +4,16 @@ from typing import Any
 
 import numpy as np
 
+from recfusion.core.arrays import FloatArray
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import judge, per_user
+from recfusion.evaluation.scoring import scores as model_scores
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONTROL
 from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.request import Reranking, describe_controls
+from recfusion.models.abilities import finds_lists
 
 METRIC, _K = "ndcg@20", 20
 _USERS = 200  # at most, the first ones of the fold
@@ -27,17 +30,21 @@ def control_costs(bundle: Bundle, fold: Fold) -> dict[str, dict[str, Any]]:
     fold = fold.take(slice(0, min(_USERS, len(fold.users))))
     if not len(fold.users):
         return found
+    # Once: the model's scores do not depend on the controls. A model with an index is asked for each list.
+    scores = None if finds_lists(bundle.model) else model_scores(bundle.model, fold.history, fold.extra)
     for control in (one for one in describe_controls() if one["title"] is not None):
         positions = {*np.linspace(control["min"], control["max"], _POSITIONS).round(4).tolist(), control["default"]}
         points = {
-            f"{value:g}": _point(bundle, fold, Reranking(**{control["name"]: value})) for value in sorted(positions)
+            f"{value:g}": _point(bundle, fold, scores, Reranking(**{control["name"]: value}))
+            for value in sorted(positions)
         }
         found[CONTROL + control["name"]] = points
     return found
 
 
-def _point(bundle: Bundle, fold: Fold, reranking: Reranking) -> dict[str, Any]:
-    items = ListMaker.of(bundle, None, reranking).lists(Histories(fold.history, fold.extra), _K).items
+def _point(bundle: Bundle, fold: Fold, scores: FloatArray | None, reranking: Reranking) -> dict[str, Any]:
+    maker, histories = ListMaker.of(bundle, None, reranking), Histories(fold.history, fold.extra)
+    items = maker.lists(histories, _K, scores=None if scores is None else scores.copy()).items
     lists = judge(items, fold.held_out, np.zeros(len(bundle.items)))
     median = float(np.median(bundle.counts[items[items >= 0]])) if (items >= 0).any() else 0.0
     return {"mean": float(per_user(lists, [METRIC])[METRIC].mean()), "users": len(fold.users), "popularity": median}

@@ -36,6 +36,7 @@ from recfusion.inference.update_rows import described_items
 from recfusion.models import abilities
 from recfusion.models.abilities import fit_notes, needs_validation, settled, signals_read, without_histories
 from recfusion.models.base import Recommender, Shape
+from recfusion.models.thinning.parts import continued
 from recfusion.models.updating import updater_of
 from recfusion.training.epoch import Checkpoint, OnEpoch
 
@@ -116,7 +117,7 @@ def train(
         if judged.test is not None:
             found["test"] = with_intervals(judged.test)
         if all_users:
-            final, searched = replace(candidate, model=settled(judged.model)), tuple(judged.model.chosen())
+            final, searched = replace(candidate, model=continued(judged.model)), tuple(judged.model.chosen())
     if all_users:
         everything, matrix = whole_extra(data, used), data.matrix
         steps.info("fit on all users")

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError
+from recfusion.core.extras import require
 from recfusion.core.files import check_regular, file_digest, json_text, read_json, replacing_folder
 from recfusion.core.memory_map import map_arrays
 from recfusion.core.parquet import read_parquet
@@ -34,6 +35,7 @@ from recfusion.inference.model_card import model_card
 from recfusion.inference.reorders import Rates
 from recfusion.inference.similarity import Similarity
 from recfusion.inference.training_rows import TrainingRows
+from recfusion.models.abilities import keeps_histories
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry, trusted
 from recfusion.models.settings import setting_values
@@ -283,6 +285,49 @@ class Bundle:
         recipes = files.read_recipes(path, config)
         made = cls(entry, model, items, protocol, *record, *told, recipes, config.items_time, rates)
         return replace(made, training=training, updates=config.updates, layout=layout)
+
+    def without_rows(self) -> "Bundle":
+        """Return the bundle without the rows of training users that updates read; raise if its model holds some too."""
+        if keeps_histories(self.model):
+            raise InputError(
+                f"Expected a model without rows of training users, got {self.name} with some: train it with "
+                "histories=False (--no-histories)."
+            )
+        return replace(self, training=None)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = True,
+        revision: str | None = None,
+        token: str | None = None,
+        endpoint: str | None = None,
+    ) -> str:
+        """Push the model folder to the Hugging Face hub and return the address of the commit (extra `hub`).
+
+        Rows of training users are never pushed: those for updates stay here, and a model that holds some is refused.
+        """
+        require("huggingface_hub", "push_to_hub")
+        from recfusion.inference.hub import push
+
+        return push(self, repo_id, private, revision, token, endpoint)
+
+    @classmethod
+    def from_hub(
+        cls,
+        repo_id: str,
+        *,
+        revision: str | None = None,
+        trust: Iterable[type[Recommender]] = (),
+        token: str | None = None,
+        endpoint: str | None = None,
+    ) -> "Bundle":
+        """Download a model folder from the hub, at best at a commit (`revision`), and `load` it (extra `hub`)."""
+        require("huggingface_hub", "from_hub")
+        from recfusion.inference.hub import pull
+
+        return pull(repo_id, revision, trust, token, endpoint)
 
     def _config(self) -> dict[str, Any]:
         return {

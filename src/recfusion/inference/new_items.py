@@ -55,9 +55,9 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     """
     folder, out = Path(folder), Path(out)
     config = files.read_config(folder, unchecked=files.WEIGHTS)
-    recipe, kinds = files.read_recipes(folder, config).items, _saved_kinds(config)
-    name, kind = next(((name, kind) for name, kind in kinds.items() if issubclass(kind, AddsItems)), ("", None))
-    if recipe is None or kind is None:
+    recipe, models = files.read_recipes(folder, config).items, _saved_models(config)
+    name, adds = next(((name, model) for name, model in models.items() if isinstance(model, AddsItems)), ("", None))
+    if recipe is None or adds is None:
         raise InputError(
             f"The model {config.model} in '{folder}' knows no features of items: train thinning with a table of items "
             "(--items)."
@@ -82,7 +82,7 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
     with safe_open(folder / files.WEIGHTS, framework="np") as saved, safe_open(latest, framework="np") as features:
         prefix = f"{name}." if name else ""
         kept = saved_sparse({part: features.get_tensor(f"{prefix}features_.{part}") for part in PARTS}, "features_")
-        found = kind.with_added(lambda array: saved.get_tensor(prefix + array), encoded.matrix, kept)
+        found = adds.with_added(lambda array: saved.get_tensor(prefix + array), encoded.matrix, kept)
         arrays = {prefix + array: value for array, value in _plain(found).items()}
     items = _with_columns(items, table.select("item", *more))
     _write(folder, out, _joined(items, fresh), arrays, len(fresh))
@@ -144,11 +144,11 @@ def _with_added(model: Recommender, features: Csr | None, n_items: int) -> Recom
     return with_part(model, label, part)
 
 
-def _saved_kinds(config: files.Config) -> dict[str, type[Recommender]]:
-    """Return the class of a saved model, under an empty name, and those of the parts of a mixture."""
+def _saved_models(config: files.Config) -> dict[str, Recommender]:
+    """Return a saved model without its arrays, under an empty name, and the parts of a mixture."""
     parts = config.chosen.get("parts") or config.settings.get("parts") or {}
-    own = trusted(config.model, config.place, ()).load()
-    return {"": own} | {name: entry(name.partition("#")[0]).load() for name in parts}
+    own = trusted(config.model, config.place, ()).make(config.settings)
+    return {"": own} | {name: entry(name.partition("#")[0]).make(settings) for name, settings in parts.items()}
 
 
 def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:

@@ -16,6 +16,7 @@ from recfusion.evaluation.evaluate import map_batches
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.histories import Histories, parse_histories
 from recfusion.inference.lists import ListMaker
+from recfusion.inference.part_scores import mixture_of, part_scores
 from recfusion.inference.request import Filters, Reranking, accepts_old_keywords
 
 log = logging.getLogger(__name__)
@@ -52,9 +53,12 @@ def recommend(
     filters: Filters | None = None,
     reranking: Reranking | None = None,
     why: int = 0,
+    parts: bool = False,
     users: ArrowStream | None = None,
 ) -> Recommendations:
     """Return the K best items of each user after filters and re-ranking, with up to `why` reasons for each.
+
+    With `parts`, columns such as part:ials have what each part of a mixture adds to the score (null in popular lists).
 
     `histories` maps any name of a user to the ids of the items that the user has (a list, tuple, array or series), or
     is one such sequence of ids, or a frame with a row per user and item. `users` is a frame with a column `user` and
@@ -68,19 +72,20 @@ def recommend(
         )
     if maker.n_unknown:
         log.warning("%d ids in the filters and pins are unknown to the model.", maker.n_unknown)
-    found = pl.concat(list(recommend_batches(maker, known, k, why=why)))
+    found = pl.concat(list(recommend_batches(maker, known, k, why=why, parts=parts)))
     return Recommendations(found, known.unknown_rows, known.unknown_ids, known.n_empty)
 
 
 def recommend_batches(
-    maker: ListMaker, histories: Histories, k: int, *, why: int = 0, threads: int | None = None
+    maker: ListMaker, histories: Histories, k: int, *, why: int = 0, parts: bool = False, threads: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield a frame of recommendations for each batch of users, on all cores or on `threads` of them.
+    """Return an iterator with a frame for each batch of users, made on all cores or on `threads` of them.
 
     Memory does not grow with the number of users.
     """
     table, users = maker.bundle.items.drop(COUNT), histories.users
     assert users is not None
+    mixture = mixture_of(maker) if parts else None
 
     def make_frame(rows: slice) -> pl.DataFrame:
         lists = maker.lists(histories.rows(rows), k, why=why)
@@ -94,6 +99,10 @@ def recommend_batches(
             "basis": np.array(lists.basis)[user],
         }
         frame = pl.DataFrame(columns).hstack(table[items].drop("item").get_columns())
+        if mixture is not None:
+            known, parts_of = pl.col("basis") != "popularity", part_scores(mixture, histories.rows(rows))
+            added = {f"part:{name}": pl.Series(scores[user, items]) for name, scores in parts_of.items()}
+            frame = frame.with_columns(pl.when(known).then(own).alias(name) for name, own in added.items())
         if lists.explanations is None:
             return frame
         because = [[asdict(reason) for reason in found] for own in lists.explanations for found in own.because]
@@ -102,4 +111,4 @@ def recommend_batches(
             pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)
         )
 
-    yield from map_batches(make_frame, histories.matrix, threads)
+    return map_batches(make_frame, histories.matrix, threads)

@@ -12,8 +12,8 @@ from recfusion.models.abilities import fit_in_epochs, planned_parts, settled
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.factors.ials import IALS, Fixed, half_step
 from recfusion.models.registry import entry
-from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.local import ThinningLocal
+from recfusion.models.thinning.local_updates import LocalUpdater
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.parts import economical
 from recfusion.models.thinning.signal_updates import SignalsUpdater, has_correction
@@ -29,11 +29,13 @@ def find(model: object) -> Updater | None:
         return MixtureUpdater()
     if isinstance(model, IALS):
         return FactorUpdater()
-    if isinstance(model, ThinningFeatures):  # features of users are not kept
-        return None if len(vars(model).get("people_", ())) else RefitUpdater()
+    if isinstance(model, ThinningSignals) and len(vars(model).get("people_", ())):
+        return None  # features of users are not kept
     if isinstance(model, ThinningSignals) and has_correction(model):
         return SignalsUpdater()
-    return RefitUpdater() if isinstance(model, ThinningLocal | ThinningSignals) else None
+    if isinstance(model, ThinningLocal):
+        return LocalUpdater()
+    return RefitUpdater() if isinstance(model, ThinningSignals) else None
 
 
 def refitted(model: Recommender, change: Change) -> Recommender:

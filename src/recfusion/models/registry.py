@@ -131,7 +131,11 @@ def find(model: str | type[Recommender] | Recommender, folder: Path | None = Non
     place = f"{kind.__module__}:{kind.__qualname__}"
     ours = next((row for row in MODELS.values() if row.place == place), None)
     found = _foreign(kind, place) if ours is None else replace(ours, settings={})
-    return found if isinstance(model, type) else replace(found, settings=setting_values(model))
+    return (
+        found
+        if isinstance(model, type)
+        else replace(found, settings=setting_values(model), signals=signals_read(model))
+    )
 
 
 def trusted(name: str, place: str, trust: Iterable[type[Recommender]]) -> Entry:

@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from recfusion.core.errors import InputError, choices
+from recfusion.core.extras import require
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.new_items import can_add
 from recfusion.inference.request import errors_about
@@ -74,7 +75,8 @@ def _shop_app(settings: Settings) -> Guard:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         task = asyncio.create_task(_run_maintenance(service))
-        yield
+        async with endpoint:
+            yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
@@ -98,6 +100,12 @@ def _shop_app(settings: Settings) -> Guard:
     keys = Keys.of(settings)
     _add_security(app, keys, () if settings.shop else OPEN)
     _add_page(app)
+    endpoint: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
+    if settings.mcp:
+        require("mcp", "serve --mcp")
+        from recfusion.server.mcp_endpoint import add_mcp
+
+        endpoint = add_mcp(app)
     routes = frozenset(getattr(route, "path", "") for route in app.routes)
     return Guard(app, settings=settings, keys=keys, metrics=metrics, routes=routes)
 

@@ -48,6 +48,7 @@ class ShopOptions(BaseModel, frozen=True, extra="forbid"):
     image_origin: tuple[str, ...] = Field(
         (), description="Origin of item images that the page may show, such as https://cdn.example; may be repeated"
     )
+    mcp: bool = Field(False, description="Offer tools to assistants at /mcp, the Model Context Protocol (extra mcp)")
     audit_log: Path | None = Field(None, description="File for a line per request that writes or is refused")
 
     @field_validator("histories", mode="before")

@@ -12,8 +12,8 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.abilities import adding_part, with_part
-from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.signals import ThinningSignals
 
 N, NEW = 9, 8  # items 0 to 3 and the new item 8 are of the first kind, items 4 to 7 of the second
 KINDS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 0])
@@ -76,8 +76,8 @@ def test_items_are_added_after_the_fit(members: str) -> None:
     model = fitted(members=members)
     name, part = adding_part(model) or ("", None)
     assert name == "thinning-features"
-    assert isinstance(part, ThinningFeatures)
-    more = ThinningFeatures(**part.chosen())
+    assert isinstance(part, ThinningSignals)
+    more = ThinningSignals(**part.chosen())
     more.load_state(part.state(), part.chosen(), N)
     for key, value in part.with_added(part.__getattribute__, kinds(np.array([1])).matrix, part.features_).items():
         setattr(more, key, value)

@@ -8,8 +8,8 @@ from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.abilities import settled
-from recfusion.models.thinning.features import ThinningFeatures
-from recfusion.models.thinning.new_items import Guessed, Hidden, as_new, judged_settings
+from recfusion.models.thinning.new_items import Columns, Guessed, Hidden, as_new, choose
+from recfusion.models.thinning.signals import ThinningSignals
 
 N, PER = 30, 5  # items, and variants of one product: their only common feature
 
@@ -27,6 +27,7 @@ def fold(users: int = 60) -> Fold:
     return Fold(np.arange(users), csr_array(whole * shown), csr_array(whole * ~shown)).over(np.arange(N))
 
 
+ALL = np.ones(N, bool)
 PRODUCTS = csr_array(np.repeat(np.eye(N // PER, dtype=np.float32), PER, axis=0))
 
 
@@ -52,7 +53,7 @@ def test_scores_as_if_new_are_those_of_a_map_without_the_item() -> None:
     weights, scale = rng.random((N, N)).astype(np.float32), rng.random(N).astype(np.float32)
     f = csr_array(rng.random((N, 4)).astype(np.float32))
     history = fold().history[:3]
-    found = Guessed.of(history, weights, scale, as_new(f, np.ones(N, bool), 0.7)).as_new(0.5)
+    found = Guessed.of(history, Columns(weights, scale, f, ALL), as_new(f, ALL, 0.7)).as_new(0.5)
     for j in (0, 7, 29):
         alone = as_new(f, np.arange(N) != j, 0.7).map
         columns = (weights + 0.5 * np.eye(N)) * scale  # W + own I, scaled by popularity
@@ -61,19 +62,22 @@ def test_scores_as_if_new_are_those_of_a_map_without_the_item() -> None:
 
 def test_variants_of_one_product_are_found_by_what_users_have_of_it() -> None:
     valid, scale = fold(), np.ones(N, np.float32)
-    hidden = Hidden.of(valid, np.ones(N, bool), np.random.default_rng(0))
     nothing = np.full((N, N), 1e-3, np.float32)  # the columns say nothing: only likeness does
     np.fill_diagonal(nothing, 0)
-    judged = judged_settings(hidden, valid, PRODUCTS, np.ones(N, bool), nothing, scale, new_l2=1.0, own=None, lift=1.0)
-    means = {one.settings["own"]: one.values.mean() for one in judged}
-    assert means[0.4] > means[0.0] + 0.2
+    columns = Columns(nothing, scale, PRODUCTS, ALL)
+    hidden, new = Hidden.of(valid, ALL, np.random.default_rng(0)), as_new(PRODUCTS, ALL, 1.0)
+    without, likeness = hidden.judge(columns, new, [(0.0, 1.0), (0.4, 1.0)]).mean(axis=1)
+    assert likeness > without + 0.2
+    model = ThinningSignals(uses="features", tune_trials=1, new_l2=1.0, lift=1.0)
+    choose(model, valid, columns, np.random.default_rng(0))
+    assert (model.new_l2_, model.own_) != (1.0, 0.0)
 
 
 def test_a_fit_chooses_the_settings_and_a_settled_model_keeps_them() -> None:
     extra = Extra(item_features=Features(PRODUCTS, tuple(f"p{n}" for n in range(N // PER))))
-    model = ThinningFeatures(tune_trials=1, l2=5.0).fit(shoppers(200, 0), fold(), rng=0, extra=extra)
+    model = ThinningSignals(uses="features", tune_trials=1, l2=5.0).fit(shoppers(200, 0), fold(), rng=0, extra=extra)
     assert {"new_l2", "own", "lift"} <= model.chosen().keys()
     assert settled(model).own == model.own_
-    given = ThinningFeatures(tune_trials=1, l2=5.0, own=0.7, new_l2=2.0)
+    given = ThinningSignals(uses="features", tune_trials=1, l2=5.0, own=0.7, new_l2=2.0)
     given.fit(shoppers(200, 0), fold(), rng=0, extra=extra)
     assert (given.own_, given.new_l2_) == (0.7, 2.0)

@@ -50,6 +50,6 @@ def test_a_mixture_of_many_items_is_fitted_by_its_plan_and_says_so(
 
 def test_signals_that_a_large_catalogue_cannot_use_are_named() -> None:
     reasons = plan(["thinning-pairs"], Shape(10**5, 30_000, 10**6, dislikes=5, item_features=9)).reasons
-    assert "thinning-signals is not added: dislikes are only masked" in reasons[0]
-    assert "thinning-features is not added: features are not read" in reasons[1]
+    assert "thinning-signals is not added, because it needs a matrix of items by items" in reasons[0]
+    assert "thinning-features only places new items and users without history" in reasons[1]
     assert not plan(["ease"], Shape(10**5, 30_000, 10**6, dislikes=5)).reasons

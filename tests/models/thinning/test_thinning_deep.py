@@ -1,5 +1,6 @@
 """The deep denoiser of thinned rows: its loss against the dense objective, its learning rate, and resuming."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,22 @@ def test_before_it_learns_it_ranks_by_popularity_and_decay_does_not_take_that_aw
     assert still.net_.get_parameter("decoder.bias").tolist() == pytest.approx(bias.tolist(), abs=1e-4)
     weights, fresh = (one.net_.get_parameter("decoder.weight").abs().max() for one in (still, made(train)))
     assert weights < 0.5 * fresh
+
+
+def test_a_fit_that_continues_starts_with_the_weights_and_repeats_the_last_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = ThinningDeep(**SMALL).fit(TRAIN[:20], rng=0)
+    assert (first.continued().fit(TRAIN, rng=1).score(TRAIN) == replace(first).fit(TRAIN, rng=1).score(TRAIN)).all()
+    monkeypatch.setattr("recfusion.models.thinning.deep.LARGE", 1)  # small data is learned from scratch
+    model = first.continued()
+    assert (model, model.chosen()) == (first, first.chosen())
+    still = replace(model, lr=0.0).fit(TRAIN[:20], rng=1)
+    assert (still.score(TRAIN) == first.score(TRAIN)).all()
+    rates = [(epoch.of, model.learning_rate(number)) for number, epoch in enumerate(model.epochs(TRAIN, rng=1), 1)]
+    assert rates == [(4, first.learning_rate(epoch)) for epoch in (11, 12, 13, 14)]
+    assert model.score(TRAIN) == pytest.approx(first.score(TRAIN), abs=2)
+    assert (model.score(TRAIN) != first.score(TRAIN)).any()
+    assert model.start is None  # the earlier weights are not kept in memory
+    assert [epoch.of for epoch in model.epochs(TRAIN, rng=1)] == [14] * 14
+    assert [epoch.of for epoch in replace(first.continued(), max_epochs=1).epochs(TRAIN, rng=1)] == [1]

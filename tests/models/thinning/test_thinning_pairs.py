@@ -14,7 +14,7 @@ from recfusion.data.signals import valued
 from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning import pairs as pairs_module
 from recfusion.models.thinning.linear import ThinningLinear
-from recfusion.models.thinning.pairs import exclude_own, most_frequent, rescale, with_pairs
+from recfusion.models.thinning.pairs import exclude_own, most_frequent, most_frequent_of, rescale, with_pairs
 
 Dense = NDArray[np.float64]
 SMALL = csr([[0, 1, 2], [0, 1], [1, 3, 4], [0, 2, 3, 4], [2], [0, 1, 4]], 5)
@@ -93,6 +93,13 @@ def test_a_model_without_pairs_is_the_linear_one() -> None:
     heavy = ThinningLinear(**given | {"pair_l2": 1e9}, pairs=20).fit(x)
     assert len(heavy.pairs_) == 20
     assert heavy.weights_[:12] == pytest.approx(ThinningLinear(**given).fit(x).weights_, abs=1e-4)
+
+
+@pytest.mark.parametrize("at_least", [1, 3, 5, 99])
+def test_pairs_are_searched_among_the_items_with_enough_users_alone(at_least: int) -> None:
+    train = random_csr(30, 12, 0.3, 0)
+    assert (most_frequent_of(train, 9, at_least) == most_frequent(gram(train), 9, at_least)).all()
+    assert most_frequent_of(train, 0, at_least).shape == (0, 2)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 40, 10_000])

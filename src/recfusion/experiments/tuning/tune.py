@@ -27,7 +27,6 @@ from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.trials_file import Search, append_trial, read_trials
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
-from recfusion.models.abilities import signals_read
 from recfusion.models.base import Recommender
 from recfusion.models.registry import MODELS, Entry, find
 from recfusion.training.epoch import Epoch, OnEpoch
@@ -69,7 +68,7 @@ class SearchRequest:
 
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol; its metrics are the default ones and the one to maximise."""
-        check_signals_are_read(self.signals, [(self.entry.name, signals_read(self.entry.load()))])
+        check_signals_are_read(self.signals, [(self.entry.name, self.entry.reads)])
         used = used_signals(self.signals, data)
         check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)

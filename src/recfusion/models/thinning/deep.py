@@ -1,8 +1,8 @@
 """The deep denoiser of thinned rows: a network trained on the ranking part of the bound, and that bound."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,11 +21,12 @@ from recfusion.models.thinning.low_rank import SPARE, leading
 from recfusion.models.thinning.plan import LARGE
 from recfusion.nets.sparse import NEVER, SparseRows
 from recfusion.nets.vae import Autoencoder, DenseEncoder, multinomial_nll
-from recfusion.training.epoch import warmup_cosine
+from recfusion.training.epoch import Epoch, warmup_cosine
 
 _WARM_UP = 10  # epochs until the learning rate is highest
 _GAIN = 3.0  # of the input vectors, which may start longer because similar items start alike
 _NOTHING = 1e-6  # features shorter than this count as none
+_MORE = 0.3  # share of the epochs that a fit repeats which continues an earlier one
 
 
 @dataclass
@@ -60,6 +61,8 @@ class ThinningDeep(NeuralRecommender):
     prior: float = setting(1.0, "power of popularity that outputs start at and decay to", at_least=0, search=(0.0, 1.0))
     b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
     directions: int = setting(300, "co-occurrence directions of the first vectors; 0: random", at_least=0, at_most=5000)
+    # No setting: weights of an earlier fit to continue, and its number of epochs, of which the last are repeated.
+    start: tuple[Mapping[str, Tensor], int] | None = field(default=None, compare=False, kw_only=True, repr=False)
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
     _counts: FloatArray = field(init=False, repr=False, compare=False)  # (items,), during the fit
@@ -76,7 +79,7 @@ class ThinningDeep(NeuralRecommender):
         self._counts = relative(column_counts(train).astype(np.float32))
         self.item_weights_ = self._counts ** np.float32(-self.input_power)
         self.lengths_ = np.bincount(np.diff(train.indptr)).astype(np.int64)
-        self._features = co_occurrence_features(train, self.directions)
+        self._features = co_occurrence_features(train, 0 if self.start else self.directions)
 
     def make_net(self, n_items: int) -> Autoencoder:
         hidden = DenseEncoder(self.n_bags * n_items, self.width, self.layers)
@@ -91,6 +94,9 @@ class ThinningDeep(NeuralRecommender):
         The random vectors of the first items become the vectors of the directions: features have length 1, so that an
         item's vector is about as long as it was drawn.
         """
+        if self.start:
+            self.net_.load_state_dict(self.start[0])
+            return self.net_
         features = torch.from_numpy(self._features).to(self.device)
         n_items, directions = features.shape
         with torch.no_grad():
@@ -102,6 +108,15 @@ class ThinningDeep(NeuralRecommender):
         self._features = self._features[:, :0]  # they are in the vectors now
         return self.net_
 
+    def epochs(self, *arguments: Any, **options: Any) -> Iterator[Epoch]:
+        epochs = self.max_epochs
+        if self.start:
+            self.max_epochs = max(1, round(_MORE * epochs))
+        try:
+            yield from super().epochs(*arguments, **options)
+        finally:
+            self.max_epochs, self.start = epochs, None
+
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return (self._bias(),)
 
@@ -110,7 +125,14 @@ class ThinningDeep(NeuralRecommender):
         return bias
 
     def learning_rate(self, epoch: int) -> float:
-        return self.lr * warmup_cosine(epoch, self.max_epochs, _WARM_UP)
+        epochs = self.start[1] if self.start else self.max_epochs
+        return self.lr * warmup_cosine(epochs - self.max_epochs + epoch, epochs, _WARM_UP)
+
+    def continued(self) -> Self:
+        """Return an unfitted model that starts with these weights, for a fit on more users; small data starts anew."""
+        if self.lengths_ @ np.arange(len(self.lengths_)) < LARGE:  # interactions: a fit from scratch takes seconds
+            return replace(self)
+        return replace(self, start=(self.net_.state_dict(), self.max_epochs))
 
     def economical(self, shape: Shape) -> Self:
         """Return a smaller net with more epochs for small data: as good in a mixture, in less time."""
@@ -142,7 +164,7 @@ class ThinningDeep(NeuralRecommender):
         a = self.low + (self.high - self.low) * torch.rand(len(x0.starts), generator=rng).to(self.device)
         kept = torch.rand(len(x0.columns), generator=rng).to(self.device) < a[x0.row_of]
         xt, removed = x0.only(kept), x0.only(~kept)
-        logits = self.logits(xt).index_put((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
+        logits = self.logits(xt).index_put_((xt.row_of, xt.columns), torch.tensor(NEVER, device=self.device))
         return self.mean_loss(logits, removed, x0.sums().clamp(min=1))
 
     def mean_loss(self, logits: Tensor, targets: SparseRows, lengths: Tensor) -> Tensor:

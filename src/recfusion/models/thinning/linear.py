@@ -16,11 +16,10 @@ from recfusion.models.leave_one_out import LeftOut
 from recfusion.models.linear import gram as grams
 from recfusion.models.reasons import Reasons, exact
 from recfusion.models.settings import learned, self_tuned, setting
-from recfusion.models.thinning.pairs import PairsLeftOut, exclude_own, most_frequent, rescale, with_pairs
+from recfusion.models.thinning.pairs import PairsLeftOut, exclude_own, most_frequent_of, rescale, with_pairs
 from recfusion.models.thinning.parts import name_part, part_name
 
 log = logging.getLogger(__name__)
-_NO_GRAM: FloatArray = np.zeros((0, 0), np.float32)
 _PENALTY = ("l2", "nu", "kappa")
 _PAIR_USERS = 100  # fewest users of a pair: with fewer, a penalty of thousands would leave nothing of it
 _PAIRS_UP_TO = 12_000  # with more items, pairs would multiply the cost of the inverse for a small gain
@@ -111,7 +110,7 @@ class ThinningLinear(RidgeRecommender):
             left_out = LeftOut(small, jury.left_out, grams.user_weights(small, values["b"]), weights, diagonal)
             return selftune.by_scaling(jury, small, self.c, lambda history: history @ weights, left_out.scores)
 
-        self.pairs_ = most_frequent(grams.gram(train) if self.pairs else _NO_GRAM, self.pairs, _PAIR_USERS)
+        self.pairs_ = most_frequent_of(train, self.pairs, _PAIR_USERS)
         self.trials_, self.pair_l2_ = 0, self.pair_l2
         l2 = start_l2(train)
         probes = [{"l2": l2 / 3, "kappa": 1.5}, {"l2": 3 * l2, "kappa": 0.4}] if self.good_starts else []

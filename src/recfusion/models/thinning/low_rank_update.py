@@ -48,10 +48,10 @@ class Fixed:
         """Return the weights of users, (users,)."""
         return np.asarray(self.scale * np.maximum(np.diff(rows.indptr), 1).astype(np.float64) ** -self.b)
 
-    def counts(self, rows: Csr) -> Numbers:
-        """Return the weighted number of users of each item, (items,)."""
-        found = np.bincount(rows.indices, np.repeat(self.weights(rows), np.diff(rows.indptr)), rows.shape[1])
-        return found.astype(np.float64)
+    def counts(self, rows: Csr, features: Csr | None = None) -> Numbers:
+        """Return the weighted number of users of each item, or of each column of the users' `features`."""
+        z = rows if features is None else features
+        return np.bincount(z.indices, np.repeat(self.weights(rows), np.diff(z.indptr)), z.shape[1]).astype(np.float64)
 
     def penalty(self, n: Numbers) -> Numbers:
         """Return l2 (n_i / mean)^nu, (items,)."""
@@ -80,6 +80,20 @@ def core(p_ss: Numbers, m: Numbers) -> Numbers:
     """Return K = (I + M P_SS)^-1 M, symmetric, (S, S)."""
     k = lu_solve(lu_factor(np.eye(len(m)) + m @ p_ss, overwrite_a=True), m)
     return np.asarray((k + k.T) / 2)
+
+
+def correct(p: FloatArray, s: IntArray, m: Numbers) -> None:
+    """Correct P, in place, for a change M of the features S."""
+    u = p[:, s]
+    with blas_threads(len(p)):
+        mixed = u @ core(u[s].astype(np.float64), m).astype(np.float32)
+    scale_and_add(p, np.ones(len(p), np.float32), -mixed, np.ascontiguousarray(u.T), p)
+
+
+def isolate(p: FloatArray, lone: IntArray, ridge: Numbers) -> None:
+    """Set rows and columns of P, in place, of features that have nothing but their penalty left."""
+    p[lone], p[:, lone] = 0, 0
+    p[lone, lone] = 1 / ridge
 
 
 def scale_and_add(

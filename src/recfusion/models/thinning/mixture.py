@@ -34,7 +34,6 @@ from recfusion.models.self_tuning import (
 )
 from recfusion.models.sequence.recency import UNWEIGHTED, Powers, weighted_entries
 from recfusion.models.settings import learned, setting, setting_values
-from recfusion.models.thinning.features import ThinningFeatures
 from recfusion.models.thinning.mixture_choice import (
     N_POWERS,
     choose_together,
@@ -47,8 +46,9 @@ from recfusion.models.thinning.mixture_choice import (
     usual_weights,
 )
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, variant, weighted_sum
-from recfusion.models.thinning.parts import beside, economical, name_part, part_scores, weighs_entries
+from recfusion.models.thinning.parts import beside, continued, economical, name_part, part_scores, weighs_entries
 from recfusion.models.thinning.plan import DISLIKES, FEATURES, NETWORKS, ORDER, WITHOUT_TORCH, plan
+from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,8 @@ class Thinning(Recommender):
     recency: dict[str, float] | None = setting(None, "the parts' powers of recency (p), chosen by the fit")
     ratings: dict[str, float] | None = setting(None, "the parts' powers of ratings (q), chosen by the fit")
     device: str = field(default="cpu", compare=False, kw_only=True)
+    # The parts of an earlier fit that the networks continue; it is not a setting.
+    start: Mapping[str, Recommender] | None = field(default=None, compare=False, kw_only=True, repr=False)
     weights_: dict[str, float] = learned()
     recency_: dict[str, float] = learned()
     ratings_: dict[str, float] = learned()
@@ -145,6 +147,7 @@ class Thinning(Recommender):
             raise InputError("None of the mixture's parts could be fitted: the messages above say why.")
         steps.info("weights of %d parts", len(fitted))
         self._weigh(fitted, valid, shape, extra)
+        self.start = None  # frees the earlier parts
         self.trials_ = sum(part.trials_ for part in fitted.values())
 
     def _weigh(self, fitted: Mapping[str, Recommender], valid: Fold | None, shape: Shape, extra: Extra | None) -> None:
@@ -181,6 +184,10 @@ class Thinning(Recommender):
         found = ({"parts": parts} if parts != given else {}) | ({"weights": self.weights_} if dropped else {})
         powers = {"recency": self.recency_, "ratings": self.ratings_}
         return found | {name: own for name, own in powers.items() if (getattr(self, name) or {}) != own}
+
+    def continued(self) -> Self:
+        """Return an unfitted mixture with the chosen weights, whose networks start with what they learned."""
+        return replace(self, **self.chosen(), start=self.parts_)
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
         extra = extra if self.use_signals else None
@@ -230,10 +237,10 @@ class Thinning(Recommender):
     def _powers(self, name: str) -> Powers:
         return self.recency_.get(name, 0.0), self.ratings_.get(name, 0.0)
 
-    def _guide(self) -> ThinningFeatures | None:
+    def _guide(self) -> ThinningSignals | None:
         """Return the part that knows new items, if there is one."""
         part = self.parts_.get(FEATURES)
-        return part if isinstance(part, ThinningFeatures) else None
+        return part if isinstance(part, ThinningSignals) else None
 
     def _known(self, history: Csr, extra: Extra | None) -> tuple[Csr, Extra | None]:
         """Return histories and signals without the items that were added after the fit, which only one part knows."""
@@ -309,6 +316,8 @@ class Thinning(Recommender):
 
     def _planned(self, shape: Shape, *, silent: bool = False) -> dict[str, Recommender]:
         """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take hours."""
+        if self.start is not None:
+            return {name: continued(part) for name, part in self.start.items()}
         if self.parts is not None:
             return _made(self.parts)
         planned = plan(self._names(), shape)

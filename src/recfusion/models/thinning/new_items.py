@@ -1,78 +1,27 @@
-"""The closed form with item features, which gives the columns of all items, and columns of new items.
+"""Columns of new items by their features; their settings are chosen on known items that are left out."""
 
-The settings of new items are chosen on known items that are left out.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from recfusion.core.arrays import Csr, FloatArray, keep_entries, row_numbers
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import Values
 from recfusion.models import self_tuning as selftune
-from recfusion.models.linear.gram import invert_in_place
+from recfusion.models.leave_one_out import nobody
+
+if TYPE_CHECKING:
+    from recfusion.models.thinning.signals import ThinningSignals
 
 _SAMPLE = 500  # users for making the scores of new and known items comparable
 _LIST = 100  # length of the lists for that
 _GROUPS = 10  # of the items: one of them is new to each user
 _L2S = (0.03, 0.1, 0.3, 1.0, 3.0)
 _OWNS = (0.0, 0.2, 0.4, 0.8)
-
-
-@dataclass(frozen=True)
-class Solved:
-    """Weights of items, and the part of them that comes from features."""
-
-    weights: FloatArray  # (items, items): W, 0 on the diagonal
-    shared: FloatArray  # (features, items): C, where W = B + F C
-
-
-def solve_with_features(
-    g: FloatArray, item_l2: FloatArray, noise: FloatArray, features: Csr, feature_l2: float
-) -> Solved:
-    """Return the weights of items and of the history's features that predict each item; `g` is overwritten.
-
-    For target j, w = B_.j + F C_.j over the items but j minimises the loss of thinned rows,
-    w'(G + diag noise)w - 2 w'G_.j, plus sum_i item_l2_i B_ij^2 + feature_l2 |C_.j|^2. With
-    K^-1 = diag(item_l2) - H H', the penalty of w after minimising over B and C, and P = (G + noise + K^-1)^-1:
-
-        W_ij = P_ij (e_j - s_j item_l2_j) + s_j (P H H')_ij
-
-    where s_j and e_j account for item j not being in the history (docs/explanation/signals.md).
-    """
-    n, d = len(g), item_l2.astype(np.float64)
-    place = np.diag_indices(n)
-    scaled = np.asarray(features.multiply(d[:, None]).todense(), np.float64) if features.nnz else np.zeros((n, 0))
-    inner = features.T @ scaled if scaled.size else np.zeros((scaled.shape[1],) * 2)
-    inner[np.diag_indices(len(inner))] += feature_l2
-    lower = cholesky(inner, lower=True) if len(inner) else inner
-    h = solve_triangular(lower, scaled.T, lower=True).T if len(inner) else scaled  # (items, features)
-    h32 = h.astype(np.float32)
-    g[place] += noise + item_l2
-    if h.shape[1]:
-        g -= h32 @ h32.T
-    p = invert_in_place(g)
-    ph = p @ h32  # (items, features)
-    diagonal, kept = np.diag(p).astype(np.float64), np.sum(ph * h, axis=1)
-    a = d * diagonal - kept  # (P K^-1)_jj
-    q = d * a - d * kept + np.sum((h @ (h.T @ ph)) * h, axis=1)  # (K^-1 P K^-1)_jj
-    s = a / (a**2 + diagonal * (d - np.sum(h**2, axis=1) - q))
-    e = (s * a - 1) / diagonal
-    weights = p.T  # P is symmetric: its transpose is P in the memory order for scoring
-    weights *= (e - s * d).astype(np.float32)
-    if h.shape[1]:
-        weights += ph @ (h32 * s[:, None].astype(np.float32)).T
-    np.fill_diagonal(weights, s - 1)  # the item's own prediction from features alone: part of C
-    shared = np.zeros((0, n), np.float32)
-    if h.shape[1]:
-        shared = solve_triangular(lower, (h32.T @ weights).astype(np.float64), lower=True, trans="T").astype(np.float32)
-    np.fill_diagonal(weights, 0)
-    return Solved(weights, shared)
 
 
 @dataclass(frozen=True)
@@ -104,6 +53,16 @@ def as_new(features: Csr, known: NDArray[np.bool_], l2: float) -> AsNew:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The weights of a fit, for choosing the settings of new items."""
+
+    weights: FloatArray | Csr  # (items, items), before they are scaled
+    scale: FloatArray  # (items,): of popularity
+    features: Csr  # (items, features)
+    known: NDArray[np.bool_]  # (items,): some training user has the item
+
+
+@dataclass(frozen=True)
 class Guessed:
     """Scores of users outside of the training data: of items as known items, and as if each were new."""
 
@@ -112,16 +71,16 @@ class Guessed:
     by_likeness: FloatArray  # (users, items): as if new, for one unit of `own`
 
     @classmethod
-    def of(cls, history: Csr, weights: FloatArray, scale: FloatArray, new: AsNew) -> "Guessed":
-        plain = (history @ weights) * scale
-        return cls(plain, new.left_out(plain), new.left_out(history.toarray() * scale))
+    def of(cls, history: Csr, columns: Columns, new: AsNew) -> "Guessed":
+        plain = dense(history @ columns.weights) * columns.scale
+        return cls(plain, new.left_out(plain), new.left_out(history.toarray() * columns.scale))
 
     def as_new(self, own: float) -> FloatArray:
         """Return the scores as if each item were new, without the lift."""
         return self.by_columns + np.float32(own) * self.by_likeness
 
 
-def fair_lift(history: Csr, weights: FloatArray, scale: FloatArray, owns: Sequence[float], new: AsNew) -> list[float]:
+def fair_lift(history: Csr, columns: Columns, owns: Sequence[float], new: AsNew) -> list[float]:
     """Return the factor, for each of `owns`, that lists items scored as new as often as the same items scored as known.
 
     A regression shrinks its predictions: without a factor hardly any new item would get into a list. `history`
@@ -132,7 +91,7 @@ def fair_lift(history: Csr, weights: FloatArray, scale: FloatArray, owns: Sequen
     history, k = history[rows], min(_LIST, len(known) // 2)
     if not k:
         return [1.0] * len(owns)
-    found = Guessed.of(history, weights, scale, new)
+    found = Guessed.of(history, columns, new)
     unseen = history.toarray()[:, known] == 0
     shown = np.where(unseen, found.plain[:, known], -np.inf)
     last = np.partition(shown, -k, axis=1)[:, [-k]]  # (users, 1): the last scores of the lists
@@ -169,39 +128,84 @@ class Hidden:
         judges = np.flatnonzero((np.diff(shown.indptr) > 0) & (np.diff(wanted.indptr) > 0))
         return cls(Fold(valid.users, shown, wanted).take(judges), groups, new_to[judges])
 
-    def judge(self, weights: FloatArray, scale: FloatArray, new: AsNew, tried: Sequence[tuple[float, float]]) -> Values:
+    def judge(self, columns: Columns, new: AsNew, tried: Sequence[tuple[float, float]]) -> Values:
         """Return NDCG@100 (tried, users) of ranking the hidden items among all items, for pairs of `own` and lift."""
 
         def scored(rows: slice) -> Iterable[FloatArray]:
-            found = Guessed.of(self.fold.history[rows], weights, scale, new)
+            found = Guessed.of(self.fold.history[rows], columns, new)
             theirs = self.groups == self.new_to[rows][:, None]  # (users, items)
             return (np.where(theirs, np.float32(lift) * found.as_new(own), found.plain) for own, lift in tried)
 
         return selftune.ndcg_of(scored, self.fold)
 
 
-def judged_settings(
-    hidden: Hidden,
-    valid: Fold,
-    features: Csr,
-    known: NDArray[np.bool_],
-    weights: FloatArray,
-    scale: FloatArray,
-    *,
-    new_l2: float | None,
-    own: float | None,
-    lift: float | None,
-) -> list[selftune.Judged]:
-    """Score penalties of the map and values of `own` by items that are hidden from validation users.
+def choose(model: "ThinningSignals", valid: Fold | None, columns: Columns, rng: np.random.Generator) -> None:
+    """Choose the penalty of the map and `own`, by known items that are hidden from validation users.
 
     Unless a lift is given, each has the lift that gives new items their share of lists: the metric counts new items
     only, so that it would rise with any lift.
     """
-    judged = []
-    owns = _OWNS if own is None else (own,)
-    for l2 in _L2S if new_l2 is None else (new_l2,):
-        new = as_new(features, known, l2)
-        lifts = fair_lift(valid.history, weights, scale, owns, new) if lift is None else [lift] * len(owns)
-        values = hidden.judge(weights, scale, new, list(zip(owns, lifts, strict=True)))
-        judged += [selftune.Judged({"new_l2": l2, "own": mine}, row) for mine, row in zip(owns, values, strict=True)]
-    return judged
+    there = valid if columns.features.nnz else None
+    hidden = None if there is None else Hidden.of(there, columns.known, rng)
+    jury = None if hidden is None else selftune.Jury(nobody(hidden.fold.history), hidden.fold)
+    owns = _OWNS if model.own is None else (model.own,)
+
+    def objective(_values: Mapping[str, Any], _jury: selftune.Jury) -> list[selftune.Judged]:
+        assert hidden is not None
+        assert there is not None
+        judged = []
+        for l2 in _L2S if model.new_l2 is None else (model.new_l2,):
+            new = as_new(columns.features, columns.known, l2)
+            lifts = fair_lift(there.history, columns, owns, new) if model.lift is None else [model.lift] * len(owns)
+            values = hidden.judge(columns, new, list(zip(owns, lifts, strict=True)))
+            judged += [selftune.Judged({"new_l2": l2, "own": own}, row) for own, row in zip(owns, values, strict=True)]
+        return judged
+
+    trials = min(1, model.tune_trials)
+    selftune.settle(model, objective, jury, rng, searched=(), free=("new_l2", "own"), trials=trials)
+
+
+def people_weights(train: Csr, users: Csr, l2: float) -> FloatArray:
+    """Return the regression of the rows on user features, for users without known items, (1 + features, items)."""
+    known = users.toarray().astype(np.float64)
+    about = np.hstack([np.ones((len(known), 1)), known])  # (users, 1 + features)
+    ridge = np.r_[1e-6, np.full(known.shape[1], l2)]
+    found = np.linalg.solve(about.T @ about + np.diag(ridge), (train.T @ about).T)
+    return np.asarray(found, np.float32)
+
+
+def no_features(n_items: int) -> dict[str, Any]:
+    """Return the learned arrays of a model without signals."""
+    wide, high = np.zeros((0, n_items), np.float32), np.zeros((n_items, 0), np.float32)
+    empty = {"shared_": wide, "map_": high, "links_": high[:0], "new_": np.zeros(n_items, bool), "people_": wide}
+    added = {"added_columns_": high, "added_rows_": wide, "features_": csr_array(high)}
+    chosen = dict.fromkeys(("recency_", "trend_", "feature_l2_", "new_l2_", "own_", "lift_"))
+    return {"typical_": np.ones(2, np.float32)} | empty | added | chosen
+
+
+def with_added(saved: Callable[[str], NDArray[Any]], features: Csr, kept: Csr) -> dict[str, NDArray[Any] | Csr]:
+    """Return the learned arrays that change when items with these `features` are added, without a fit.
+
+    `saved` reads one array of a saved model; `kept` are its `features_`, with items that were added before.
+    """
+    mapped, n_items = saved("map_"), len(saved("new_"))
+    known = vstack([kept, features]).tocsr().astype(np.float32)
+    added = known[n_items:]
+    rows = np.hstack([added @ saved("shared_"), (added @ saved("links_")) @ added.T.toarray()])
+    within = np.arange(added.shape[0])
+    rows[within, n_items + within] = 0
+    columns = np.ascontiguousarray((added @ mapped.T).T)
+    return {"features_": known, "added_columns_": columns, "added_rows_": rows.astype(np.float32)}
+
+
+def dense(scores: FloatArray | Csr) -> FloatArray:
+    """Return a product of sparse and dense, or of two sparse matrices, as an array."""
+    return scores.toarray() if isinstance(scores, csr_array) else np.asarray(scores)
+
+
+def scale_columns(weights: FloatArray | Csr, scale: FloatArray) -> None:
+    """Multiply the columns of weights by factors, in place."""
+    if isinstance(weights, csr_array):
+        weights.data *= scale[weights.indices]
+    else:
+        weights *= scale

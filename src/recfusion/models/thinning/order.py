@@ -62,7 +62,7 @@ class ThinningOrder(ThinningDeep):
             return 0 * self._bias().sum()
         xt, targets = (SparseRows.of(part, self.device) for part in (example.shown, example.targets))
         past = tuple(torch.from_numpy(part.astype(np.int64)).to(self.device) for part in example.past)
-        logits = self.logits(xt).index_put(past, torch.tensor(NEVER, device=self.device))
+        logits = self.logits(xt).index_put_(past, torch.tensor(NEVER, device=self.device))
         return self.mean_loss(logits, targets, targets.sums().clamp(min=_LEAST))
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from recfusion.core.arrays import Csr, FloatArray, IntArray, row_numbers
+from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.data.split import Fold
 from recfusion.models.leave_one_out import along, residuals, without_user
-from recfusion.models.linear.gram import blas_threads
+from recfusion.models.linear.gram import blas_threads, gram
 
 _CELLS_PER_BLOCK = 1 << 22  # users x items or pairs held at once
 _USERS = 250  # users with products with P held at once
@@ -35,6 +35,14 @@ def most_frequent(g: FloatArray, count: int, at_least: float = 1) -> IntArray:
             values, pairs = values[kept], pairs[kept]
             found, least = [(values, pairs)], values.min() if len(values) == count else least
     return pairs
+
+
+def most_frequent_of(train: Csr, count: int, at_least: float) -> IntArray:
+    """Return `most_frequent` of X'X: only items with `at_least` users can have such a pair."""
+    common = np.flatnonzero(column_counts(train) >= at_least)
+    if not count or len(common) < 2:
+        return np.zeros((0, 2), np.int64)
+    return np.asarray(common[most_frequent(gram(train[:, common]), count, at_least)], np.int64)
 
 
 def with_pairs(rows: Csr, pairs: IntArray) -> Csr:

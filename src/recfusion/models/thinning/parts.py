@@ -1,11 +1,16 @@
-"""What a mixture asks of its parts: scores with signals, names, and `economical` and `beside`, if they have them."""
+"""What a mixture asks of its parts: scores with signals, names, abilities such as `economical` if they have them."""
+
+from collections.abc import Callable
+from typing import TypeVar
 
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.signals import Extra
 from recfusion.evaluation.scoring import scores, signals_read
+from recfusion.models.abilities import settled
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.sequence.recency import UNWEIGHTED, Powers, weighted_entries
 
+M = TypeVar("M", bound=Recommender)
 _NAME = "part_name_"
 
 
@@ -19,6 +24,12 @@ def beside(model: Recommender, fitted: Recommender) -> Recommender:
     """Return the model without the search that `fitted`, on the same data, has already made for both."""
     settled: Recommender = getattr(model, "beside", lambda _: model)(fitted)
     return settled
+
+
+def continued(model: M) -> M:
+    """Return the model with what its fit chose, to fit it on more users; networks start with what they learned."""
+    own: Callable[[], M] | None = getattr(model, "continued", None)
+    return own() if own else settled(model)
 
 
 def name_part(model: Recommender, name: str) -> None:

@@ -41,7 +41,7 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
     reasons: list[str] = []
     if shape.items > EXACT_ITEMS and {*_EXACT} & {*members}:
         reasons += [
-            f"With {shape.items} items, {name} is not added: {instead}, because it needs a matrix of items by items"
+            f"With {shape.items} items, {name} {instead}"
             for name, (there, instead) in _additions(shape).items()
             if there
         ]
@@ -62,16 +62,19 @@ def plan(members: Sequence[str], shape: Shape) -> Plan:
 
 
 def _additions(shape: Shape) -> dict[str, tuple[bool, str]]:
-    """Return the parts that signals add to exact models: whether there is the signal, and what happens without them."""
+    """Return the parts that signals add to exact models: whether there is the signal, and what many items change."""
     featured = shape.item_features + shape.user_features > 0
     return {
-        DISLIKES: (shape.dislikes > 0 or shape.timed, "dislikes are only masked, and trends are not read"),
-        FEATURES: (featured, "features are not read, and new items have to wait for the next fit"),
+        DISLIKES: (
+            shape.dislikes > 0 or shape.timed,
+            "is not added, because it needs a matrix of items by items: dislikes are only masked, and trends not read",
+        ),
+        FEATURES: (featured, "only places new items and users without history: features change no other scores"),
     }
 
 
 def _with_signals(members: Sequence[str], shape: Shape) -> list[str]:
     """Return the members that read the signals too."""
     parts = [ORDER if shape.timed and name == _DENSE else name for name in members]
-    exact = bool({*_EXACT} & {*parts}) and shape.items <= EXACT_ITEMS
-    return parts + [name for name, (there, _) in _additions(shape).items() if there and exact and name not in parts]
+    added = [name for name, (there, _) in _additions(shape).items() if there and {*_EXACT} & {*parts}]
+    return parts + [name for name in added if name not in parts and (name == FEATURES or shape.items <= EXACT_ITEMS)]

@@ -4,14 +4,14 @@ from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from recfusion.core.arrays import Csr, FloatArray, binary_csr
+from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.signals import Extra
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.linear.gram import blas_threads, gram, invert_in_place
-from recfusion.models.thinning.low_rank_update import Fixed, Numbers, core, scale_and_add, weighted_gram
-from recfusion.models.thinning.signals import ThinningSignals, _trends, own_excluded, side_by_side
+from recfusion.models.linear.gram import gram, invert_in_place
+from recfusion.models.thinning.blocks import own_excluded, trends, with_dislikes
+from recfusion.models.thinning.low_rank_update import Numbers, correct, isolate, weighted_gram
+from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.models.thinning.updates import Counts, Exact, largest_error, weighted_rows
 from recfusion.models.updating import Arrays, Change, Kept, UserRows, widened
 
@@ -20,18 +20,14 @@ MOST_FEATURES = 12_000  # with more, P would take more space than a new fit is w
 
 def has_correction(model: ThinningSignals) -> bool:
     """Return whether a model has a correction in closed form: all likes count alike, and P is not too large."""
-    small = len(vars(model).get("weights_", ())) <= MOST_FEATURES
-    return model.values == "binary" and not model.fading and small
+    fitted = vars(model).get("weights_")
+    small = fitted is None or fitted.shape[0] <= MOST_FEATURES
+    return model.uses == "history" and model.values == "binary" and not model.fading and small
 
 
 def blocks_of(rows: UserRows, n_blocks: int) -> Csr:
     """Return rows of features: likes, and dislikes if there are two blocks."""
-    matrix, disliked = rows.matrix, (rows.extra or Extra()).disliked
-    if n_blocks == 1:
-        return matrix
-    empty = np.zeros(matrix.shape[0] + 1, np.int64)
-    starts, items = (empty, empty[:0]) if disliked is None else (disliked.indptr, disliked.indices)
-    return side_by_side([matrix, binary_csr(starts, items, matrix.shape[1])])
+    return with_dislikes(rows.matrix, (rows.extra or Extra()).disliked, n_blocks)
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Blocks:
     def model(self, like: ThinningSignals) -> ThinningSignals:
         """Return the model with these weights."""
         found, n_items = copy(like), len(self.counts.n)
-        weights = own_excluded(self.p, None, n_items, self.n_blocks)
+        weights = own_excluded(self.p, None, n_items)[0]
         found.weights_ = weights * (self.counts.scaling * self.trends ** np.float32(like.trend_))
         return found
 
@@ -81,15 +77,9 @@ def solved_blocks(counts: Counts, rows: UserRows, n_blocks: int, trends: FloatAr
     """Return P by a new inverse, with the fixed means of the last full fit."""
     z, fixed = blocks_of(rows, n_blocks), counts.fixed
     g = gram(weighted_rows(fixed, rows.matrix, z))
-    n = feature_counts(fixed, rows.matrix, z)
+    n = fixed.counts(rows.matrix, z)
     g[np.diag_indices(len(g))] += fixed.ridge(n).astype(np.float32)
     return Blocks(counts, n, invert_in_place(g), trends)
-
-
-def feature_counts(fixed: Fixed, rows: Csr, z: Csr) -> Numbers:
-    """Return the weighted number of users of each feature, (features,)."""
-    weights: NDArray[np.float64] = np.repeat(fixed.weights(rows), np.diff(z.indptr))
-    return np.bincount(z.indices, weights, z.shape[1]).astype(np.float64)
 
 
 class SignalsUpdater(Exact):
@@ -102,9 +92,9 @@ class SignalsUpdater(Exact):
     def keep(self, model: Recommender, rows: UserRows) -> Arrays:
         assert isinstance(model, ThinningSignals)
         n_items = rows.matrix.shape[1]
-        trends = _trends(rows.matrix, None if rows.extra is None else rows.extra.times)
-        n_blocks = len(model.weights_) // n_items
-        return solved_blocks(Counts.of(model, rows.matrix), rows, n_blocks, trends).arrays()
+        recent = trends(rows.matrix, None if rows.extra is None else rows.extra.times)
+        n_blocks = model.weights_.shape[0] // n_items
+        return solved_blocks(Counts.of(model, rows.matrix), rows, n_blocks, recent).arrays()
 
     def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         assert isinstance(model, ThinningSignals)
@@ -115,20 +105,16 @@ class SignalsUpdater(Exact):
         if change.again or new.needs_inverse(len(s), len(old.p)):
             found = solved_blocks(new.renewed(), change.rows, n_blocks, old.trends)
             return found.model(model), found.arrays()
-        n = old.n + feature_counts(fixed, change.after.matrix, after)
-        n -= feature_counts(fixed, change.before.matrix, before)
+        n = old.n + fixed.counts(change.after.matrix, after)
+        n -= fixed.counts(change.before.matrix, before)
         n[np.abs(n) < 1e-9 * max(1.0, fixed.scale)] = 0  # without the rounding errors of sums and differences
         m = weighted_gram(after, fixed.weights(change.after.matrix), s)
         m -= weighted_gram(before, fixed.weights(change.before.matrix), s)
         m[np.diag_indices(len(s))] += fixed.ridge(n)[s] - old.ridge[s]
-        p, u = old.p, old.p[:, s]
-        with blas_threads(len(p)):
-            mixed = u @ core(u[s].astype(np.float64), m).astype(np.float32)
-        scale_and_add(p, np.ones(len(p), np.float32), -mixed, np.ascontiguousarray(u.T), p)
-        lone = s[n[s] == 0]  # nothing but their penalty is left
-        p[lone], p[:, lone] = 0, 0
-        p[lone, lone] = 1 / fixed.ridge(n[lone])
-        found = Blocks(new, n, p, old.trends)
+        correct(old.p, s, m)
+        lone = s[n[s] == 0]
+        isolate(old.p, lone, fixed.ridge(n[lone]))
+        found = Blocks(new, n, old.p, old.trends)
         return found.model(model), found.arrays()
 
     def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:

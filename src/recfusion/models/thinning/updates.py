@@ -12,7 +12,15 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.linear.gram import blas_threads, gram, invert_in_place, solve_items
 from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear
-from recfusion.models.thinning.low_rank_update import Fixed, Numbers, core, scale_and_add, weighted_gram
+from recfusion.models.thinning.low_rank_update import (
+    Fixed,
+    Numbers,
+    core,
+    correct,
+    isolate,
+    scale_and_add,
+    weighted_gram,
+)
 from recfusion.models.thinning.pairs import exclude_own, rescale, with_pairs
 from recfusion.models.updating import Arrays, Change, Kept, Updater, UserRows, widened
 
@@ -230,15 +238,11 @@ class PairsUpdater(Exact):
             m *= survival(pairs, n_items, s, 1 / (1 + model.kappa_))
             more = np.append(fixed.penalty(new.n) - fixed.penalty(np.append(old.n, grown)), np.zeros(len(pairs)))
             m[np.diag_indices(len(s))] += more[s]
-            u = p[:, s]
-            with blas_threads(len(p)):
-                mixed = u @ core(u[s].astype(np.float64), m).astype(np.float32)
-            scale_and_add(p, np.ones(len(p), np.float32), -mixed, np.ascontiguousarray(u.T), p)
+            correct(p, s, m)
             gone = np.flatnonzero(new.users == 0)
             lone = np.concatenate([gone, n_items + np.flatnonzero(np.isin(pairs, gone).any(axis=1))])
             left = np.append(fixed.penalty(new.n), np.full(len(pairs), model.pair_l2_ or 0))[lone]
-            p[lone], p[:, lone] = 0, 0
-            p[lone, lone] = 1 / left
+            isolate(p, lone, left)
         found = copy(model)
         found.weights_ = exclude_own(p.copy(), pairs, n_items)
         found.weights_ *= new.scaling

@@ -1,0 +1,1 @@
+"""Adapters to other people's tools; each needs an extra or nothing."""
