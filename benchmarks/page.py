@@ -125,9 +125,8 @@ def measured_map(page: Page, address: str) -> dict[str, Any]:
 
 def _computed(tools: CDPSession) -> float:
     """Return the milliseconds that the page's thread has computed, without waiting for a core."""
-    return 1000 * next(
-        one["value"] for one in tools.send("Performance.getMetrics")["metrics"] if one["name"] == "TaskDuration"
-    )
+    found = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
+    return 1000 * float(found["TaskDuration"])
 
 
 def main() -> None:
@@ -144,7 +143,7 @@ def main() -> None:
     with served(arguments.model) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
         address = f"http://127.0.0.1:{port}/#{history}"
-        figures = {} if arguments.only == "map" else measured(browser.new_page(), address)
+        figures: dict[str, Any] = {} if arguments.only == "map" else measured(browser.new_page(), address)
         if arguments.only != "sliders":
             figures["map"] = measured_map(browser.new_page(), address)
         browser.close()

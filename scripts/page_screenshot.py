@@ -102,7 +102,8 @@ def link(films: tuple[int, ...], view: str = "list", **more: object) -> str:
 def opened(browser: Browser, address: str, width: int = 1205, scheme: Any = "light", **more: Any) -> Iterator[Page]:
     """Open a page in a fresh context and wait until it has loaded."""
     size = {"width": width, "height": more.pop("height", HEIGHT)}
-    context = browser.new_context(**{"viewport": size, "color_scheme": scheme, "reduced_motion": "reduce", **more})
+    options: dict[str, Any] = {"viewport": size, "color_scheme": scheme, "reduced_motion": "reduce", **more}
+    context = browser.new_context(**options)
     page = context.new_page()
     page.goto(address)
     if address.startswith(f"{SERVICE}/#"):
