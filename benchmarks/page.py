@@ -8,6 +8,7 @@ each; its items are generated, in clusters. The bar is 60 frames in a second, by
 """
 
 import argparse
+import json
 import shutil
 import statistics
 from pathlib import Path
@@ -124,9 +125,8 @@ def measured_map(page: Page, address: str) -> dict[str, Any]:
 
 def _computed(tools: CDPSession) -> float:
     """Return the milliseconds that the page's thread has computed, without waiting for a core."""
-    return 1000 * next(
-        one["value"] for one in tools.send("Performance.getMetrics")["metrics"] if one["name"] == "TaskDuration"
-    )
+    found = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
+    return 1000 * float(found["TaskDuration"])
 
 
 def main() -> None:
@@ -134,6 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", choices=["sliders", "map"], help="measure one of both; --out keeps the other")
     arguments = parser.parse_args()
     bundle = rf.Bundle.load(arguments.model)
     popular = np.argsort(-bundle.counts)[:10]
@@ -142,10 +143,13 @@ def main() -> None:
     with served(arguments.model) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(SWITCHES))
         address = f"http://127.0.0.1:{port}/#{history}"
-        figures = measured(browser.new_page(), address)
-        figures["map"] = measured_map(browser.new_page(), address)
+        figures: dict[str, Any] = {} if arguments.only == "map" else measured(browser.new_page(), address)
+        if arguments.only != "sliders":
+            figures["map"] = measured_map(browser.new_page(), address)
         browser.close()
     document = {"model": bundle.name, "items": len(bundle.items), **figures}
+    if arguments.only and arguments.out and arguments.out.exists():
+        document = json.loads(arguments.out.read_text(encoding="utf-8")) | figures
     for name, part in document.items():
         print(name, part)
     if arguments.out:

@@ -4,10 +4,10 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,10 @@ from recfusion.data.prepare import prepare
 from recfusion.models.registry import MOVED, Entry
 
 if TYPE_CHECKING:
+    from browsing import Visit
     from pyspark.sql import SparkSession
+
+Command: TypeAlias = Callable[..., tuple[int, str, str]]  # arguments -> exit code, standard output, standard error
 
 # For matrices and networks this small, a second thread costs more time than it saves.
 torch.set_num_threads(1)
@@ -78,6 +81,40 @@ def installed_studies(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = {name: Path(place.partition(":")[0]).stem + ":" + place.partition(":")[2] for name, place in MOVED.items()}
     models = {name: Entry(name, "a model of studies", place, origin="studies") for name, place in moved.items()}
     monkeypatch.setattr("recfusion.models.registry._installed", lambda: models)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command of recfusion with arguments; return its exit code, standard output and standard error."""
+    from recfusion.cli import main as cli
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(stop.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def visit(folder: Path) -> "Iterator[Visit]":
+    """A service with the model folder of the test module, and a browser."""
+    from browsing import visiting
+
+    from recfusion.server.config import Settings
+
+    with visiting(Settings(folder=folder, events=folder.with_name("events.sqlite"))) as found:
+        yield found
+
+
+@pytest.fixture
+def no_problems(visit: "Visit") -> Iterator[None]:
+    """Check that a test wrote nothing to the console, raised no error and contacted no other server."""
+    visit.problems.clear()
+    yield
+    assert visit.problems == []
 
 
 @pytest.fixture

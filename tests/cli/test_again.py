@@ -4,8 +4,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from calling import Command
 
+from conftest import Command
 from shop import DAY, orders, reorder_shop
 
 

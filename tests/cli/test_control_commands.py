@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from calling import Command
 
+from conftest import Command
 from recfusion.data.interactions import Interactions
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle

@@ -21,6 +21,8 @@ SWITCHES = (
     "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking disable-component-update "
     "disable-sync"
 )
+HISTORY = "i00,i02,i13"  # of the shop
+VIEWS = ("list", "map", "compare", "complete", "steps", "model")
 PATIENCE = 60_000  # milliseconds: the machine may be busy
 EVIL = {
     "i01": '<img src=x onerror="window.hacked=1">',

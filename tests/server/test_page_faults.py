@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import Visit, go, ids_shown, link, settled, visiting
+from browsing import HISTORY, VIEWS, Visit, go, ids_shown, link, settled
 from playwright.sync_api import Page, Route, expect
 
 import recfusion as rf
@@ -21,8 +20,8 @@ from recfusion.server.config import Settings
 from running import running
 from shop import shop
 
-HISTORY = "i00,i02,i13"
-VIEWS = ("list", "map", "compare", "complete", "steps", "model")
+pytestmark = pytest.mark.usefixtures("no_problems")
+
 SLOW = 1500  # milliseconds
 LONG = "A long description of a product that nobody reads to its end. " * 12
 
@@ -41,20 +40,6 @@ def folder(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Pa
         pl.Series("description", [LONG] * 40),
     )
     return replace(bundle, items=table).save(tmp_path_factory.mktemp("faults") / "shop")
-
-
-@pytest.fixture(scope="module")
-def visit(folder: Path) -> Iterator[Visit]:
-    with visiting(Settings(folder=folder, events=folder.with_name("events.sqlite"))) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def no_problems(visit: Visit) -> Iterator[None]:
-    """Check that a test wrote nothing to the console, raised no error and contacted no other server."""
-    visit.problems.clear()
-    yield
-    assert visit.problems == []
 
 
 def expect_failures(visit: Visit) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import EVIL, Visit, go, ids_shown, link, settled, shop_models, strongly_low, visiting
+from browsing import EVIL, HISTORY, VIEWS, Visit, go, ids_shown, link, settled, shop_models, strongly_low, visiting
 from playwright.sync_api import Page, Route, expect
 
 import recfusion as rf
@@ -17,8 +17,7 @@ from recfusion.data.interactions import Interactions
 from recfusion.server.config import Settings
 from running import running
 
-VIEWS = ("list", "map", "compare", "complete", "steps", "model")
-HISTORY = "i00,i02,i13"
+pytestmark = pytest.mark.usefixtures("no_problems")
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +32,6 @@ def visit(models: tuple[Path, Path]) -> Iterator[Visit]:
     events = folder.with_name("events.sqlite")
     with visiting(Settings(folder=folder, also=also, also_share=0, events=events)) as found:
         yield found
-
-
-@pytest.fixture(autouse=True)
-def no_problems(visit: Visit) -> Iterator[None]:
-    """Check that a test wrote nothing to the console, raised no error and contacted no other server."""
-    visit.problems.clear()
-    yield
-    assert visit.problems == []
 
 
 def expected(models: tuple[Path, Path], history: str, k: int = 20, **more: Any) -> list[str]:

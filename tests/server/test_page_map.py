@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from urllib.parse import quote
 import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import Visit, go, ids_shown, link, settled, visiting
+from browsing import HISTORY, Visit, go, ids_shown, link, settled
 from playwright.sync_api import Page, Route, expect
 
 import recfusion as rf
@@ -24,7 +24,8 @@ from recfusion.server.config import Settings
 from running import running
 from shop import shop
 
-HISTORY = "i00,i02,i13"
+pytestmark = pytest.mark.usefixtures("no_problems")
+
 CDN = "https://pictures.example"
 
 
@@ -38,19 +39,6 @@ def folder(groups: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Pa
     )
     bundle = replace(bundle, items=table, metrics=bundle.metrics | {"control popularity": points})
     return bundle.save(tmp_path_factory.mktemp("map") / "shop")
-
-
-@pytest.fixture(scope="module")
-def visit(folder: Path) -> Iterator[Visit]:
-    with visiting(Settings(folder=folder, events=folder.with_name("events.sqlite"))) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def no_problems(visit: Visit) -> Iterator[None]:
-    visit.problems.clear()
-    yield
-    assert visit.problems == []
 
 
 def mapped(page: Page) -> None:

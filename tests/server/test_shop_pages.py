@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from browsing import launched
 from playwright.sync_api import Page, expect, sync_playwright
 
@@ -197,6 +198,11 @@ def test_every_reading_route_can_be_tried_in_the_list_of_routes(groups: Interact
         page.wait_for_function("[...document.querySelectorAll('pre')].every((one) => one.textContent !== '…')")
         statuses = [text.split("\n")[0] for text in answers.all_text_contents()]
         assert set(statuses) == {"200", ""}  # routes that write wait for the button
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        lines = page.locator("td code").evaluate_all("all => all.map(one => one.getClientRects().length)")
+        assert set(lines) == {1}  # names of fields are whole
+        assert Axe().run(page).response["violations"] == []
         browser.close()
 
 

@@ -4,7 +4,7 @@
 const SERVICE = new URL("..", import.meta.url);
 const STYLE = `:host { display: block; container-type: inline-size; } h2 { font-size: 1.1em; margin: 0 0 .6em; }
 ul { list-style: none; margin: 0; padding: 0; display: grid; gap: 1em; grid-template-columns: repeat(auto-fill, minmax(9em, 1fr)); }
-a { color: inherit; text-decoration: none; display: block; } a:hover [part=name], a:focus-visible [part=name] { text-decoration: underline; }
+a { color: inherit; text-decoration: none; display: block; box-sizing: border-box; height: 100%; } a:hover [part=name], a:focus-visible [part=name] { text-decoration: underline; }
 img { width: 100%; aspect-ratio: 1; object-fit: cover; display: block; } [part=name] { overflow-wrap: anywhere; } [part=price] { opacity: .75; }`;
 
 function visitor() {

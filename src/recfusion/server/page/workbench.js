@@ -59,7 +59,7 @@ function written(one) {
 	}
 	return { ...rest, ...(one.kind !== "recommend" && { kind: one.kind }), ...(one.model && { model: one.model }), ...(one.where.trim() && { where: one.where }), ...(one.k !== "" && { k: Number(one.k) }) };
 }
-const counting = latest(async (one) => {
+async function keep(one) {
 	try {
 		const found = await call("POST", "admin/count", { where: one.where.trim() || null, ...(one.model && { model: one.model }) });
 		one.keeps = `keeps ${number(found.keeps)} of ${number(found.of)}`;
@@ -68,8 +68,8 @@ const counting = latest(async (one) => {
 		[one.keeps, one.wrong] = [error.message, true];
 	}
 	draw();
-});
-const keeps = (one) => counting(one);
+}
+const keeps = (one) => (one.counting ??= latest(keep))(one); // one request at a time for each placement
 function edit(one, field, value) {
 	one[field] = value;
 	state.dirty = true;
