@@ -166,7 +166,7 @@ def draw_shop(browser: Browser) -> Image.Image:
 
 def draw_phone(browser: Browser) -> Image.Image:
     """A list, the open sheet of controls, and the map on a phone."""
-    pictures = []
+    pictures: list[Image.Image] = []
     for view, scheme in (("list", "light"), ("list", "dark"), ("map", "dark")):
         with opened(browser, link(FILMS, view), PHONE, scheme, height=844) as page:
             if pictures and view == "list":
