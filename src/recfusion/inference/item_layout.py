@@ -21,6 +21,7 @@ from recfusion.evaluation.topk import batch_rows
 from recfusion.inference.similarity import Similarity
 
 MOST = 20_000  # items on a map, the most popular ones
+_TRIED = 1000  # items: if none of them has a similar one, no item has
 _NEIGHBOURS = 15
 _EARLY, _LATE = (12.0, 80), (1.0, 220)  # exaggeration of attraction, and steps with it
 _CELL, _LEAST_CELLS, _MOST_CELLS = 1.0, 20, 300  # width of a grid cell, and cells on a side
@@ -84,6 +85,8 @@ def _graph(similarity: Similarity, items: IntArray, n_items: int) -> Csr:
     size, near = len(items), min(_NEIGHBOURS, max(1, len(items) - 1))
     rows, columns = [], []
     for start in range(0, size, step := batch_rows(n_items)):
+        if start >= _TRIED and not any(map(len, rows)):
+            break  # as for popularity, which finds no items similar
         found = similarity.rows(items[start : start + step])[:, items]
         best = np.argpartition(found, -near, axis=1)[:, -near:]
         row, place = np.nonzero(np.take_along_axis(found, best, 1) > 0)

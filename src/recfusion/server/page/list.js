@@ -80,7 +80,7 @@ function row(one, length) {
 
 export function similar() {
 	const { data, sent, error } = state.answers.similar ?? {}, words = `Similar to ${nameOf(state.similar)}`;
-	const items = sent?.item === state.similar ? data.items.filter(({ item }) => !state.history.includes(item)) : [];
+	const items = sent?.item === state.similar ? data.items.filter(({ item, score }) => score > 0 && !state.history.includes(item)) : [];
 	const empty = isCurrent("similar") ? "Nothing else is similar to it." : "Loading …";
 	return section({ class: "similar", "aria-label": words },
 		div({ class: "head" }, b({ dir: "auto" }, words), button({ class: "cross", "aria-label": "Close", "data-spot": "similar-close", onclick: close }, "×")),
