@@ -34,7 +34,7 @@ TABLES = {
     "ml1m": [
         Row("`graded`: dislikes masked", ("signals-graded", LINEAR), ("signals-likes", LINEAR)),
         Row("`graded`: dislikes masked and modelled", ("signals-graded", SIGNALS), ("signals-likes", LINEAR)),
-        Row("of which by modelling", ("signals-graded", SIGNALS), ("signals-graded", LINEAR)),
+        Row("gain of modelling them", ("signals-graded", SIGNALS), ("signals-graded", LINEAR)),
         Row("dislikes in the loss of a network", (NETS, "recfusion-dislikes"), (NETS, "recfusion")),
         Row("`timed` (per-user temporal)", ("signals-time-ml1m", SIGNALS), ("signals-time-ml1m", LINEAR)),
         Row("`timed`, TALE (per-user temporal)", ("signals-time-ml1m", "tale"), ("signals-time-ml1m", LINEAR)),
