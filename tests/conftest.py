@@ -1,5 +1,6 @@
 """Small data and fixtures that several tests share."""
 
+import logging
 import os
 import shutil
 import sys
@@ -37,6 +38,13 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 collect_ignore_glob = [] if find_spec("uvicorn") and find_spec("fastapi") else ["server/*"]  # without the extra serve
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")  # no test may depend on the load of the machine
+
+
+@pytest.fixture(autouse=True)
+def _enabled_logging() -> Iterator[None]:
+    """Scripts that a test runs may turn messages off, which other tests read."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def csr(rows: list[list[int]], n_columns: int) -> Csr:

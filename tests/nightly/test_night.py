@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -177,7 +178,8 @@ def test_a_forgotten_customer_is_in_no_file_that_the_run_writes(tmp_path: Path) 
     assert not (tmp_path / "shop.previous").exists()
     outputs = [path for path in tmp_path.rglob("*") if path.is_file() and path.name not in ("forget.txt", "orders.csv")]
     assert len(outputs) > 8
-    assert [path.name for path in outputs if b"gone@" in path.read_bytes() or b"c05" in path.read_bytes()] == []
+    named = re.compile(rb"gone@|(?<![0-9a-f])c05(?![0-9a-f])")  # digests may have these letters
+    assert [path.name for path in outputs if named.search(path.read_bytes())] == []
     write_products(tmp_path, 42)
     assert night(file).forgotten == 2
     assert (tmp_path / "shop.previous").exists()

@@ -83,7 +83,8 @@ def make_layout(similarity: Similarity, counts: IntArray, before: Mapping[int, F
 def _graph(similarity: Similarity, items: IntArray, n_items: int) -> Csr:
     """Return the symmetric graph that joins each item to its most similar ones, (items, items), 0/1."""
     size, near = len(items), min(_NEIGHBOURS, max(1, len(items) - 1))
-    rows, columns = [], []
+    rows: list[IntArray] = []
+    columns: list[IntArray] = []
     for start in range(0, size, step := batch_rows(n_items)):
         if start >= _TRIED and not any(map(len, rows)):
             break  # as for popularity, which finds no items similar

@@ -1,7 +1,7 @@
 """The linear denoiser with dislikes, ratings or counts, timestamps, and features of items and users, in closed form."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -99,13 +99,13 @@ class ThinningSignals(RidgeRecommender):
     people_: FloatArray = learned()  # (1 + user features, items)
     added_columns_: FloatArray = learned()  # (items, added)
     added_rows_: FloatArray = learned()  # (added, items + added)
-    reads: frozenset[Signal] = field(init=False, repr=False, compare=False, default=frozenset(get_args(Signal)))
-    with_added: Callable[..., dict[str, Any]] | None = field(init=False, repr=False, compare=False, default=None)
+    reads: ClassVar[frozenset[Signal]] = frozenset(get_args(Signal))
+    with_added: ClassVar[Callable[..., dict[str, Any]] | None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.reads = frozenset(_READS.get(self.uses, get_args(Signal)))
-        self.with_added = None if self.uses == "history" else new.with_added
+        vars(self)["reads"] = frozenset(_READS.get(self.uses, get_args(Signal)))
+        vars(self)["with_added"] = None if self.uses == "history" else new.with_added
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -255,7 +255,7 @@ class ThinningSignals(RidgeRecommender):
         super().load_state(new.no_features(n_items) | dict(state), chosen, n_items)
 
     def score(self, history: Csr, *, extra: Extra | None = None) -> FloatArray:
-        n_items = self.n_known
+        n_items = int(self.weights_.shape[1])
         rows, likes, later = self._entries(history, extra)
         scores = new.dense(rows @ self.weights_)
         if isinstance(self.weights_, csr_array):
@@ -288,7 +288,7 @@ class ThinningSignals(RidgeRecommender):
 
     def reasons(self, history: Csr, items: IntArray, *, extra: Extra | None = None) -> Reasons:
         """Return the contributions of the history's entries, or, for new items, of their own features."""
-        n_items, n_added, new = self.n_known, len(self.added_rows_), self.is_new[items]
+        n_items, n_added, new = int(self.weights_.shape[1]), len(self.added_rows_), self.is_new[items]
         rows, likes, later = self._entries(history, extra)
         asked = np.where(new, 0, items)
         again = np.arange(self.weights_.shape[0] - n_items).reshape(-1, 1)  # the source of a dislike is its item
@@ -310,7 +310,7 @@ class ThinningSignals(RidgeRecommender):
 
     def _entries(self, history: Csr, extra: Extra | None) -> tuple[Csr, Csr, Csr]:
         """Return the rows of all blocks over the items of the fit, those of likes alone, and those of added items."""
-        n_items, known, old = self.n_known, extra or Extra(), history
+        n_items, known, old = int(self.weights_.shape[1]), extra or Extra(), history
         if history.shape[1] != n_items:
             old, known = history[:, :n_items], known.columns(np.arange(n_items))
         rows = self._blocks(old, known, self.weights_.shape[0] // n_items, self._left(old, known, self.recency_))
