@@ -1,17 +1,15 @@
 """`recfusion report` and `recfusion reproduce`, used as a person would."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from recfusion.cli import main as cli
+from conftest import Command
 from recfusion.experiments.experiment_file import Experiment, parse_experiment
 from recfusion.experiments.result import pack_store
 from recfusion.paper import experiments
 from recfusion.paper import tables as paper
 
-Leave = Callable[..., tuple[object, str, str]]
 PNG = b"\x89PNG\r\n\x1a\n"
 SPEC = {
     "name": "ml1m",
@@ -35,20 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def leave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Leave:
-    """Run a command and return its exit code and what it printed."""
-
-    def call(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr("sys.argv", ["recfusion", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        printed = capsys.readouterr()
-        return stop.value.code, printed.out, printed.err
-
-    return call
-
-
-@pytest.fixture
 def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper's main experiment replaced by one that takes a moment."""
 
@@ -60,8 +44,8 @@ def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_table")
-def test_a_reproduction_prints_and_writes_its_tables_and_resumes(leave: Leave, folder: Path) -> None:
-    code, printed, told = leave("reproduce", "ml1m", "--quick", "--workers", 0)
+def test_a_reproduction_prints_and_writes_its_tables_and_resumes(command: Command, folder: Path) -> None:
+    code, printed, told = command("reproduce", "ml1m", "--quick", "--workers", 0)
     assert code == 0
     made = folder / "reproduction" / "ml1m-quick"
     assert {path.name for path in made.iterdir()} == {
@@ -79,23 +63,23 @@ def test_a_reproduction_prints_and_writes_its_tables_and_resumes(leave: Leave, f
     assert (made / "ml1m.png").read_bytes().startswith(PNG)
     kept = (made / "results.jsonl").read_bytes()
 
-    code, again, told = leave("reproduce", "ml1m", "--quick", "--workers", 0)
+    code, again, told = command("reproduce", "ml1m", "--quick", "--workers", 0)
     assert code == 0
     assert "5 of them are stored already" in told
     assert (made / "results.jsonl").read_bytes() == kept
     assert again == printed
 
-    code, _, told = leave("reproduce", "ablation", "--workers", 0)
+    code, _, told = command("reproduce", "ablation", "--workers", 0)
     assert "5 fits were copied" in told
     assert "5 of them are stored already" in told
 
 
 @pytest.mark.usefixtures("small_table")
 def test_all_makes_what_it_can_and_says_what_it_left_out(
-    leave: Leave, folder: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paper, "COUNTS", {"netflix": paper.COUNTS["netflix"]})
-    code, printed, told = leave("reproduce", "all", "--out", "made", "--workers", 0)
+    code, printed, told = command("reproduce", "all", "--out", "made", "--workers", 0)
     assert code == 0, told
     assert sorted(path.name for path in (folder / "made").iterdir()) == [
         *("ablation", "figure-architecture", "ml1m", "parameters"),
@@ -105,8 +89,8 @@ def test_all_makes_what_it_can_and_says_what_it_left_out(
     assert "1,410,218" in printed
 
 
-def test_parameters_are_counted_without_any_data(leave: Leave, folder: Path) -> None:
-    code, printed, _ = leave("reproduce", "parameters")
+def test_parameters_are_counted_without_any_data(command: Command, folder: Path) -> None:
+    code, printed, _ = command("reproduce", "parameters")
     assert code == 0
     made = folder / "reproduction" / "parameters"
     assert "| recfusion | 1,410,218 | 1,410,218 | 0 |" in (made / "parameters.md").read_text()
@@ -115,13 +99,13 @@ def test_parameters_are_counted_without_any_data(leave: Leave, folder: Path) -> 
     assert "4,464,216" in printed
 
 
-def test_counts_name_the_data_that_is_not_here(leave: Leave, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    code, printed, told = leave("reproduce", "counts")
+def test_counts_name_the_data_that_is_not_here(command: Command, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    code, printed, told = command("reproduce", "counts")
     assert (code, printed) == (2, "")
     assert "data fetch ml-1m" in told
     counts = {"ml-latest-small": paper.COUNTS["ml-1m"], "netflix": paper.COUNTS["netflix"]}
     monkeypatch.setattr(paper, "COUNTS", counts)
-    code, printed, told = leave("reproduce", "counts", "--quick")
+    code, printed, told = command("reproduce", "counts", "--quick")
     assert code == 0
     assert "ml-latest-small, train: users" in printed
     assert "Left out: The data set 'netflix' is not on this machine" in told
@@ -144,9 +128,9 @@ def test_counts_name_the_data_that_is_not_here(leave: Leave, monkeypatch: pytest
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    leave: Leave, folder: Path, arguments: list[str], words: str
+    command: Command, folder: Path, arguments: list[str], words: str
 ) -> None:
-    code, printed, told = leave(*arguments)
+    code, printed, told = command(*arguments)
     assert (code, printed) == (2, "")
     assert words in told
     assert told.startswith("Error: ")
@@ -154,69 +138,69 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
     assert [path.name for path in folder.iterdir()] == ["shop.csv"]
 
 
-def test_a_report_is_written_beside_the_results_or_in_the_asked_form(leave: Leave, folder: Path) -> None:
+def test_a_report_is_written_beside_the_results_or_in_the_asked_form(command: Command, folder: Path) -> None:
     options = ("--data", "shop.csv", "--models", "popularity,ease", "--set", "ease.l2=5", "--splits", 2)
-    code, _, _ = leave("compare", *options, "--out", "results.jsonl", "--workers", 0)
+    code, _, _ = command("compare", *options, "--out", "results.jsonl", "--workers", 0)
     assert code == 0
-    assert leave("report", "results.jsonl")[0] == 0
+    assert command("report", "results.jsonl")[0] == 0
     page = (folder / "results.html").read_text()
     for text in ("By activity of the user", "recfusion run again.toml", "l2 = 5"):
         assert text in page
     for suffix, words in ((".md", "## ndcg@100"), (".csv", "table,model"), (".tex", "toprule"), (".svg", "<svg")):
-        assert leave("report", "results.jsonl", "--out", f"made/table{suffix}")[0] == 0
+        assert command("report", "results.jsonl", "--out", f"made/table{suffix}")[0] == 0
         assert words in (folder / "made" / f"table{suffix}").read_text()
     packed = pack_store("results.jsonl")
     for store in ("results.jsonl", packed):
         (folder / "results.html").unlink()
-        assert leave("report", store)[0] == 0
+        assert command("report", store)[0] == 0
         assert (folder / "results.html").read_text() == page
 
 
-def test_a_report_of_one_experiment_leaves_out_what_else_a_store_holds(leave: Leave, folder: Path) -> None:
+def test_a_report_of_one_experiment_leaves_out_what_else_a_store_holds(command: Command, folder: Path) -> None:
     spec = 'name = "t"\n[data]\ndata = "shop.csv"\n[run]\nseeds = 1\n[models.ease]\nl2 = 5\n'
     for name, text in (("one", spec), ("two", spec.replace("l2 = 5", "l2 = 50.0"))):
         (folder / f"{name}.toml").write_text(text)
-        assert leave("run", f"{name}.toml", "--out", "t.jsonl", "--workers", 0)[0] == 0
-    code, _, told = leave("report", "t.jsonl")
+        assert command("run", f"{name}.toml", "--out", "t.jsonl", "--workers", 0)[0] == 0
+    code, _, told = command("report", "t.jsonl")
     assert code == 2
     assert "Expected one set of settings for ease" in told
     assert "--experiment" in told
-    assert leave("report", "t.jsonl", "--experiment", "two.toml")[0] == 0
+    assert command("report", "t.jsonl", "--experiment", "two.toml")[0] == 0
     page = (folder / "t.html").read_text()
     (folder / "three.toml").write_text(spec.replace("l2 = 5", "l2 = 7"))
-    assert "Expected results of 'three.toml'" in leave("report", "t.jsonl", "--experiment", "three.toml")[2]
-    assert "Expected a results store" in leave("report", "shop.csv", "--experiment", "two.toml")[2]
+    assert "Expected results of 'three.toml'" in command("report", "t.jsonl", "--experiment", "three.toml")[2]
+    assert "Expected a results store" in command("report", "shop.csv", "--experiment", "two.toml")[2]
     assert "l2 = 50.0" in page
     assert "Examples" in page
 
 
-def test_a_report_of_a_torn_store_says_so(leave: Leave, folder: Path) -> None:
+def test_a_report_of_a_torn_store_says_so(command: Command, folder: Path) -> None:
     spec = 'name = "t"\n[data]\ndata = "shop.csv"\n[run]\nseeds = 2\n[models.popularity]\n'
     (folder / "t.toml").write_text(spec)
-    assert leave("run", "t.toml", "--out", "t.jsonl", "--workers", 0)[0] == 0
+    assert command("run", "t.toml", "--out", "t.jsonl", "--workers", 0)[0] == 0
     store = folder / "t.jsonl"
     store.write_bytes(store.read_bytes()[:-100])
     before = store.read_bytes()
-    assert leave("report", "t.jsonl")[0] == 0
+    assert command("report", "t.jsonl")[0] == 0
     assert store.read_bytes() == before
     assert "popularity" in (folder / "t.html").read_text()
 
 
-def test_a_page_shows_on_the_map_of_a_model_where_it_is_good(leave: Leave, folder: Path) -> None:
+def test_a_page_shows_on_the_map_of_a_model_where_it_is_good(command: Command, folder: Path) -> None:
     split = ["--data", "shop.csv", "--seed", "0"]
-    assert leave("train", "ease", *split, "--out", "model")[0] == 0
-    assert leave("compare", "--models", "ease,popularity", "--data", "shop.csv", "--out", "r.jsonl")[0] == 0
-    assert leave("report", "r.jsonl", "--map", "model")[0] == 0
+    assert command("train", "ease", *split, "--out", "model")[0] == 0
+    assert command("compare", "--models", "ease,popularity", "--data", "shop.csv", "--out", "r.jsonl")[0] == 0
+    assert command("report", "r.jsonl", "--map", "model")[0] == 0
     text = (folder / "r.html").read_text(encoding="utf-8")
     assert '<h2 id="map">By place on the map</h2>' in text
     assert '<img src="data:image/png;base64,' in text
-    code, _, error = leave("report", "r.jsonl", "--map", "model", "--out", "r.md")
+    code, _, error = command("report", "r.jsonl", "--map", "model", "--out", "r.md")
     assert code == 2
     assert "Expected a page" in error
     assert (
-        leave("train", "ease", *split, "--min-users-per-item", "1", "--min-items-per-user", "9", "--out", "other")[0]
+        command("train", "ease", *split, "--min-users-per-item", "1", "--min-items-per-user", "9", "--out", "other")[0]
         == 0
     )
-    code, _, error = leave("report", "r.jsonl", "--map", "other")
+    code, _, error = command("report", "r.jsonl", "--map", "other")
     assert code == 2
     assert "under the protocol" in error

@@ -65,7 +65,7 @@ class FetchedRows:
         self._next: Future[pl.DataFrame | None] | None = self._pool.submit(self._fetch)
 
     def batches(self) -> Iterator[pl.DataFrame]:
-        """Yield all batches; those that were fetched before come from memory."""
+        """Yield all batches: first the ones in memory, then the others from the database."""
         for place in count():
             if place == len(self._frames):
                 frame = None if self._next is None else self._next.result()

@@ -61,7 +61,7 @@ class ThinningDeep(NeuralRecommender):
     prior: float = setting(1.0, "power of popularity that outputs start at and decay to", at_least=0, search=(0.0, 1.0))
     b: float = setting(0.5, "users with |u| items are weighted by |u|^-b within a batch", search=(0.0, 1.0))
     directions: int = setting(300, "co-occurrence directions of the first vectors; 0: random", at_least=0, at_most=5000)
-    # No setting: weights of an earlier fit to continue, and its number of epochs, of which the last are repeated.
+    # The weights that a continued fit starts with, and how many epochs the earlier fit had. It is not a setting.
     start: tuple[Mapping[str, Tensor], int] | None = field(default=None, compare=False, kw_only=True, repr=False)
     item_weights_: FloatArray = learned()  # (items,)
     lengths_: IntArray = learned()  # training users with 0, 1, 2, ... items
