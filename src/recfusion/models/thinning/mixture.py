@@ -54,7 +54,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_LONGEST = 2 * 3600.0  # most seconds of a part's fit
+_LONGEST, _LONGEST_NETWORK = 2 * 3600.0, 1200.0  # most seconds of a part's fit
 _SECONDS_PER_SCORE = 2e-7  # of a part, with a share of the search for weights (measured)
 # Signals by the names of their notes, and the part that each of them adds to a mixture.
 _SIGNALS: Mapping[str, frozenset[Signal]] = {
@@ -318,7 +318,7 @@ class Thinning(Recommender):
         return sum(part.forecast(shape).seconds or 0.0 for part in parts) + scored * _SECONDS_PER_SCORE
 
     def _planned(self, shape: Shape, *, silent: bool = False) -> dict[str, Recommender]:
-        """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take hours."""
+        """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take too long."""
         if self.start is not None:
             return {name: continued(part) for name, part in self.start.items()}
         if self.parts is not None:
@@ -333,12 +333,12 @@ class Thinning(Recommender):
             if self.weights is not None and label != name and label not in self.weights:
                 continue  # a second one without a given weight
             part = entry(name).make()
-            if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
+            if (part.forecast(shape).seconds or 0.0) <= (_LONGEST_NETWORK if name in NETWORKS else _LONGEST):
                 parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
             else:
                 too_long.add(name)
         if not silent:
-            message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+            message = "The mixture leaves out %s: it would take too long on %d users and %d items."
             for name in sorted(too_long):
                 log.warning(message, name, shape.users, shape.items)
             log.info("The mixture's plan: %s.", ", ".join(parts))
