@@ -1,5 +1,6 @@
 """Plans: a run is confirmatory only if nothing changed after the plan."""
 
+import subprocess
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -44,7 +45,41 @@ def test_every_change_after_the_plan_makes_a_run_exploratory(groups: Interaction
     old = [one.model_copy(update={"finished": plan.written - timedelta(days=1)}) for one in fits(groups, ["ease"])]
     found = check_plan(plan, experiment(), old)
     assert found.reasons == ("2 results are older than the plan",)
-    assert found.sentence().startswith("Exploratory, because of changes after the plan of ")
+    assert found.sentence().startswith("Exploratory, because it departs from the plan of ")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    name = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    run = subprocess.run(["git", *name, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def test_a_plan_must_be_committed_before_its_results(tmp_path: Path, groups: Interactions) -> None:
+    results = fits(groups, ["ease"])
+    path = tmp_path / "new.plan.json"
+    plan = write_plan(path, experiment()).model_copy(update={"written": min(one.finished for one in results)})
+
+    def verdict(commit: str = "", *, days: int = 0) -> str:
+        changed = {"commit": commit, "finished": results[0].finished + timedelta(days=days)}
+        return check_plan(plan, experiment(), [results[0].model_copy(update=changed)], path).sentence()
+
+    assert verdict().startswith("Confirmatory: ")
+    assert verdict().endswith("could not be checked: no complete git history.")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "First")
+    first = git(tmp_path, "rev-parse", "HEAD")
+    assert verdict().endswith(": the file of the plan is not committed in git as it is.")
+    git(tmp_path, "add", path.name)
+    git(tmp_path, "commit", "-q", "-m", "Plan")
+    planned = git(tmp_path, "rev-parse", "HEAD")
+    assert verdict(planned[:12] + "+").endswith(f"The plan was committed ({planned[:12]}) before the results.")
+    assert f"1 result began before the plan was committed ({planned[:12]})" in verdict(first[:12])
+    # Fits of a recfusion outside of this repository are judged by their time.
+    assert verdict("0123456789ab", days=1).startswith("Confirmatory: ")
+    assert verdict(days=1).startswith("Confirmatory: ")
+    assert verdict().startswith("Exploratory, ")
+    path.write_text(path.read_text() + "\n")
+    assert verdict(planned).endswith(": the file of the plan is not committed in git as it is.")
 
 
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def run(
             experiment, store, workers=workers, user_ids=user_ids, keep_stale=keep_stale, on_event=on_event
         )
     if summary.results:
-        verdict = None if written is None else check_plan(written, experiment, summary.results)
+        verdict = None if written is None else check_plan(written, experiment, summary.results, plan)
         about = "" if verdict is None else verdict.sentence()
         comparison = Comparison.of(summary.results, title=experiment.title, deciding=experiment.deciding, note=about)
         if as_json:

@@ -1,5 +1,7 @@
 """Pre-registration: a plan of an experiment, written before its runs, and whether a run kept to it."""
 
+import os
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +15,8 @@ from recfusion.core.files import read_json, write_json
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.result import Result, Seeds, package_versions
 from recfusion.models.code_digest import source_commit
+
+_SECONDS = 10  # after which git is given up
 
 
 class PlannedModel(BaseModel):
@@ -73,6 +77,7 @@ class Verdict:
 
     plan: Plan
     reasons: tuple[str, ...]  # why it is exploratory
+    history: str = ""  # what git says about the plan's file
 
     @property
     def is_confirmatory(self) -> bool:
@@ -82,8 +87,10 @@ class Verdict:
         """Return the verdict with its reasons."""
         planned = f"the plan of {self.plan.written:%Y-%m-%d %H:%M} UTC"
         if self.is_confirmatory:
-            return f"Confirmatory: data, splits, metrics, settings and code are those of {planned}."
-        return f"Exploratory, because of changes after {planned}: {'; '.join(self.reasons)}."
+            text = f"Confirmatory: data, splits, metrics, settings and code are those of {planned}."
+        else:
+            text = f"Exploratory, because it departs from {planned}: {'; '.join(self.reasons)}."
+        return f"{text} {self.history}".rstrip()
 
 
 def write_plan(path: Path, experiment: Experiment) -> Plan:
@@ -99,8 +106,9 @@ def read_plan(path: Path) -> Plan:
         return Plan.model_validate(read_json(path))
 
 
-def check_plan(plan: Plan, experiment: Experiment, results: Iterable[Result]) -> Verdict:
-    """Return whether results of an experiment confirm a plan."""
+def check_plan(plan: Plan, experiment: Experiment, results: Iterable[Result], path: Path | None = None) -> Verdict:
+    """Return whether results of an experiment confirm a plan; with the plan's `path`, git is asked for its commit."""
+    results = list(results)
     today = Plan.of(experiment)
     names = ("name", "data", "preparation", "split", "signals", "metrics", "deciding", "hypotheses")
     reasons = [
@@ -126,7 +134,49 @@ def check_plan(plan: Plan, experiment: Experiment, results: Iterable[Result]) ->
     early = sum(one.finished < plan.written for one in results)
     if early:
         reasons.append(f"{early:,} result{'s are' if early > 1 else ' is'} older than the plan")
-    return Verdict(plan, tuple(reasons))
+    reason, history = ("", "") if path is None else _committed_before(path, results)
+    return Verdict(plan, (*reasons, reason) if reason else tuple(reasons), history)
+
+
+def _committed_before(path: Path, results: Iterable[Result]) -> tuple[str, str]:
+    """Return why results may be older than the commit of a plan's file, or nothing; and a sentence for the output.
+
+    A result whose commit is in the plan's repository must have been fitted by that commit's descendants or itself. If
+    recfusion's source is elsewhere, the time of the commit must precede the result.
+    """
+    asked = path.resolve()
+    try:
+        if _git(asked, "rev-parse", "--is-shallow-repository") != "false":
+            return (
+                "",
+                "Whether the plan was committed before the results could not be checked: no complete git history.",
+            )
+        commit, _, seconds = _git(asked, "log", "-1", "--format=%H %ct", "--", asked.name).partition(" ")
+        if not commit or _git(asked, "status", "--porcelain", "--", asked.name):
+            return "the file of the plan is not committed in git as it is", ""
+        late = [one for one in results if not _is_later(asked, commit, int(seconds), one)]
+    except (OSError, subprocess.SubprocessError):
+        return "", "Whether the plan was committed before the results could not be checked: git could not be run."
+    if late:
+        return f"{len(late):,} result{'s' * (len(late) > 1)} began before the plan was committed ({commit[:12]})", ""
+    return "", f"The plan was committed ({commit[:12]}) before the results."
+
+
+def _is_later(path: Path, commit: str, seconds: int, result: Result) -> bool:
+    """Return whether a result was fitted after a commit: by a version that contains it, else by its time."""
+    own = result.commit.rstrip("+")
+    if own and _git(path, "cat-file", "-t", own) == "commit":
+        return _git(path, "merge-base", commit, own) == commit
+    return result.finished.timestamp() - result.fit_seconds >= seconds
+
+
+def _git(path: Path, *arguments: str) -> str:
+    """Return the output of git in the folder of a file; empty if it fails."""
+    # Inside a git hook, variables such as GIT_DIR point to another repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "--no-optional-locks", "-C", str(path.parent), *arguments]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    return run.stdout.strip() if run.returncode == 0 else ""
 
 
 def _differs(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:

@@ -1,0 +1,74 @@
+"""What NDCG does not show: coverage, popularity bias, users with few items, and the chance in a training.
+
+    python studies/beyond_accuracy.py --data ml-100k online-retail lastfm-2k
+
+Split 0 of each data set, and the model's defaults. `pruned` is the usual preparation (users with five items or more),
+`unpruned` keeps users with fewer: all of them are trained on, those with at least two are tested. `seeds` are trainings
+of the same split with the random numbers of seeds 0, 1 and 2. A measurement that the file has is not repeated; delete
+it after a change of the code. `python scripts/leaderboard.py` prints the file.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import recfusion as rf
+from recfusion.core.files import read_json, write_json
+from recfusion.core.rng import stream
+from recfusion.data.split import Split
+from recfusion.evaluation.list_evaluation import evaluate_metrics
+from recfusion.models.registry import known_models
+
+MODELS = ("popularity", "ease", "ease-dan", "thinning-linear", "thinning-fast", "thinning")
+RANDOM = ("multdae", "thinning")  # models with random numbers in their training
+METRICS = ("ndcg@100", "coverage@100", "gini@100", "popularity@100")
+SEEDS = (0, 1, 2)
+OUT = Path(__file__).parent / "results" / "beyond_accuracy.json"
+
+
+def measure(name: str, parts: Split, seed: int = 0) -> dict[str, float]:
+    """Return the metrics of a model on the test users, with the CPU seconds of the fit."""
+    began = time.process_time()
+    model = known_models()[name].make()
+    model.fit(parts.train, parts.valid, rng=stream(seed, f"fit {name}"))
+    seconds = time.process_time() - began
+    found = evaluate_metrics(model, parts.test, parts.train, METRICS, threads=1).mean()
+    return {metric: round(found[metric], 6) for metric in METRICS} | {"cpu_seconds": round(seconds, 1)}
+
+
+def fill(found: dict[str, Any], data: str, out: Path) -> None:
+    """Add the measurements of a data set that are missing, and save each."""
+    its = found.setdefault(data, {"users": {}, "pruned": {}, "unpruned": {}, "seeds": {}})
+    for kind, least in (("pruned", 5), ("unpruned", 1)):
+        parts = rf.split(rf.load(data, rf.Preparation(min_items_per_user=least)), seed=0)
+        few = int((np.diff(parts.test.history.indptr) + np.diff(parts.test.held_out.indptr) < 5).sum())
+        its["users"][kind] = {"tested": len(parts.test.users), "with fewer than five items": few}
+        for name in MODELS:
+            if name not in its[kind]:
+                its[kind][name] = measure(name, parts)
+                write_json(out, found)
+        for name in RANDOM if kind == "pruned" else ():
+            for seed in SEEDS:
+                values = its["seeds"].setdefault(name, {})
+                if str(seed) not in values:
+                    known = its[kind].get(name) if seed == 0 else None
+                    values[str(seed)] = (known or measure(name, parts, seed))["ndcg@100"]
+                    write_json(out, found)
+
+
+def main() -> None:
+    """Run the missing measurements."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", nargs="+", default=["ml-100k", "online-retail", "lastfm-2k"])
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    found = read_json(options.out) if options.out.exists() else {}
+    for data in options.data:
+        fill(found, data, options.out)
+
+
+if __name__ == "__main__":
+    main()
