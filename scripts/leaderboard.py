@@ -1,24 +1,35 @@
-"""Write results/leaderboard.md and leaderboard.svg: all models on all data sets and protocols, from the stored results.
+"""Write results/leaderboard.md (also a page of the site) and its diagrams: all models, data sets and protocols.
 
 Usage: python scripts/leaderboard.py
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata, studentized_range
 
-from recfusion.core.files import replacing
+from recfusion.core.files import read_json, replacing
 from recfusion.evaluation.metrics import MAIN_METRIC
 from recfusion.experiments.result import Result, read_results
 from recfusion.models.registry import MODELS
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+BEYOND = ROOT / "studies" / "results" / "beyond_accuracy.json"
+# Title -> name of the diagram, and stores. With ratings, known dislikes are no candidates, which raises all values.
 PROTOCOLS = {
-    "Binary, users outside of the training data": ("ml1m", "ml-100k", "ml-latest-small", "online-retail", "lastfm-2k"),
-    "Per-user temporal": ("sequential-ml1m", "sequential-ml100k", "sequential-shop"),
-    "Global temporal": ("signals-global-shop",),
+    "Binary, users outside of the training data": (
+        "binary",
+        ("ml1m", "ml-100k", "ml-latest-small", "online-retail", "lastfm-2k"),
+    ),
+    "Per-user temporal, ratings and times": (
+        "per-user",
+        ("default-ml1m", "default-ml100k", "default-small", "default-shop"),
+    ),
+    "Per-user temporal, times alone": ("times", ("sequential-ml1m", "sequential-ml100k", "sequential-shop")),
+    "Global temporal": ("global", ("global-ml1m-10", "global-ml100k-10", "global-small-10", "global-shop-10")),
 }
 POWER = 2.8  # standard errors of a difference that a test at 5 % finds with a chance of 80 %
 FEWEST = 4  # models that a diagram needs
@@ -27,7 +38,7 @@ FEWEST = 4  # models that a diagram needs
 def main() -> None:
     """Write the leaderboard and its diagram."""
     text = ["# Leaderboard\n", INTRODUCTION]
-    for title, names in PROTOCOLS.items():
+    for title, (short, names) in PROTOCOLS.items():
         sets = {name: of_registry(read_results(RESULTS / f"{name}.jsonl")) for name in names}
         sets = {name: its for name, its in sets.items() if its}
         if not sets:
@@ -37,7 +48,7 @@ def main() -> None:
         if len(sets) > 1 and len(common) >= FEWEST:
             means = np.array([[mean(its[label]) for label in common] for its in sets.values()])
             ranks, distance = mean_ranks(means), critical_difference(len(common), len(sets))
-            name = f"leaderboard-{title.split()[0].strip(',').lower()}.svg"
+            name = f"leaderboard-{short}.svg"
             drawn = diagram(dict(zip(common, ranks.tolist(), strict=True)), distance)
             with replacing(RESULTS / name) as beside:
                 beside.write_text(drawn, encoding="utf-8")
@@ -47,6 +58,8 @@ def main() -> None:
                 f"than the critical difference of {distance:.2f} (Nemenyi, 5 %): with so few data sets, that is most "
                 "of them.\n"
             )
+    if BEYOND.exists():
+        text += beyond(read_json(BEYOND))
     with replacing(RESULTS / "leaderboard.md") as beside:
         beside.write_text("\n".join(text), encoding="utf-8")
 
@@ -55,9 +68,11 @@ INTRODUCTION = f"""
 {MAIN_METRIC} x 100 of every model of the registry with its defaults, from the stores of this folder
 (`python scripts/leaderboard.py`). A mean is over the splits that the model has, so means with fewer splits (in
 brackets) are not quite comparable; the tables of each store have paired tests. Rank: the mean rank among the models
-that all data sets of the table have. Fit: seconds on the first data set. Not in the stores, and so not here: coverage,
-popularity bias, unpruned users, and the variance between training seeds (a split's seed is also the training's).
-†: fitted by older code than that of this version.
+that all data sets of the table have. Fit: seconds on the first data set. Rare: the recall@100 of the rarest items
+divided by that of the most popular ones, on the first data set; items are sorted by popularity and cut so that each
+third has a third of the training interactions. 1 is no popularity bias, 0 is a model that never finds a rare item.
+In the tables with ratings, items that a test user is known to dislike are
+no candidates, so their values are higher than without ratings. †: fitted by older code than that of this version.
 """
 
 
@@ -97,8 +112,8 @@ def table(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
     ranks = dict(zip(common, mean_ranks(means).tolist(), strict=True)) if common else {}
     labels = dict.fromkeys(label for its in sets.values() for label in its)
     most = {name: max(len(results) for results in its.values()) for name, its in sets.items()}
-    lines = [f"| model | {' | '.join(f'[{name}]({name}.md)' for name in sets)} | rank | fit |"]
-    lines.append(f"|---|{'---:|' * (len(sets) + 2)}")
+    lines = [f"| model | {' | '.join(f'[{name}]({name}.md)' for name in sets)} | rank | rare | fit |"]
+    lines.append(f"|---|{'---:|' * (len(sets) + 3)}")
     first_mean = {label: next(mean(its[label]) for its in sets.values() if label in its) for label in labels}
     for label in sorted(labels, key=lambda label: (ranks.get(label, np.inf), -first_mean[label])):
         cells = []
@@ -107,10 +122,54 @@ def table(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
             cells.append(f"{100 * mean(its[label]):.2f}{fewer}" if label in its else "")
         first = next(its[label] for its in sets.values() if label in its)
         seconds = float(np.mean([one.fit_seconds for one in first]))
-        cells += [f"{ranks[label]:.1f}" if label in ranks else "", f"{seconds:.0f} s"]
+        cells += [f"{ranks[label]:.1f}" if label in ranks else "", f"{rare_share(first):.2f}", f"{seconds:.0f} s"]
         old = " †" * any(one.code_state == "stale" for its in sets.values() for one in its.get(label, ()))
         lines.append(f"| `{label}`{old} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def rare_share(results: Sequence[Result]) -> float:
+    """Return the recall@100 of the least popular group of items divided by that of the most popular one."""
+    depth = max(results[0].slices.hits)
+    hits = np.sum([one.slices.hits[depth] for one in results], axis=0)
+    recall = hits / np.maximum(1, np.sum([one.slices.held_out for one in results], axis=0))
+    return float(recall[-1] / recall[0]) if recall[0] else float("nan")
+
+
+def beyond(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the section on coverage, popularity, users with few items and training seeds, from the study's file."""
+    text = ["\n## Coverage, popularity, users with few items, training seeds\n", ABOUT_BEYOND]
+    for data, its in found.items():
+        users, seeds = its["users"], its["seeds"]
+        text.append(f"\n### {data}\n")
+        head = ("model", "NDCG, pruned", "NDCG, unpruned", "coverage", "Gini", "popularity", "s. d. of seeds")
+        text += [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
+        for name in dict.fromkeys((*its["pruned"], *seeds)):
+            pruned, unpruned = its["pruned"].get(name, {}), its["unpruned"].get(name, {})
+            ndcg = pruned[MAIN_METRIC] if pruned else seeds[name]["0"]
+            cells = [f"{100 * ndcg:.2f}", f"{100 * unpruned[MAIN_METRIC]:.2f}" if unpruned else ""]
+            cells += [
+                f"{100 * pruned[f'{key}@100']:.1f}" if pruned else "" for key in ("coverage", "gini", "popularity")
+            ]
+            several = list(seeds.get(name, {}).values())
+            cells.append(f"{100 * np.std(several, ddof=1):.2f} ({len(several)})" if len(several) > 1 else "")
+            text.append(f"| `{name}` | {' | '.join(cells)} |")
+        parts = [
+            f"{kind} {one['tested']:,} users, {one['with fewer than five items']:,} of them with fewer than five items"
+            for kind, one in users.items()
+        ]
+        text.append(f"\nTested: {'; '.join(parts)}.\n")
+    return text
+
+
+ABOUT_BEYOND = """
+Split 0, lists of 100 items (`python studies/beyond_accuracy.py`). Pruned: users with at least five items, as in all
+other tables. Unpruned: the others are kept in training, and tested if they have two items, one of them shown.
+Coverage: percent of the items that some list has. Gini of how often items are recommended: 0 is equal, 100 is all
+lists the same. Popularity: mean percent of the training users who have a recommended item. Seeds: standard deviation
+of the pruned NDCG@100 between trainings on the same split with different random numbers (their number in brackets);
+models without a value have a closed form and no random numbers, apart from their search.
+"""
 
 
 def facts(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:

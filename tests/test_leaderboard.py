@@ -2,11 +2,13 @@
 
 import runpy
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from named_tests import ROOT
+from recfusion.evaluation.evaluate import PopularitySlices
 
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "leaderboard.py"))
 
@@ -23,6 +25,22 @@ def test_the_critical_difference_is_that_of_the_published_example() -> None:
 def test_bars_join_runs_within_the_distance_and_none_inside_another() -> None:
     assert SCRIPT["groups"]([1.0, 1.5, 2.2, 4.0], 1.0) == [(1.0, 1.5), (1.5, 2.2)]
     assert SCRIPT["groups"]([1.0, 3.0], 1.0) == []
+
+
+def test_popularity_bias_is_the_recall_of_rare_items_over_that_of_popular_ones() -> None:
+    one = SimpleNamespace(slices=PopularitySlices((5, 9, 90), (10, 10, 10), {20: (1, 1, 1), 100: (8, 3, 2)}))
+    other = SimpleNamespace(slices=PopularitySlices((5, 9, 90), (10, 10, 30), {20: (1, 1, 1), 100: (8, 3, 4)}))
+    assert SCRIPT["rare_share"]([one, other]) == pytest.approx((6 / 40) / (16 / 20))
+
+
+def test_a_model_without_random_numbers_has_no_variation_between_seeds() -> None:
+    values = {"ndcg@100": 0.4, "coverage@100": 0.5, "gini@100": 0.9, "popularity@100": 0.1}
+    users = {"pruned": {"tested": 50, "with fewer than five items": 0}}
+    its = {"users": users, "pruned": {"ease": values}, "unpruned": {}, "seeds": {"multdae": {"0": 0.4, "1": 0.42}}}
+    text = "\n".join(SCRIPT["beyond"]({"tiny": its}))
+    assert "| `ease` | 40.00 |  | 50.0 | 90.0 | 10.0 |  |" in text
+    assert "| `multdae` | 40.00 |  |  |  |  | 1.41 (2) |" in text
+    assert "50 users, 0 of them with fewer than five items" in text
 
 
 def test_the_error_of_users_with_several_values_counts_users() -> None:
