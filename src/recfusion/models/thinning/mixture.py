@@ -54,7 +54,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_LONGEST, _LONGEST_NETWORK = 2 * 3600.0, 1200.0  # most seconds of a part's fit
+_LONGEST, _LONGEST_NETWORK = 2 * 3600.0, 600.0  # most seconds of a part's fit
 _SECONDS_PER_SCORE = 2e-7  # of a part, with a share of the search for weights (measured)
 # Signals by the names of their notes, and the part that each of them adds to a mixture.
 _SIGNALS: Mapping[str, frozenset[Signal]] = {
