@@ -59,7 +59,8 @@ def main() -> None:
                 "of them.\n"
             )
     if BEYOND.exists():
-        text += beyond(read_json(BEYOND))
+        found: Any = read_json(BEYOND)
+        text += beyond(found)
     with replacing(RESULTS / "leaderboard.md") as beside:
         beside.write_text("\n".join(text), encoding="utf-8")
 

@@ -10,6 +10,7 @@ it after a change of the code. `python scripts/leaderboard.py` prints the file.
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,35 +40,47 @@ def measure(name: str, parts: Split, seed: int = 0) -> dict[str, float]:
     return {metric: round(found[metric], 6) for metric in METRICS} | {"cpu_seconds": round(seconds, 1)}
 
 
-def fill(found: dict[str, Any], data: str, out: Path) -> None:
-    """Add the measurements of a data set that are missing, and save each."""
+def prepared(data: str, least: int = 5) -> Split:
+    """Return split 0 of a data set without users with fewer than `least` items."""
+    return rf.split(rf.load(data, rf.Preparation(min_items_per_user=least)), seed=0)
+
+
+def add_models(found: dict[str, Any], data: str, models: Sequence[str], out: Path) -> None:
+    """Add the missing models of a data set, with and without users of few items, and save each."""
     its = found.setdefault(data, {"users": {}, "pruned": {}, "unpruned": {}, "seeds": {}})
     for kind, least in (("pruned", 5), ("unpruned", 1)):
-        parts = rf.split(rf.load(data, rf.Preparation(min_items_per_user=least)), seed=0)
+        parts = prepared(data, least)
         few = int((np.diff(parts.test.history.indptr) + np.diff(parts.test.held_out.indptr) < 5).sum())
         its["users"][kind] = {"tested": len(parts.test.users), "with fewer than five items": few}
-        for name in MODELS:
-            if name not in its[kind]:
+        for name in models:
+            if name in MODELS and name not in its[kind]:
                 its[kind][name] = measure(name, parts)
                 write_json(out, found)
-        for name in RANDOM if kind == "pruned" else ():
-            for seed in SEEDS:
-                values = its["seeds"].setdefault(name, {})
-                if str(seed) not in values:
-                    known = its[kind].get(name) if seed == 0 else None
-                    values[str(seed)] = (known or measure(name, parts, seed))["ndcg@100"]
-                    write_json(out, found)
+
+
+def add_seeds(found: dict[str, Any], data: str, models: Sequence[str], out: Path) -> None:
+    """Add the missing trainings with other random numbers, and save each."""
+    its, parts = found[data], prepared(data)
+    for name in (name for name in models if name in RANDOM):
+        for seed in map(str, SEEDS):
+            values = its["seeds"].setdefault(name, {})
+            if seed not in values:
+                known = its["pruned"].get(name) if seed == "0" else None
+                values[seed] = (known or measure(name, parts, int(seed)))["ndcg@100"]
+                write_json(out, found)
 
 
 def main() -> None:
     """Run the missing measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", nargs="+", default=["ml-100k", "online-retail", "lastfm-2k"])
+    parser.add_argument("--models", nargs="+", default=list(dict.fromkeys((*MODELS, *RANDOM))))
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    found = read_json(options.out) if options.out.exists() else {}
-    for data in options.data:
-        fill(found, data, options.out)
+    found: Any = read_json(options.out) if options.out.exists() else {}
+    for add in (add_models, add_seeds):
+        for data in options.data:
+            add(found, data, options.models, options.out)
 
 
 if __name__ == "__main__":
