@@ -166,10 +166,11 @@ def beyond(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
 ABOUT_BEYOND = """
 Split 0, lists of 100 items (`python studies/beyond_accuracy.py`). Pruned: users with at least five items, as in all
 other tables. Unpruned: the others are kept in training, and tested if they have two items, one of them shown.
+The two draw other test users, so differences between both columns are mostly chance.
 Coverage: percent of the items that some list has. Gini of how often items are recommended: 0 is equal, 100 is all
 lists the same. Popularity: mean percent of the training users who have a recommended item. Seeds: standard deviation
 of the pruned NDCG@100 between trainings on the same split with different random numbers (their number in brackets);
-models without a value have a closed form and no random numbers, apart from their search.
+closed forms have no random numbers, apart from their search. An empty cell was not measured; the command fills it.
 """
 
 
