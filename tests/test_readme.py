@@ -1,10 +1,12 @@
 """The README and the other documents: their Python code and commands run, their links and tables are right."""
 
 import doctest
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,20 +15,22 @@ from typing import Any
 
 import pytest
 
+from hub import TOKEN, serving_hub
 from recfusion.cli import main as cli
+from recfusion.core.extras import is_installed
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [path for path in ROOT.glob("docs/**/*.md") if "generated" not in path.parts and path.parent.name != "gallery"]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *PAGES])
-WITH_CONSOLE = [path for path in DOCUMENTS if "```console\n" in path.read_text(encoding="utf-8")]
-NEED_A_SERVICE = {"shop-pages.md"}  # tests/server calls the same client
+INTEGRATIONS = ROOT / "docs" / "how-to" / "integrations.md"  # has a test of its own
+WITH_CONSOLE = [
+    path for path in DOCUMENTS if "```console\n" in path.read_text(encoding="utf-8") and path != INTEGRATIONS
+]
 WITH_PYTHON = [
     path
     for path in DOCUMENTS
-    if "```python\n" in path.read_text(encoding="utf-8")
-    and path not in WITH_CONSOLE
-    and path.name not in NEED_A_SERVICE
+    if "```python\n" in path.read_text(encoding="utf-8") and path not in (*WITH_CONSOLE, INTEGRATIONS)
 ]
 MOST_BYTES = 7000
 
@@ -100,6 +104,40 @@ def test_console_commands_print_what_the_document_shows(document: Path, tmp_path
     script = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
     _, wrong = script["run_document"](document.read_text(encoding="utf-8"), tmp_path)
     assert wrong == []
+
+
+@pytest.mark.skipif(
+    not all(map(is_installed, ("huggingface_hub", "mcp", "mlflow", "sklearn"))), reason="not all extras are installed"
+)
+def test_the_integrations_run_with_a_local_hub_and_store(tmp_path: Path) -> None:
+    """The clients read these variables when they are imported, so the document runs in a process of its own."""
+    with serving_hub() as hub:
+        variables = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "hub")}
+        variables |= {"MLFLOW_TRACKING_URI": (tmp_path / "store").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}
+        variables |= {"MLFLOW_DISABLE_TELEMETRY": "true"}
+        command = [sys.executable, str(ROOT / "scripts" / "run_docs.py"), str(INTEGRATIONS)]
+        done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(hub.commits) == 1
+
+
+def test_no_python_block_is_left_out() -> None:
+    """Blocks of other names for Python would not run."""
+    found = {path.name: blocks(path.read_text(encoding="utf-8"), "py", "python3", "pycon") for path in DOCUMENTS}
+    assert not any(found.values()), found
+
+
+def test_a_service_of_a_document_runs_until_its_end(tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
+    served = (
+        "import http.server as h, sys; h.test(h.SimpleHTTPRequestHandler, port=int(sys.argv[-1]), bind='127.0.0.1')"
+    )
+    text = f'```console\n$ python -c "{served}" &\n$ echo http://127.0.0.1:8000/\nhttp://127.0.0.1:8000/\n```\n'
+    code = "import urllib.request as u\nprint(b'examples' in u.urlopen('http://127.0.0.1:8000/').read())\n"
+    shown = f"{text}```python\n{code}```\n\n```text\nTrue\n```\n"
+    assert script["run_document"](shown, tmp_path) == (shown, [])
+    with pytest.raises(RuntimeError, match="did not start"):
+        script["run_document"]("```console\n$ python -c 'raise SystemExit' &\n```\n", tmp_path)
 
 
 def test_a_document_gets_the_output_of_its_commands_and_code(tmp_path: Path) -> None:
