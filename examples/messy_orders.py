@@ -24,4 +24,4 @@ def lines(rng: random.Random) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lines(random.Random(0))))
+    print("\n".join(lines(random.Random(0))))  # noqa: T201
