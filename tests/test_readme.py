@@ -69,11 +69,13 @@ def examples_with_output(text: str) -> Iterator[tuple[str, str | None]]:
 
 @pytest.fixture
 def sample_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the files that the README's commands name."""
+    """A working folder with the files that the commands of documents name."""
     rows = [(f"u{user}", f"p{item}") for user in range(120) for item in range(user % 4, 40, 4) if (user + item) % 7]
     (tmp_path / "interactions.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
     (tmp_path / "products.csv").write_text("item,title,stock\n" + "".join(f"p{n},Product {n},{n}\n" for n in range(40)))
     (tmp_path / "histories.csv").write_text("user,item\nsomebody,p1\nsomebody,p5\n")
+    (tmp_path / "today.csv").write_text("user,item\nsomebody,p1\nu1,p5\n")
+    (tmp_path / "leavers.txt").write_text("u2\n")
     shutil.copy(tmp_path / "interactions.csv", tmp_path / "orders.csv")
     shutil.copy(ROOT / "examples" / "own_model.py", tmp_path)
     for block in blocks(README, "toml"):
@@ -171,11 +173,14 @@ def test_every_figure_of_the_gallery_has_its_picture_and_a_description(
     assert script["draw"]("schedules", tmp_path).stat().st_size > 10_000
 
 
-def test_the_commands_of_the_readme_run(
-    sample_files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "document", [ROOT / "README.md", ROOT / "docs" / "how-to" / "updates.md"], ids=lambda it: it.name
+)
+def test_the_commands_of_a_document_run(
+    document: Path, sample_files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The commands run one after another in one folder, except for those of NOT_RUN."""
-    listed = list(commands(README))
+    listed = list(commands(document.read_text(encoding="utf-8")))
     assert listed
     for line in listed:
         if any(re.search(pattern, line) for pattern in NOT_RUN):
