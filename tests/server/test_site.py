@@ -29,9 +29,9 @@ def test_the_site_is_accessible_fits_its_window_and_needs_no_network(scheme: Any
         browser = launched(playwright)
         page = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme).new_page()
         page.set_default_timeout(PATIENCE)
-        problems: list[str] = []
+        problems, asked = list[str](), list[str]()
         page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-        page.on("request", lambda request: request.url.startswith("file:") or problems.append(f"asks: {request.url}"))
+        page.on("request", lambda request: asked.append(request.url))
         for name in PAGES:
             page.goto((SITE / name).as_uri())
             assert page.locator("html").get_attribute("data-theme") == scheme
@@ -41,3 +41,4 @@ def test_the_site_is_accessible_fits_its_window_and_needs_no_network(scheme: Any
                 problems.append(f"{name} is wider than {width} pixels")
         browser.close()
     assert problems == []
+    assert [address for address in asked if not address.startswith("file:")] == []
