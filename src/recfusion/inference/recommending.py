@@ -13,6 +13,7 @@ import polars as pl
 
 from recfusion.data.reading.formats import ArrowStream, as_frame
 from recfusion.evaluation.evaluate import map_batches
+from recfusion.evaluation.topk import batch_rows
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.histories import Histories, parse_histories
 from recfusion.inference.lists import ListMaker
@@ -83,8 +84,9 @@ def recommend_batches(
 
     Memory does not grow with the number of users.
     """
-    table, users = maker.bundle.items.drop(COUNT), histories.users
+    table, users = maker.bundle.items, histories.users
     assert users is not None
+    others = [name for name in table.columns if name not in (COUNT, "item")]
     mixture = mixture_of(maker) if parts else None
 
     def make_frame(rows: slice) -> pl.DataFrame:
@@ -98,7 +100,7 @@ def recommend_batches(
             "score": lists.scores[user, rank],
             "basis": np.array(lists.basis)[user],
         }
-        frame = pl.DataFrame(columns).hstack(table[items].drop("item").get_columns())
+        frame = pl.DataFrame(columns | {name: table[name][items] for name in others})
         if mixture is not None:
             known, parts_of = pl.col("basis") != "popularity", part_scores(mixture, histories.rows(rows))
             added = {f"part:{name}": pl.Series(scores[user, items]) for name, scores in parts_of.items()}
@@ -111,4 +113,5 @@ def recommend_batches(
             pl.Series("because", because, dtype=_BECAUSE), pl.Series("reasons", kinds, dtype=pl.String)
         )
 
-    return map_batches(make_frame, histories.matrix, threads)
+    n_users, n_items = histories.matrix.shape
+    return map_batches(make_frame, histories.matrix, 1 if n_users <= batch_rows(n_items) else threads)

@@ -224,3 +224,25 @@ def test_entries_are_divided_by_a_power_of_popularity(monkeypatch: pytest.Monkey
     chosen = ThinningLocal(**{**settings, "c": None}).fit(train, valid, rng=0)
     assert (chosen.a_, chosen.c_) in {(a, c) for a in (0.0, 0.25, 0.5) for c in selftune.POWERS}
     assert ThinningLocal(**{**settings, "c": None, "a": 0.1}).fit(train, valid, rng=0).a_ == 0.1
+
+
+@pytest.mark.parametrize(("seed", "kept"), [(0, 0.5), (6, 0.25)])
+def test_with_very_many_items_settings_are_refined_on_all_of_them(
+    seed: int, kept: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = random_csr(60, 25, 0.2, seed=seed)
+    valid = Fold(np.arange(60), *(random_csr(60, 25, 0.2, seed=seed) for seed in (2, 3)))
+    monkeypatch.setattr(selftune, "MOST_ITEMS", 10)
+    settings: dict[str, Any] = {**GIVEN, "neighbours": 6, "factors": 3, "a": 0.25, "b": None, "tune_trials": 1}
+    before = ThinningLocal(**settings).fit(train, valid, rng=0)
+    assert before.b_ == 0.5
+    monkeypatch.setattr(local, "EXACT_ITEMS", 20)
+    after = ThinningLocal(**settings).fit(train, valid, rng=0)
+    values = {
+        b: ndcg(ThinningLocal(**{**settings, "b": b, "c": 0.0}).fit(train, rng=0).score, valid) for b in (0.5, 0.25)
+    }
+    gain = values[0.25] - values[0.5]
+    assert (gain.mean() > gain.std() / np.sqrt(len(gain))) == (kept == 0.25)
+    assert after.b_ == kept
+    assert after.trials_ == before.trials_ + 1  # l2 is given
+    assert ThinningLocal(**settings).fit(train, rng=0).b_ == 0.5  # nobody to judge it

@@ -7,12 +7,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from conftest import csr
-from recfusion.core.arrays import Csr, FloatArray
+from recfusion.core.arrays import Csr
 from recfusion.data.interactions import Features
 from recfusion.data.signals import Extra
 from recfusion.data.split import Fold
 from recfusion.models.abilities import adding_part, with_part
 from recfusion.models.thinning.mixture import Thinning
+from recfusion.models.thinning.new_items import place_new_items
 from recfusion.models.thinning.signals import ThinningSignals
 
 N, NEW = 9, 8  # items 0 to 3 and the new item 8 are of the first kind, items 4 to 7 of the second
@@ -51,14 +52,21 @@ def test_a_new_item_is_found_by_its_features() -> None:
     assert scores[1, NEW] < scores[1, [6, 7]].min()
 
 
-def test_new_items_have_the_order_and_the_spread_of_the_part_that_knows_them() -> None:
-    model = fitted()
-    own: FloatArray = model.parts_["thinning-features"].score(ask([0, 1], [4, 5]))
-    scores = model.score(ask([0, 1], [4, 5]))
-    assert np.sign(scores[0, NEW] - scores[1, NEW]) == np.sign(own[0, NEW] - own[1, NEW])
-    unseen = [2, 3, 4, 5, 6, 7]
-    place = (own[0, NEW] - own[0, [*unseen, NEW]].mean()) / own[0, [*unseen, NEW]].std()
-    assert scores[0, NEW] == pytest.approx(place * scores[0, unseen].std(), rel=1e-3)
+def test_a_new_item_has_the_place_that_its_part_gives_it_among_known_items() -> None:
+    model, histories = fitted(), ask([0, 1], [4, 5], [0, 4])
+    own, scores = model.parts_["thinning-features"].score(histories), model.score(histories)
+    for theirs, mixed, seen in zip(own, scores, ([0, 1], [4, 5], [0, 4]), strict=True):
+        known = np.setdiff1d(np.arange(N), [*seen, NEW])
+        assert np.sum(mixed[known] > mixed[NEW]) == np.sum(theirs[known] > theirs[NEW])
+
+
+def test_new_items_keep_their_order_between_and_above_known_items() -> None:
+    guide = np.array([[3.0, 1.0, 2.0, 9.0, 5.0, 2.5, 2.75, 4.0]], np.float32)  # item 3 is in the history
+    scores = np.array([[10.0, -1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]], np.float32)
+    new = np.arange(8) >= 4
+    place_new_items(scores, guide, csr([[3]], 8), new)
+    assert scores[0, :4].tolist() == [10, -1, 2, 0]
+    assert 2 < scores[0, 5] < scores[0, 6] < 10 < scores[0, 7] < scores[0, 4]
 
 
 @pytest.mark.parametrize("weights", [{"thinning-linear": 1.0}, {"thinning-linear": 1.0, "thinning-features": 0.0}])

@@ -34,9 +34,11 @@ _COMPILER_BYTES = 100 << 20
 _MORE_FACTORS = 512  # in a mixture for many items
 _INPUT_POWERS = (0.0, 0.25, 0.5)  # a, with very many items
 _SCALINGS = {"a": 0.25, "c": 0.0}  # kept unless others are better by a standard error (docs/scale.md)
+_REFINEMENTS = (("b", 0.5), ("l2", 0.5), ("l2", 0.5))  # factors of settings that are tried with very many items
 _NO_ITEMS: IntArray = np.zeros(0, np.int64)
 _NO_CENTRES: FloatArray = np.zeros((0, 0), np.float32)
 _CELLS_DOC = "cells of an index that finds lists; 0: no index (default: 2 root(items) from 200,000 items on)"
+Fields = tuple[Csr, FloatArray, FloatArray]
 Solved = tuple[Places, FloatArray, FloatArray]
 Solver = Callable[[Csr, FloatArray, FloatArray, int], tuple[Csr, FloatArray]]  # the type of `near_field`
 
@@ -80,13 +82,10 @@ class ThinningLocal(RidgeRecommender):
         )
         generator = make_rng(rng)
         self._settle(train, valid, generator)
-        rows = user_weighted(train, self.b_)
-        n = np.bincount(rows.indices, rows.data.astype(np.float64) ** 2, minlength=n_items).astype(np.float32)
-        ridge = penalty(n, l2=self.l2_, nu=self.nu_) + np.float32(self.kappa_) * n
-        weights, explained = (self.solver or near_field)(rows, n, ridge, min(self.neighbours, n_items - 1))
-        rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
-        s, u = leading(rows, ridge, rank, generator) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
-        self.left_, right = far_field(weights, ridge + n - explained, ridge, s, u)
+        fields = self._fields(train, generator)
+        if EXACT_ITEMS < n_items <= DENSE_ITEMS and self.tune_trials:
+            fields = self._refine(train, valid, generator, fields)
+        weights, self.left_, right = fields
         self.a_ = self.a or 0.0
         if n_items > selftune.MOST_ITEMS and None in (self.a, self.c) and self.tune_trials:
             self._choose_scalings(train, valid, lambda history: _sum_fields(history, weights, self.left_, right))
@@ -100,6 +99,16 @@ class ThinningLocal(RidgeRecommender):
         right *= scaling
         self._hold(right, Index.of(right, cells, generator) if cells and right.size else None)
         return self
+
+    def _fields(self, train: Csr, rng: np.random.Generator) -> Fields:
+        """Return the weights of neighbours (items, items), and the left and the right factor of the far field."""
+        rows, n_items = user_weighted(train, self.b_), train.shape[1]
+        n = np.bincount(rows.indices, rows.data.astype(np.float64) ** 2, minlength=n_items).astype(np.float32)
+        ridge = penalty(n, l2=self.l2_, nu=self.nu_) + np.float32(self.kappa_) * n
+        weights, explained = (self.solver or near_field)(rows, n, ridge, min(self.neighbours, n_items - 1))
+        rank = 0 if self.neighbours >= n_items - 1 else min(self.factors, n_items)
+        s, u = leading(rows, ridge, rank, rng) if rank else (ridge[:0], np.zeros((n_items, 0), np.float32))
+        return weights, *far_field(weights, ridge + n - explained, ridge, s, u)
 
     def _hold(self, right: FloatArray, index: Index | None) -> None:
         """Keep the right factor, in the order of the index if there is one."""
@@ -179,6 +188,35 @@ class ThinningLocal(RidgeRecommender):
         for name in RIDGE:
             given = getattr(self, name)
             setattr(self, f"{name}_", starts[name] if given is None else given)
+
+    def _refine(self, train: Csr, valid: Fold | None, rng: np.random.Generator, fields: Fields) -> Fields:
+        """Try other weights of users and lower penalties on all items, and keep what is better by a standard error.
+
+        The most popular items, which these settings are chosen on, prefer higher values than the others.
+        """
+        jury = selftune.validation_jury(train, valid)
+        if jury is None or jury.n_users < selftune.LEAST_USERS:
+            return fields
+        of_rows, fold = selftune.scalings(train, (_SCALINGS["a"],))[0], jury.valid
+
+        def judged(number: int, fields: Fields) -> selftune.Judged:
+            def score(history: Csr) -> FloatArray:
+                return _sum_fields(valued(history, history.data * of_rows[history.indices]), *fields)
+
+            return selftune.Judged({"number": number}, selftune.ndcg(score, fold))
+
+        best = judged(0, fields)
+        for number, (name, factor) in enumerate(_REFINEMENTS, 1):
+            before = getattr(self, f"{name}_")
+            if getattr(self, name) is None:
+                setattr(self, f"{name}_", factor * before)
+                tried = judged(number, other := self._fields(train, rng))
+                self.trials_ += 1
+                if selftune.choose([best, tried], best.settings)["number"] == number:
+                    best, fields = tried, other
+                else:
+                    setattr(self, f"{name}_", before)
+        return fields
 
     def _choose_scalings(self, train: Csr, valid: Fold | None, score: Callable[[Csr], FloatArray]) -> None:
         """Choose the powers of popularity, a and c, that are best for validation users over all items.

@@ -46,6 +46,7 @@ from recfusion.models.thinning.mixture_choice import (
     usual_weights,
 )
 from recfusion.models.thinning.mixture_weights import Ballot, standardised, variant, weighted_sum
+from recfusion.models.thinning.new_items import place_new_items, spread
 from recfusion.models.thinning.parts import beside, continued, economical, name_part, part_scores, weighs_entries
 from recfusion.models.thinning.plan import DISLIKES, FEATURES, NETWORKS, ORDER, WITHOUT_TORCH, plan
 from recfusion.models.thinning.signals import ThinningSignals
@@ -53,7 +54,7 @@ from recfusion.training.epoch import Checkpoint, Epoch
 
 log = logging.getLogger(__name__)
 
-_LONGEST = 2 * 3600.0  # most seconds of a part's fit
+_LONGEST, _LONGEST_NETWORK = 2 * 3600.0, 600.0  # most seconds of a part's fit
 _SECONDS_PER_SCORE = 2e-7  # of a part, with a share of the search for weights (measured)
 # Signals by the names of their notes, and the part that each of them adds to a mixture.
 _SIGNALS: Mapping[str, frozenset[Signal]] = {
@@ -79,7 +80,8 @@ class Thinning(Recommender):
     dropped. Without signals nothing of this happens.
 
     Other parts know nothing about an item that no training user has, and little about a user without history or with
-    such items only: these scores come from the part that reads features alone, which is kept with any weight.
+    such items only: these scores come from the part that reads features alone, which is kept with any weight. A new
+    item takes the place among the other items that it has there.
     """
 
     reads: ClassVar[frozenset[Signal]] = frozenset(get_args(Signal))
@@ -202,7 +204,8 @@ class Thinning(Recommender):
         guided = standardised(self._part_scores(FEATURES, history, extra), history)
         mixed = np.zeros_like(guided)
         mixed[:, : guide.n_known] = weighted_sum(scores | {FEATURES: guided[:, : guide.n_known]}, self.weights_)
-        mixed[:, guide.is_new] = guided[:, guide.is_new] * _spread(mixed, history, guide.is_new)[:, None]
+        if guide.is_new.any():
+            place_new_items(mixed, guided, history, guide.is_new)
         trained = ~guide.is_new[history.indices]  # items that the other parts know
         blind = (np.diff(history.indptr) > 0) & (np.bincount(row_numbers(history)[trained], minlength=len(mixed)) == 0)
         blind |= ~mixed[:, : guide.n_known].any(axis=1)  # nor do they know anything about items without neighbours
@@ -214,7 +217,7 @@ class Thinning(Recommender):
         """Return the weighted sum of the parts' contributions, in standard deviations of each part's scores."""
         guide, of_parts, extra = self._guide(), [], extra if self.use_signals else None
         new = np.zeros(len(items), bool) if guide is None else guide.is_new[items]
-        spread = 0.0 if guide is None else _spread(self.score(history, extra=extra), history, guide.is_new)[0]
+        unit_of_new = 0.0 if guide is None else spread(self.score(history, extra=extra), history, guide.is_new)[0]
         for name, weight in self.weights_.items():
             part = self.parts_[name]
             rows, signals = (history, extra) if part is guide else self._known(history, extra)
@@ -224,7 +227,7 @@ class Thinning(Recommender):
             unit = float(np.std(scores[unseen], dtype=np.float64)) if unseen.any() else 0.0
             weighted = weighted_entries(rows, signals, self._powers(name))
             reasons = model_reasons(part, weighted, items if part is guide else np.where(new, 0, items), signals)
-            share = np.where(new, spread if part is guide else 0.0, weight) / max(unit, 1e-12)
+            share = np.where(new, unit_of_new if part is guide else 0.0, weight) / max(unit, 1e-12)
             of_parts.append((share.astype(np.float32), reasons))
         return mixed(of_parts)
 
@@ -315,7 +318,7 @@ class Thinning(Recommender):
         return sum(part.forecast(shape).seconds or 0.0 for part in parts) + scored * _SECONDS_PER_SCORE
 
     def _planned(self, shape: Shape, *, silent: bool = False) -> dict[str, Recommender]:
-        """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take hours."""
+        """Return the parts to fit; warn, unless `silent`, about parts that are left out because they take too long."""
         if self.start is not None:
             return {name: continued(part) for name, part in self.start.items()}
         if self.parts is not None:
@@ -330,12 +333,12 @@ class Thinning(Recommender):
             if self.weights is not None and label != name and label not in self.weights:
                 continue  # a second one without a given weight
             part = entry(name).make()
-            if (part.forecast(shape).seconds or 0.0) <= _LONGEST:
+            if (part.forecast(shape).seconds or 0.0) <= (_LONGEST_NETWORK if name in NETWORKS else _LONGEST):
                 parts[label] = fewer_trials(economical(part, shape), self.tune_trials)
             else:
                 too_long.add(name)
         if not silent:
-            message = "The mixture leaves out %s: it would take hours on %d users and %d items."
+            message = "The mixture leaves out %s: it would take too long on %d users and %d items."
             for name in sorted(too_long):
                 log.warning(message, name, shape.users, shape.items)
             log.info("The mixture's plan: %s.", ", ".join(parts))
@@ -380,13 +383,6 @@ def _keeps_histories(name: str) -> bool:
 def _made(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Recommender]:
     # By name only: a stored mixture must not import a file that its parts name.
     return {label: entry(model_name(label)).make(settings) for label, settings in parts.items()}
-
-
-def _spread(scores: FloatArray, history: Csr, new: NDArray[np.bool_]) -> FloatArray:
-    """Return the standard deviation of each user's scores of unseen items that are not new, (users,)."""
-    counted = np.tile(~new, (len(scores), 1))
-    counted[row_numbers(history), history.indices] = False
-    return np.asarray(np.std(scores, axis=1, dtype=np.float64, where=counted), np.float32)
 
 
 def _ndcg(model: Thinning, fold: Fold) -> float:

@@ -165,6 +165,27 @@ def choose(model: "ThinningSignals", valid: Fold | None, columns: Columns, rng: 
     selftune.settle(model, objective, jury, rng, searched=(), free=("new_l2", "own"), trials=trials)
 
 
+def place_new_items(scores: FloatArray, guide: FloatArray, history: Csr, new: NDArray[np.bool_]) -> None:
+    """Set the scores of new items, in place: as many unseen known items are above each as in the guide's scores.
+
+    Between two known items, and above all of them, scores keep the guide's distances, in the scale of `scores`.
+    """
+    unseen = np.tile(~new, (len(scores), 1))
+    unseen[row_numbers(history), history.indices] = False
+    for own, theirs, known, scale in zip(scores, guide, unseen, spread(scores, history, new), strict=True):
+        if known.any():
+            places, values = np.sort(theirs[known]), np.sort(own[known])
+            asked = theirs[new]
+            own[new] = np.interp(asked, places, values) + scale * np.maximum(asked - places[-1], 0)
+
+
+def spread(scores: FloatArray, history: Csr, new: NDArray[np.bool_]) -> FloatArray:
+    """Return the standard deviation of each user's scores of unseen items that are not new, (users,)."""
+    counted = np.tile(~new, (len(scores), 1))
+    counted[row_numbers(history), history.indices] = False
+    return np.asarray(np.std(scores, axis=1, dtype=np.float64, where=counted), np.float32)
+
+
 def people_weights(train: Csr, users: Csr, l2: float) -> FloatArray:
     """Return the regression of the rows on user features, for users without known items, (1 + features, items)."""
     known = users.toarray().astype(np.float64)
