@@ -54,6 +54,7 @@ pygments_style = "a11y-high-contrast-light"
 html_theme = "pydata_sphinx_theme"
 html_title = "recfusion"
 html_static_path = ["_static"]
+html_favicon = "_static/icon.svg"
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_sidebars: dict[str, list[str]] = {"docs/gallery/index": []}

@@ -1,10 +1,12 @@
 """The README and the other documents: their Python code and commands run, their links and tables are right."""
 
 import doctest
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,20 +15,22 @@ from typing import Any
 
 import pytest
 
+from hub import TOKEN, serving_hub
 from recfusion.cli import main as cli
+from recfusion.core.extras import is_installed
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [path for path in ROOT.glob("docs/**/*.md") if "generated" not in path.parts and path.parent.name != "gallery"]
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *PAGES])
-WITH_CONSOLE = [path for path in DOCUMENTS if "```console\n" in path.read_text(encoding="utf-8")]
-NEED_A_SERVICE = {"shop-pages.md"}  # tests/server calls the same client
+INTEGRATIONS = ROOT / "docs" / "how-to" / "integrations.md"  # has a test of its own
+WITH_CONSOLE = [
+    path for path in DOCUMENTS if "```console\n" in path.read_text(encoding="utf-8") and path != INTEGRATIONS
+]
 WITH_PYTHON = [
     path
     for path in DOCUMENTS
-    if "```python\n" in path.read_text(encoding="utf-8")
-    and path not in WITH_CONSOLE
-    and path.name not in NEED_A_SERVICE
+    if "```python\n" in path.read_text(encoding="utf-8") and path not in (*WITH_CONSOLE, INTEGRATIONS)
 ]
 MOST_BYTES = 7000
 
@@ -65,11 +69,13 @@ def examples_with_output(text: str) -> Iterator[tuple[str, str | None]]:
 
 @pytest.fixture
 def sample_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the files that the README's commands name."""
+    """A working folder with the files that the commands of documents name."""
     rows = [(f"u{user}", f"p{item}") for user in range(120) for item in range(user % 4, 40, 4) if (user + item) % 7]
     (tmp_path / "interactions.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in rows))
     (tmp_path / "products.csv").write_text("item,title,stock\n" + "".join(f"p{n},Product {n},{n}\n" for n in range(40)))
     (tmp_path / "histories.csv").write_text("user,item\nsomebody,p1\nsomebody,p5\n")
+    (tmp_path / "today.csv").write_text("user,item\nsomebody,p1\nu1,p5\n")
+    (tmp_path / "leavers.txt").write_text("u2\n")
     shutil.copy(tmp_path / "interactions.csv", tmp_path / "orders.csv")
     shutil.copy(ROOT / "examples" / "own_model.py", tmp_path)
     for block in blocks(README, "toml"):
@@ -100,6 +106,40 @@ def test_console_commands_print_what_the_document_shows(document: Path, tmp_path
     script = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
     _, wrong = script["run_document"](document.read_text(encoding="utf-8"), tmp_path)
     assert wrong == []
+
+
+@pytest.mark.skipif(
+    not all(map(is_installed, ("huggingface_hub", "mcp", "mlflow", "sklearn"))), reason="not all extras are installed"
+)
+def test_the_integrations_run_with_a_local_hub_and_store(tmp_path: Path) -> None:
+    """The clients read these variables when they are imported, so the document runs in a process of its own."""
+    with serving_hub() as hub:
+        variables = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN, "HF_HOME": str(tmp_path / "hub")}
+        variables |= {"MLFLOW_TRACKING_URI": (tmp_path / "store").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}
+        variables |= {"MLFLOW_DISABLE_TELEMETRY": "true"}
+        command = [sys.executable, str(ROOT / "scripts" / "run_docs.py"), str(INTEGRATIONS)]
+        done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(hub.commits) == 1
+
+
+def test_no_python_block_is_left_out() -> None:
+    """Blocks of other names for Python would not run."""
+    found = {path.name: blocks(path.read_text(encoding="utf-8"), "py", "python3", "pycon") for path in DOCUMENTS}
+    assert not any(found.values()), found
+
+
+def test_a_service_of_a_document_runs_until_its_end(tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
+    served = (
+        "import http.server as h, sys; h.test(h.SimpleHTTPRequestHandler, port=int(sys.argv[-1]), bind='127.0.0.1')"
+    )
+    text = f'```console\n$ python -c "{served}" &\n$ echo http://127.0.0.1:8000/\nhttp://127.0.0.1:8000/\n```\n'
+    code = "import urllib.request as u\nprint(b'examples' in u.urlopen('http://127.0.0.1:8000/').read())\n"
+    shown = f"{text}```python\n{code}```\n\n```text\nTrue\n```\n"
+    assert script["run_document"](shown, tmp_path) == (shown, [])
+    with pytest.raises(RuntimeError, match="did not start"):
+        script["run_document"]("```console\n$ python -c 'raise SystemExit' &\n```\n", tmp_path)
 
 
 def test_a_document_gets_the_output_of_its_commands_and_code(tmp_path: Path) -> None:
@@ -133,11 +173,14 @@ def test_every_figure_of_the_gallery_has_its_picture_and_a_description(
     assert script["draw"]("schedules", tmp_path).stat().st_size > 10_000
 
 
-def test_the_commands_of_the_readme_run(
-    sample_files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "document", [ROOT / "README.md", ROOT / "docs" / "how-to" / "updates.md"], ids=lambda it: it.name
+)
+def test_the_commands_of_a_document_run(
+    document: Path, sample_files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The commands run one after another in one folder, except for those of NOT_RUN."""
-    listed = list(commands(README))
+    listed = list(commands(document.read_text(encoding="utf-8")))
     assert listed
     for line in listed:
         if any(re.search(pattern, line) for pattern in NOT_RUN):

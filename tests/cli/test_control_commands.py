@@ -60,6 +60,9 @@ def test_knobs_and_reasons_come_from_options(model: Path, tmp_path: Path, comman
         code, _, _ = command("recommend", model, option, users, "--out", lists, "--why", "1")
         assert code == 0
         assert pl.read_csv(lists).filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
+    code, _, _ = command("recommend", model, "--histories", users, "--rows", "item != 'i01'", "--out", lists, "-k", 39)
+    assert code == 0
+    assert "i01" in pl.read_csv(lists).filter(user="a")["item"]
 
 
 def test_help_shows_generated_options_without_their_old_names(

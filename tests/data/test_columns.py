@@ -53,6 +53,14 @@ def test_a_header_may_follow_blank_lines(tmp_path: Path) -> None:
     assert layout.skip_lines == 3
 
 
+def test_titles_above_the_header_may_be_padded_with_separators(tmp_path: Path) -> None:
+    rows = "Order No.;Customer;SKU\n#1;ann;Tea\n#2;bob;Mug\n"
+    layout = sniff_text(write(tmp_path, f"Shop export;;\nMade 2025-11-01;;\n\n{rows}"), None)
+    assert (layout.columns, layout.header, layout.skip_lines) == (("Order No.", "Customer", "SKU"), True, 4)
+    for kept in ("ann;;\nbob;Tea;Mug\nbob;Mug;Tea\n", "Tea;;\nMug;;\n"):  # rows, not titles
+        assert sniff_text(write(tmp_path, kept), None).skip_lines == 0
+
+
 def test_separators_inside_quotes_do_not_count(tmp_path: Path) -> None:
     layout = sniff_text(write(tmp_path, 'user;item\nann;"a;b;c"\nbob;"d,e,f,g"\n'), None)
     assert layout.separator == ";"

@@ -38,6 +38,7 @@ def recommend(
     time: Annotated[
         str | None, Option(help="With --histories: column of the times, for a model that reads them.")
     ] = None,
+    rows: Annotated[str | None, Option(help="With --histories: read only rows that meet a condition.")] = None,
     separator: Annotated[str | None, Option(help="With --histories: separator of a text file.")] = None,
     encoding: Annotated[
         str | None, Option(help="With --histories: encoding of a text file; detected by default.")
@@ -70,7 +71,7 @@ def recommend(
         _print_list(maker, request, parts=parts, as_json=as_json)
         return
     times = time_column(time, reads_times=maker.bundle.reads_times)
-    columns = {"user": user, "item": item, "rating": rating, "time": times, "separator": separator}
+    columns = {"user": user, "item": item, "rating": rating, "time": times, "separator": separator, "rows": rows}
     columns |= {"encoding": encoding, "date_format": date_format or maker.bundle.protocol.source.date_format}
     source = Source.model_validate({**columns, "max_bad_share": max_bad_share})
     _write_lists(maker, histories, source, file, request, users_file, parts=parts)

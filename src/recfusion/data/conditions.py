@@ -152,11 +152,12 @@ class _Parser:
     def _column(self) -> str:
         kind, text, _ = self._peek()
         if kind != "name":
-            self._fail("a column")
+            self._fail("a column, in backquotes if its name has spaces," if kind == "text" else "a column")
         self._next += 1
         name = text.strip("`")
         if name not in self._schema:
-            raise choices(f"column of the {self._table}", name, list(self._schema))
+            names = [one if re.fullmatch(r"[^\W\d]\w*", one) else f"`{one}`" for one in self._schema]
+            raise choices(f"column of the {self._table}", name, names)
         if _kind(self._schema[name]) == "other things":
             raise InputError(f"The column {name!r} holds {self._schema[name]}, which a condition cannot compare.")
         return name

@@ -110,11 +110,16 @@ def _find_rows(lines: _Lines, separator: str | None) -> tuple[_Lines, str]:
     """Return the lines from the header or first row on, without comments and titles above it, and the separator."""
     if found := re.fullmatch(r"sep=(.)\s*", lines[0][1], re.IGNORECASE):
         return (lines[1:] or lines), separator or found[1]
+    padded = False
     for place, (_, line) in enumerate(lines[: min(_MOST_ABOVE, len(lines) - 1)]):
         mark = separator or _guess_separator(lines[place:])
         comment = line.lstrip().startswith(("#", "//", "%"))
-        if not comment and _regularity(_records(lines[place:], mark))[0] >= 0.5:
-            return lines[place:], mark
+        fields, *rest = _records(lines[place:], mark)
+        if not comment and len(fields) > 2 and sum(map(bool, fields)) < 2:  # perhaps a title, padded with separators
+            padded = True
+            continue
+        if not comment and _regularity([fields, *rest])[0] >= 0.5:
+            return (lines if padded and not _is_header(fields, rest) else lines[place:]), mark
         first, *others = _records(lines[place + 1 :], separator or _guess_separator(lines[place + 1 :]))
         named = len(others) > 0 and _regularity([first, *others])[0] >= 0.9 and _is_header(first, others)
         if comment and not named and len(fields_of(line, mark)) == len(first):
