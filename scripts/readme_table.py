@@ -30,7 +30,7 @@ OPPONENTS = (MIXTURE, "ease", "edlae", "rdlae", "ease-dan", "ease-pairs", "elsa"
 def headline_table() -> str:
     """Return the lead of the default model on each data set: over the mixture, the best single model and EASE."""
     lines = [
-        f"| data, ten splits | `{OURS}` | minus the mixture | minus the best single model | minus EASE | linear |\n",
+        f"| data, ten splits | `{OURS}` | minus the mixture | minus the best single | minus EASE | linear |\n",
         "|---|---:|---:|---:|---:|---:|\n",
     ]
     for name, title in SETS.items():
