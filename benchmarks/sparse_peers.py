@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 GRIDS: dict[str, list[dict[str, float]]] = {
     "als": [{"regularization": r, "alpha": a} for a in (1.0, 4.0, 16.0) for r in (0.01, 1.0, 10.0)],
     "cosine": [{"K": k} for k in (20, 50, 100, 200, 400)],
-    "sansa": [{"l2": l2, "density": d} for d in (0.001, 0.005) for l2 in (5.0, 20.0)],
+    "sansa": [{"l2": l2, "density": d} for d in (0.0005, 0.001, 0.002) for l2 in (5.0, 20.0)],
 }
 BATCH = 1000  # users whose scores SANSA computes at a time
 
