@@ -57,7 +57,9 @@ def git(folder: Path, *arguments: str) -> str:
 def test_a_plan_must_be_committed_before_its_results(tmp_path: Path, groups: Interactions) -> None:
     results = fits(groups, ["ease"])
     path = tmp_path / "new.plan.json"
-    plan = write_plan(path, experiment()).model_copy(update={"written": min(one.finished for one in results)})
+    plan = write_plan(path, experiment()).model_copy(
+        update={"written": min(one.finished for one in results) - timedelta(days=2)}
+    )
 
     def verdict(commit: str = "", *, days: int = 0) -> str:
         changed = {"commit": commit, "finished": results[0].finished + timedelta(days=days)}
@@ -77,7 +79,7 @@ def test_a_plan_must_be_committed_before_its_results(tmp_path: Path, groups: Int
     # Fits of a recfusion outside of this repository are judged by their time.
     assert verdict("0123456789ab", days=1).startswith("Confirmatory: ")
     assert verdict(days=1).startswith("Confirmatory: ")
-    assert verdict().startswith("Exploratory, ")
+    assert verdict(days=-1).startswith("Exploratory, ")
     path.write_text(path.read_text() + "\n")
     assert verdict(planned).endswith(": the file of the plan is not committed in git as it is.")
 
