@@ -29,6 +29,7 @@ from recfusion.data.split import split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.abilities import settled
 from recfusion.models.registry import make_model
+from recfusion.models.settings import setting_values
 
 METRICS = ("recall@20", "ndcg@20")
 MODELS = "thinning-local;thinning-fast;thinning;thinning-local, a = 0;thinning-linear"
@@ -52,7 +53,7 @@ def run_one(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         "cpu_seconds": clock[2] - clock[1],
         "search_cpu_seconds": clock[1] - clock[0],
         "peak_bytes": peak,
-        "settings": json.loads(json.dumps(model.chosen(), default=str)) | settings,
+        "settings": json.loads(json.dumps({**setting_values(model), **model.chosen()}, default=str)),
         **found.mean(),
         "standard_error": float(values.std() / np.sqrt(len(values))),
     }
