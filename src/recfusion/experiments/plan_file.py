@@ -1,6 +1,5 @@
 """Pre-registration: a plan of an experiment, written before its runs, and whether a run kept to it."""
 
-import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,9 +13,7 @@ from recfusion.core.errors import validating
 from recfusion.core.files import read_json, write_json
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.result import Result, Seeds, package_versions
-from recfusion.models.code_digest import source_commit
-
-_SECONDS = 10  # after which git is given up
+from recfusion.models.code_digest import git, source_commit
 
 
 class PlannedModel(BaseModel):
@@ -146,13 +143,13 @@ def _committed_before(path: Path, results: Iterable[Result]) -> tuple[str, str]:
     """
     asked = path.resolve()
     try:
-        if _git(asked, "rev-parse", "--is-shallow-repository") != "false":
+        if git(asked.parent, "rev-parse", "--is-shallow-repository") != "false":
             return (
                 "",
                 "Whether the plan was committed before the results could not be checked: no complete git history.",
             )
-        commit, _, seconds = _git(asked, "log", "-1", "--format=%H %ct", "--", asked.name).partition(" ")
-        if not commit or _git(asked, "status", "--porcelain", "--", asked.name):
+        commit, _, seconds = git(asked.parent, "log", "-1", "--format=%H %ct", "--", asked.name).partition(" ")
+        if not commit or git(asked.parent, "status", "--porcelain", "--", asked.name):
             return "the file of the plan is not committed in git as it is", ""
         late = [one for one in results if not _is_later(asked, commit, int(seconds), one)]
     except (OSError, subprocess.SubprocessError):
@@ -165,18 +162,9 @@ def _committed_before(path: Path, results: Iterable[Result]) -> tuple[str, str]:
 def _is_later(path: Path, commit: str, seconds: int, result: Result) -> bool:
     """Return whether a result was fitted after a commit: by a version that contains it, else by its time."""
     own = result.commit.rstrip("+")
-    if own and _git(path, "cat-file", "-t", own) == "commit":
-        return _git(path, "merge-base", commit, own) == commit
+    if own and git(path.parent, "cat-file", "-t", own) == "commit":
+        return git(path.parent, "merge-base", commit, own) == commit
     return result.finished.timestamp() - result.fit_seconds >= seconds
-
-
-def _git(path: Path, *arguments: str) -> str:
-    """Return the output of git in the folder of a file; empty if it fails."""
-    # Inside a git hook, variables such as GIT_DIR point to another repository.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "--no-optional-locks", "-C", str(path.parent), *arguments]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    return run.stdout.strip() if run.returncode == 0 else ""
 
 
 def _differs(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:

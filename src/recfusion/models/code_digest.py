@@ -70,18 +70,19 @@ def code_digest(entry: Entry, settings: Mapping[str, Any]) -> str:
 def source_commit() -> str:
     """Return the git commit of the source tree, with a + for uncommitted changes; empty if it is not in git."""
     try:
-        if not _git("ls-files", "--error-unmatch", "__init__.py"):  # installed inside somebody else's repository
+        if not git(_ROOT, "ls-files", "--error-unmatch", "__init__.py"):  # installed inside somebody else's repository
             return ""
-        commit = _git("rev-parse", "--short=12", "HEAD")
-        return commit + "+" * bool(commit and _git("status", "--porcelain", "--", "."))
+        commit = git(_ROOT, "rev-parse", "--short=12", "HEAD")
+        return commit + "+" * bool(commit and git(_ROOT, "status", "--porcelain", "--", "."))
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
-def _git(*arguments: str) -> str:
+def git(folder: Path, *arguments: str) -> str:
+    """Return the output of git in a folder; empty if it fails."""
     # Inside a git hook, variables such as GIT_DIR point to another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *arguments]
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False)
     return run.stdout.strip() if run.returncode == 0 else ""
 
