@@ -173,7 +173,7 @@ def main() -> None:
             local = run("train", *options, place / "model-local")
             gap = difference(place / "model-spark", place / "model-local")
             keep("train", spark=spark, local=local, largest_difference=gap)
-            lists = ["recommend", place / "model-local", "--users", users]
+            lists = ["recommend", place / "model-local", "--histories", users]
             spark = on_cluster(cluster, asked.after, *lists, "--out", place / "lists")
             local = run(*lists, "--out", place / "lists.parquet")
             found = pl.read_parquet(sorted((place / "lists").glob("part-*.parquet"))).sort("user", "rank")

@@ -90,8 +90,8 @@ def main() -> None:
     if asked.model:
         users = asked.users or asked.files[0]
         with tempfile.TemporaryDirectory() as folder:
-            spark = run("spark", "recommend", asked.model, "--users", users, "--out", Path(folder) / "lists")
-            local = run("recommend", asked.model, "--users", users, "--out", Path(folder) / "lists.parquet")
+            spark = run("spark", "recommend", asked.model, "--histories", users, "--out", Path(folder) / "lists")
+            local = run("recommend", asked.model, "--histories", users, "--out", Path(folder) / "lists.parquet")
             add("recommend", users, spark=spark, local=local)
     if asked.train:
         options = ["thinning-local", "--data", asked.train, "--tune-trials", 0, "--all-users", "--out"]

@@ -8,7 +8,7 @@ description) and its stock. The data has no stock, so we take the quantity sold 
 longer sell have none. Then, for example:
 
     recfusion train thinning-linear --data online-retail.csv.gz --user CustomerID --item StockCode --rating none \\
-        --items products.csv --max-bad-share .3 --min-items-per-user 2 --all-users --judge --out shop
+        --items products.csv --max-bad-share .3 --min-items-per-user 2 --all-users --evaluate --out shop
     recfusion recommend shop --history 22423,85123A --where "stock > 0" --at-most category=2 --why 2
 """
 

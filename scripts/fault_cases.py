@@ -38,8 +38,8 @@ _DATA = "--data data.csv --tune-trials 0"
 _COMPARE = f"compare {_DATA} --models popularity,ease --workers 0 --out out/results.jsonl --page out/page.html"
 _EPOCHS = "train multvae --data data.csv --set max_epochs=2 --set width=8 --set latent=4 --out out/model"
 _TUNE = "tune ease --data data.csv --out out --trials"
-_LISTS = "recommend model --users data.csv --out out/lists"
-_JUDGED = f"train ease {_DATA} --all-users --judge --keep-if-better old --out model"
+_LISTS = "recommend model --histories data.csv --out out/lists"
+_JUDGED = f"train ease {_DATA} --all-users --evaluate --keep-if-better old --out model"
 _COMPARED, _TUNED = ("out/results.jsonl", "out/page.html"), ("out/trials.jsonl", "out/best.json", "out/model")
 _DESCRIBED = f"train thinning-features {_DATA} --items items.csv --signals features --out described"
 INPUTS = (

@@ -195,7 +195,7 @@ def commands(rng: np.random.Generator, _folder: Path) -> None:
 
     own = "--where --allow --deny --at-most"
     of = {
-        "recommend": f"--history {own} -k --why --adventurousness --popularity --wish --share --diversity",
+        "recommend": f"--history {own} -k --why --adventurousness --popularity --wish --shares --diversity",
         "similar": f"{own} -k",
         "complete": f"--history {own} -n --alternatives --together",
     }

@@ -15,7 +15,6 @@ from hostile import mutated
 from recfusion.data.interactions import Interactions, RawData
 from recfusion.data.load import load
 from recfusion.data.options import Preparation
-from recfusion.data.published.archive import check_archive
 from recfusion.data.published.movielens import read_movielens
 from recfusion.data.published.netflix import read_netflix
 from recfusion.data.reading.columns import sniff_text
@@ -129,9 +128,6 @@ def archives(rng: np.random.Generator, folder: Path) -> None:
     path = folder / ("nf_prize_dataset.tar.gz" if prize else "ml.zip")
     content = _tar(rng, files) if prize else _zip(rng, files)
     path.write_bytes(mutated(rng, content, 4) if rng.integers(2) else content)
-    if rng.integers(4) == 0:
-        check_archive(path)
-        return
     found = read_netflix(path, "netflix") if prize else read_movielens(path, "ml", layout)
     _check_rows(found)
 

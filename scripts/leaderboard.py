@@ -36,8 +36,15 @@ FEWEST = 4  # models that a diagram needs
 
 
 def main() -> None:
-    """Write the leaderboard and its diagram."""
-    text = ["# Leaderboard\n", INTRODUCTION]
+    """Write the leaderboard and its diagrams."""
+    for path, text in texts().items():
+        with replacing(path) as beside:
+            beside.write_text(text, encoding="utf-8")
+
+
+def texts() -> dict[Path, str]:
+    """Return the leaderboard and its diagrams, by their paths."""
+    text, found = ["# Leaderboard\n", INTRODUCTION], {}
     for title, (short, names) in PROTOCOLS.items():
         sets = {name: of_registry(read_results(RESULTS / f"{name}.jsonl")) for name in names}
         sets = {name: its for name, its in sets.items() if its}
@@ -46,12 +53,9 @@ def main() -> None:
         text += [f"\n## {title}\n", table(sets), facts(sets)]
         common = everywhere(sets)
         if len(sets) > 1 and len(common) >= FEWEST:
-            means = np.array([[mean(its[label]) for label in common] for its in sets.values()])
-            ranks, distance = mean_ranks(means), critical_difference(len(common), len(sets))
+            ranks, distance = mean_ranks(shared_means(sets, common)), critical_difference(len(common), len(sets))
             name = f"leaderboard-{short}.svg"
-            drawn = diagram(dict(zip(common, ranks.tolist(), strict=True)), distance)
-            with replacing(RESULTS / name) as beside:
-                beside.write_text(drawn, encoding="utf-8")
+            found[RESULTS / name] = diagram(dict(zip(common, ranks.tolist(), strict=True)), distance)
             text.append(
                 f"\n![Mean ranks of the models that all data sets have]({name})\n\nMean ranks of the {len(common)} "
                 f"models that all {len(sets)} data sets have. A bar joins models with mean ranks that differ by less "
@@ -59,21 +63,21 @@ def main() -> None:
                 "of them.\n"
             )
     if BEYOND.exists():
-        found: Any = read_json(BEYOND)
-        text += beyond(found)
-    with replacing(RESULTS / "leaderboard.md") as beside:
-        beside.write_text("\n".join(text), encoding="utf-8")
+        measured: Any = read_json(BEYOND)
+        text += beyond(measured)
+    return {RESULTS / "leaderboard.md": "\n".join(text), **found}
 
 
 INTRODUCTION = f"""
 {MAIN_METRIC} x 100 of every model of the registry with its defaults, from the stores of this folder
 (`python scripts/leaderboard.py`). A mean is over the splits that the model has, so means with fewer splits (in
 brackets) are not quite comparable; the tables of each store have paired tests. Rank: the mean rank among the models
-that all data sets of the table have. Fit: seconds on the first data set. Rare: the recall@100 of the rarest items
-divided by that of the most popular ones, on the first data set; items are sorted by popularity and cut so that each
-third has a third of the training interactions. 1 is no popularity bias, 0 is a model that never finds a rare item.
-In the tables with ratings, items that a test user is known to dislike are
-no candidates, so their values are higher than without ratings. †: fitted by older code than that of this version.
+that all data sets of the table have, on the splits that all of them have. Fit: seconds on the first data set. Rare:
+the recall@100 of the rarest items divided by that of the most popular ones, on the first data set; items are sorted by
+popularity and cut so that each third has a third of the training interactions. 1 is no popularity bias, 0 is a model
+that never finds a rare item. In the tables with ratings, items that a test user is known to dislike are no
+candidates, so their values are higher than without ratings. An empty cell was not run. †: fitted by older code than
+that of this version. Trials, energy, intervals and tests are in the table of each store.
 """
 
 
@@ -95,6 +99,15 @@ def mean(results: Sequence[Result]) -> float:
     return float(np.concatenate([one.test[MAIN_METRIC] for one in results]).mean())
 
 
+def shared_means(sets: Mapping[str, Mapping[str, Sequence[Result]]], common: Sequence[str]) -> np.ndarray:
+    """Return the means of models that all data sets have (data sets, models), over the splits that all of them have."""
+    rows = []
+    for its in sets.values():
+        seeds = set.intersection(*({one.seed for one in its[label]} for label in common))
+        rows.append([mean([one for one in its[label] if one.seed in seeds]) for label in common])
+    return np.array(rows)
+
+
 def mean_ranks(means: np.ndarray) -> np.ndarray:
     """Return the mean rank of each model, 1 for the best, from means (data sets, models)."""
     return np.asarray(rankdata(-means, axis=1).mean(0))
@@ -109,8 +122,7 @@ def critical_difference(models: int, sets: int) -> float:
 def table(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
     """Return the table of models x data sets, by mean rank."""
     common = everywhere(sets)
-    means = np.array([[mean(its[label]) for label in common] for its in sets.values()])
-    ranks = dict(zip(common, mean_ranks(means).tolist(), strict=True)) if common else {}
+    ranks = dict(zip(common, mean_ranks(shared_means(sets, common)).tolist(), strict=True)) if common else {}
     labels = dict.fromkeys(label for its in sets.values() for label in its)
     most = {name: max(len(results) for results in its.values()) for name, its in sets.items()}
     lines = [f"| model | {' | '.join(f'[{name}]({name}.md)' for name in sets)} | rank | rare | fit |"]
@@ -145,10 +157,13 @@ def beyond(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         text.append(f"\n### {data}\n")
         head = ("model", "NDCG, pruned", "NDCG, unpruned", "coverage", "Gini", "popularity", "s. d. of seeds")
         text += [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
-        for name in dict.fromkeys((*its["pruned"], *seeds)):
+        means = {
+            name: its["pruned"].get(name, {}).get(MAIN_METRIC, seeds.get(name, {}).get("0"))
+            for name in (*its["pruned"], *seeds)
+        }
+        for name in sorted(means, key=lambda name: -means[name]):
             pruned, unpruned = its["pruned"].get(name, {}), its["unpruned"].get(name, {})
-            ndcg = pruned[MAIN_METRIC] if pruned else seeds[name]["0"]
-            cells = [f"{100 * ndcg:.2f}", f"{100 * unpruned[MAIN_METRIC]:.2f}" if unpruned else ""]
+            cells = [f"{100 * means[name]:.2f}", f"{100 * unpruned[MAIN_METRIC]:.2f}" if unpruned else ""]
             cells += [
                 f"{100 * pruned[f'{key}@100']:.1f}" if pruned else "" for key in ("coverage", "gini", "popularity")
             ]
@@ -170,7 +185,9 @@ The two draw other test users, so differences between both columns are mostly ch
 Coverage: percent of the items that some list has. Gini of how often items are recommended: 0 is equal, 100 is all
 lists the same. Popularity: mean percent of the training users who have a recommended item. Seeds: standard deviation
 of the pruned NDCG@100 between trainings on the same split with different random numbers (their number in brackets);
-closed forms have no random numbers, apart from their search. An empty cell was not measured; the command fills it.
+closed forms have no random numbers, apart from their search. Networks get other weights on another processor, so
+models with networks differ here from split 0 of the tables, by up to a quarter of a point. An empty cell or a
+missing model was not measured; the command fills it.
 """
 
 
@@ -179,7 +196,9 @@ def facts(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
     lines = ["\n| data set | users tested | splits | between splits, s. d. | smallest detectable difference |"]
     lines.append("|---|---:|---:|---:|---:|")
     for name, its in sets.items():
-        first, second, *_ = sorted(its, key=lambda label: -mean(its[label]))[:2] * 2
+        most = max(len(results) for results in its.values())
+        complete = [label for label in its if len(its[label]) == most]
+        first, second, *_ = sorted(complete, key=lambda label: -mean(its[label]))[:2] * 2
         by_seed = {one.seed: one for one in its[first]}
         other = {one.seed: one for one in its[second]}
         seeds = [seed for seed in by_seed if seed in other]
@@ -194,8 +213,8 @@ def facts(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
         shown = "–" if spread is None else f"{100 * spread:.2f}"
         lines.append(f"| {name} | {len(np.unique(users)):,} | {len(its[first])} | {shown} | {least} |")
     note = (
-        "\nBetween splits: of the best model. Smallest detectable difference: of the two best models, found by a "
-        "paired test four times out of five.\n"
+        "\nBetween splits: of the best model on all splits. Smallest detectable difference: of the two best of these "
+        "models, found by a paired test four times out of five. –: there is one split.\n"
     )
     return "\n".join(lines) + "\n" + note
 

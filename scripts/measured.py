@@ -1,9 +1,10 @@
 """Numbers in documents that are checked against stored results and benchmarks.
 
 A number with a comment right after it is checked: `45.02<!-- ml1m: thinning ndcg@100 -->` is the mean of ten splits in
-percent, `fit` instead of a metric the seconds of a fit, `a - b ndcg@100` the paired difference. With a JSON file, the
-rest is the path to a number: `1.9<!-- benchmarks/serve.json: rows.0.p50_ms -->`. The number is compared as it is
-written: 45.0 is right for 45.02, 45.1 is not.
+percent, `fit` instead of a metric the seconds of a fit, `a - b ndcg@100` the paired difference. `thinning weights/ials`
+is the number of splits on which a mixture gives a part some weight. With a JSON file, the rest is the path to a
+number: `1.9<!-- benchmarks/serve.json: rows.0.p50_ms -->`. The number is compared as it is written: 45.0 is right for
+45.02, 45.1 is not.
 """
 
 import json
@@ -39,6 +40,8 @@ def stored_number(source: str, what: str) -> float:
             found = found[int(key)] if isinstance(found, list) else found[key]
         return float(found)
     *labels, metric = what.split()
+    if metric.startswith("weights/"):
+        return float(_splits_with_weight(source, labels[0], metric.partition("/")[2]))
     models = _means(source).models
     values = [
         models[label].fit_seconds if metric == "fit" else 100 * models[label].mean(metric)
@@ -49,6 +52,13 @@ def stored_number(source: str, what: str) -> float:
         raise LookupError(what)
     first, *rest = (float(value or 0) for value in values)
     return first - sum(rest)
+
+
+def _splits_with_weight(store: str, label: str, part: str) -> int:
+    rows = [one for one in read_results(ROOT / "results" / f"{store}.jsonl") if one.label == label]
+    if not rows:
+        raise LookupError(label)
+    return sum(bool(one.chosen["weights"].get(part)) for one in rows)
 
 
 def wrong_numbers(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Write every committed table of results/ and studies/results/ again from its store, or only compare them.
+"""Write every committed table of results/ and studies/results/ and the leaderboard again, or only compare them.
 
 Usage: python scripts/regenerate_tables.py [--check]
 
@@ -42,7 +42,8 @@ def texts() -> Mapping[Path, str]:
     """Return the text of every table by its path."""
     tuning = runpy.run_path(str(Path(__file__).with_name("tuning_summary.py")))
     searches = tuning["table"]([tuning["read"](path) for path in sorted(tuning["KEPT"].glob("*.json"))])
-    return {table_path(store): table(store) for store in stores()} | {RESULTS / "tuning.md": searches}
+    leaders = runpy.run_path(str(Path(__file__).with_name("leaderboard.py")))["texts"]()
+    return {table_path(store): table(store) for store in stores()} | {RESULTS / "tuning.md": searches} | leaders
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """What NDCG does not show: coverage, popularity bias, users with few items, and the chance in a training.
 
-    python studies/beyond_accuracy.py --data ml-100k online-retail lastfm-2k
+    python studies/beyond_accuracy.py --data ml-100k lastfm-2k
 
 Split 0 of each data set, and the model's defaults. `pruned` is the usual preparation (users with five items or more),
 `unpruned` keeps users with fewer: all of them are trained on, those with at least two are tested. `seeds` are trainings
@@ -23,10 +23,11 @@ from recfusion.data.split import Split
 from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.models.registry import known_models
 
-MODELS = ("popularity", "ease", "ease-dan", "thinning-linear", "thinning-fast", "thinning")
+MODELS = ("popularity", "ease", "ease-dan", "multdae", "thinning-linear", "thinning-fast", "thinning")
 RANDOM = ("multdae", "thinning")  # models with random numbers in their training
 METRICS = ("ndcg@100", "coverage@100", "gini@100", "popularity@100")
 SEEDS = (0, 1, 2)
+DATA = ("ml-1m", "ml-100k", "ml-latest-small", "online-retail", "lastfm-2k")
 OUT = Path(__file__).parent / "results" / "beyond_accuracy.json"
 
 
@@ -73,8 +74,8 @@ def add_seeds(found: dict[str, Any], data: str, models: Sequence[str], out: Path
 def main() -> None:
     """Run the missing measurements."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", nargs="+", default=["ml-100k", "online-retail", "lastfm-2k"])
-    parser.add_argument("--models", nargs="+", default=list(dict.fromkeys((*MODELS, *RANDOM))))
+    parser.add_argument("--data", nargs="+", default=list(DATA))
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     found: Any = read_json(options.out) if options.out.exists() else {}

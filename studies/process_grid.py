@@ -15,6 +15,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THR
 import argparse
 import copy
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def measured(model: Recommender, parts: rf.Split, seed: int, draws: int) -> dict
 
 
 def table(fits: dict[str, Any]) -> str:
-    """Return a Markdown table: means over the splits that each row has."""
+    """Return a Markdown table: means over the splits that each row has, whose number is in brackets if it is lower."""
+    n_splits = Counter(key.rpartition("#")[0] for key in fits)
     means: dict[str, dict[str, float]] = {}
     for key, row in fits.items():
         label = key.rpartition("#")[0]
@@ -62,7 +64,11 @@ def table(fits: dict[str, Any]) -> str:
     for stem in sorted(stems, key=lambda each: means.get(f"{each} (bound)", {}).get("mean", np.inf)):
         bound, rank = means.get(f"{stem} (bound)"), means.get(f"{stem} (rank)")
         nats = [f"{bound[name]:.1f}" if bound else "" for name in ("mean", "L_T", "L_steps", "L_0")]
-        ranked = [f"{100 * row['ndcg@100']:.2f}" if row else "" for row in (bound, rank)]
+        ranked = []
+        for kind, row in (("bound", bound), ("rank", rank)):
+            n = n_splits[f"{stem} ({kind})"]
+            fewer = "" if n == max(n_splits.values()) else f" ({n})"
+            ranked.append(f"{100 * row['ndcg@100']:.2f}{fewer}" if row else "")
         lines.append(f"| {' | '.join([stem, *nats, *ranked])} |")
     marks = [label for label in ("ease", "popularity") if label in means]
     lines += [f"| {label} | | | | | | {100 * means[label]['ndcg@100']:.2f} |" for label in marks]

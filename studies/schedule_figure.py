@@ -23,7 +23,6 @@ from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.diffusion import LearnedSchedule, elbo
 from recfusion.models.recfusion.recfusion import RecFusion
-from recfusion.paper.display import Advance, silent
 from recfusion.report.figures import EDGE, GRID, INK, QUIET, check_figure_path, save_figure
 from recfusion.training.batches import dense
 
@@ -55,14 +54,8 @@ def main() -> None:
     options = parser.parse_args()
     check_figure_path(options.out)
     data = load(options.data)
-    courses = schedule_courses(data, epochs=options.epochs, seed=options.seed, advance=show)
+    courses = schedule_courses(data, epochs=options.epochs, seed=options.seed)
     print(f"Figure: {save_figure(draw_schedules(courses, data.name), options.out)}")
-
-
-def show(line: str, _: int) -> None:
-    """Print the name of a process that is trained."""
-    if line:
-        print(line, flush=True)
 
 
 def schedule_courses(
@@ -72,7 +65,6 @@ def schedule_courses(
     epochs: int = 60,
     seed: int = 0,
     processes: Sequence[str] = PROCESSES,
-    advance: Advance = silent,
 ) -> tuple[ScheduleCourse, ...]:
     """Train each process on the bound, with learned and with fixed rates, and compute the test users' bound per epoch.
 
@@ -85,15 +77,15 @@ def schedule_courses(
         chosen: dict[str, Any] = {"process": process, "learned_schedule": learned, "max_epochs": epochs}
         model = RecFusion(**chosen, **_NOISE, **_TRAINING)
         rates, bounds = [model.fixed_schedule().betas.tolist()], []
-        for epoch in model.epochs(parts.train, rng=stream(seed, f"schedule {process}")):
+        for _ in model.epochs(parts.train, rng=stream(seed, f"schedule {process}")):
             noise = model.net_.get_submodule("noise") if learned else None
             rates.append(noise.betas.tolist() if isinstance(noise, LearnedSchedule) else rates[0])
             bounds.append(_bound(model, users, seed))
-            advance(process if epoch.number == epochs else "", 1)
         return rates, bounds
 
     courses = []
     for process in processes:
+        print(f"training {process}", flush=True)
         betas, learned = train(process, learned=True)
         _, fixed = train(process, learned=False)
         courses.append(ScheduleCourse(process, np.array(betas), np.array(learned), np.array(fixed)))

@@ -38,7 +38,7 @@ MOST_BYTES = 7000
 NOT_RUN = {
     r"^serve\b": "it runs until it is stopped; tests/server starts services",
     r"^demo\b": "tests/cli/test_commands.py runs it with small models, .ci/run as it is",
-    r"^reproduce\b": "it takes hours; tests/cli/test_commands.py runs it with --quick",
+    r"^reproduce\b": "it takes hours; tests/cli/test_report_command.py runs a small one",
     r"--data (ml-1m|ml-100k)\b": "this data set must be downloaded first",
     r"^train .*--data online-retail|^(items add|recommend) (shop|my-shop)": "tests/inference trains these models",
     r"--trust own_model.py|^(train|compare) .*own_model.py": "tests/test_examples.py runs examples/own_model.py",
@@ -231,6 +231,9 @@ def test_the_results_tables_are_what_the_stored_results_give() -> None:
     for path in script["DOCUMENTS"]:
         text = path.read_text(encoding="utf-8")
         assert script["with_tables"](text) == text, "write them again: scripts/readme_table.py"
+    script = runpy.run_path(str(ROOT / "scripts" / "default_table.py"))
+    text = script["PAGE"].read_text(encoding="utf-8")
+    assert script["with_tables"](text) == text, "write them again: scripts/default_table.py --write"
 
 
 def test_the_readme_is_short() -> None:

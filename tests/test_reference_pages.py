@@ -92,6 +92,9 @@ def test_a_number_that_differs_from_the_stored_one_is_found(tmp_path: Path) -> N
     assert len(list(wrong_numbers("45.03<!-- ml1m: thinning ndcg@100 -->"))) == 1
     assert len(list(wrong_numbers("1<!-- ml1m: no-model ndcg@100 --> 1<!-- benchmarks/none.json: a -->"))) == 2
     assert list(wrong_numbers("+2.24<!-- ml1m: thinning - ease ndcg@100 -->")) == []
+    assert list(wrong_numbers("10<!-- ml1m: thinning weights/thinning-pairs -->")) == []
+    assert len(list(wrong_numbers("9<!-- ml1m: thinning weights/thinning-pairs -->"))) == 1
+    assert len(list(wrong_numbers("0<!-- ml1m: no-model weights/ials -->"))) == 1
     with pytest.raises(ValueError, match="page shows numbers"):
         check_document("page", "1.00<!-- ml1m: thinning ndcg@100 -->")
 

@@ -17,7 +17,6 @@ from typing import Any
 _DECLARED = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines()
 # Each line reads "from MODULE import NAME as NAME".
 _HOMES = {line.split()[3]: line.split()[1] for line in _DECLARED if line.startswith("from ")}
-_OLD_NAMES = {"Rules": "Filters", "Knobs": "Reranking"}  # accepted for one version
 __all__ = [*sorted(_HOMES), "__version__"]
 
 
@@ -26,7 +25,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("recfusion")
-    name = _OLD_NAMES.get(name, name)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'recfusion' has no attribute '{name}'")

@@ -51,5 +51,4 @@ from recfusion.models.thinning.linear import ThinningLinear as ThinningLinear
 from recfusion.models.thinning.mixture import Thinning as Thinning
 from recfusion.report.page import write_page as write_page
 
-Rules, Knobs = Filters, Reranking  # the old names
 __version__: str

@@ -169,8 +169,8 @@ def test_too_few_users_are_refused(fail: Fail, users: int) -> None:
         ("train own.py:Abstract --data good.csv --out m", "lacks what every model has"),
         ("models nosuch", "Unknown model 'nosuch'"),
         ("recommend model", "Expected either --history"),
-        ("recommend model --history 1 --users good.csv", "Expected either --history"),
-        ("recommend model --users good.csv", "Expected --histories FILE and --out FILE"),
+        ("recommend model --history 1 --histories good.csv", "Expected either --history"),
+        ("recommend model --histories good.csv", "Expected --histories FILE and --out FILE"),
         ("recommend model --history 1", "Expected a model folder"),
         ("recommend good.csv --history 1 -k 0", "-k"),
         ("evaluate nosuch", "Expected a model folder"),
@@ -184,14 +184,20 @@ def test_a_wrong_word_is_refused(fail: Fail, arguments: str, words: str) -> None
     assert words in fail(*arguments.split())
 
 
+def test_a_wrong_choice_is_named_without_the_words_of_a_library(fail: Fail) -> None:
+    told = fail("compare", "--split", "nosuch")
+    assert "'nosuch' is not one of" in told
+    assert "Value error" not in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--users nosuch.csv --out lists.csv", "Expected a file at 'nosuch.csv'"),
-        ("--users good.csv --out lists.xlsx", "end it in .csv"),
-        ("--users good.csv --out good.csv/lists.csv", "Cannot write to"),
-        ("--users good.csv --user nobody --out lists.csv", "Expected a column 'nobody'"),
-        ("--users empty.jsonl --out lists.csv", "empty file"),
+        ("--histories nosuch.csv --out lists.csv", "Expected a file at 'nosuch.csv'"),
+        ("--histories good.csv --out lists.xlsx", "end it in .csv"),
+        ("--histories good.csv --out good.csv/lists.csv", "Cannot write to"),
+        ("--histories good.csv --user nobody --out lists.csv", "Expected a column 'nobody'"),
+        ("--histories empty.jsonl --out lists.csv", "empty file"),
     ],
 )
 def test_lists_for_a_bad_file_are_refused(fail: Fail, model: Path, arguments: str, words: str) -> None:

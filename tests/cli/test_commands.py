@@ -117,7 +117,14 @@ def test_lists_for_a_file_of_users_are_written_in_the_asked_form(
     users = pl.DataFrame({"user": ["x", "x", "y", "z", "w"], "item": ["p-1", "p-4", "p-22", "unheard of", None]})
     users.write_csv(tmp_path / "users.csv")
     run(
-        "recommend", tmp_path / "model", "--users", tmp_path / "users.csv", "--out", tmp_path / f"lists.{kind}", "-k", 2
+        "recommend",
+        tmp_path / "model",
+        "--histories",
+        tmp_path / "users.csv",
+        "--out",
+        tmp_path / f"lists.{kind}",
+        "-k",
+        2,
     )
     scan: dict[str, Callable[[Path], pl.LazyFrame]]
     scan = {"csv": pl.scan_csv, "parquet": pl.scan_parquet, "jsonl": pl.scan_ndjson}

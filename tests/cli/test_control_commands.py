@@ -48,32 +48,26 @@ def test_knobs_and_reasons_come_from_options(model: Path, tmp_path: Path, comman
     knobs = ["--adventurousness", "1", "--popularity", "-1", "--wish", "kind:Cups=1,Tea=-1", "--diversity", ".5"]
     leaning = found(command, "recommend", model, "--history", HISTORY, "-k", "8", *knobs)
     assert [row["item"] for row in plain] != [row["item"] for row in leaning]
-    for option in ("--shares", "--share"):  # the second is the old name
-        shared = found(command, "recommend", model, "--history", HISTORY, "-k", "4", option, "kind:Cups=1")
-        assert all(row["kind"] == "Cups" for row in shared)
+    shared = found(command, "recommend", model, "--history", HISTORY, "-k", "4", "--shares", "kind:Cups=1")
+    assert all(row["kind"] == "Cups" for row in shared)
     told = found(command, "recommend", model, "--history", HISTORY, "-k", "3", "--why", "2")
     assert all(row["reasons"] == "exact" and row["because"] for row in told)
     users = tmp_path / "users.csv"
     users.write_text("user,item\na,i01\na,i02\nb,i15\n")
-    for option in ("--histories", "--users"):  # the second is the old name
-        lists = tmp_path / f"lists{option}.csv"
-        code, _, _ = command("recommend", model, option, users, "--out", lists, "--why", "1")
-        assert code == 0
-        assert pl.read_csv(lists).filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
+    lists = tmp_path / "lists.csv"
+    code, _, _ = command("recommend", model, "--histories", users, "--out", lists, "--why", "1")
+    assert code == 0
+    assert pl.read_csv(lists).filter(user="a")["because"].is_in(["Item 1", "Item 2"]).all()
     code, _, _ = command("recommend", model, "--histories", users, "--rows", "item != 'i01'", "--out", lists, "-k", 39)
     assert code == 0
     assert "i01" in pl.read_csv(lists).filter(user="a")["item"]
 
 
-def test_help_shows_generated_options_without_their_old_names(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_shows_generated_options(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     printed = command("recommend", "--help")[1]
     for name in (*Filters.model_fields, *Reranking.model_fields, "history", "histories", "why"):
         assert f"--{name.replace('_', '-')} " in printed
-    assert "--share " not in printed
-    assert "--users " not in printed
     printed = command("similar", "--help")[1]
     assert "--deny" in printed
     assert "--at-most" not in printed
@@ -99,10 +93,10 @@ def test_similar_items_and_completions_are_commands(model: Path, command: Comman
         (["--where", "stock > 99"], "where removes 40"),
         (["--allow", "nonsense"], "allow removes 40"),
         (["--at-most", "kind=two"], "Expected --at-most COLUMN=N"),
-        (["--at-most", "kind=0"], "at_most.kind: input should be greater than or equal to 1"),
+        (["--at-most", "kind=0"], "Option --at-most: kind: input should be greater than or equal to 1"),
         (["--wish", "Drama=1"], "Expected --wish COLUMN:VALUE=NUMBER"),
         (["--wish", "kind:Drama=1"], "Unknown value 'Drama' of the column kind"),
-        (["--share", "kind:Tea=2"], "shares.kind.Tea: input should be less than or equal to 1"),
+        (["--shares", "kind:Tea=2"], "Option --shares: kind.Tea: input should be less than or equal to 1"),
         (["--adventurousness", "3"], "'--adventurousness': Input should be less than or equal to 1."),
     ],
 )

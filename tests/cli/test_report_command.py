@@ -36,8 +36,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def small_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper's main experiment replaced by one that takes a moment."""
 
-    def packaged(name: str, *, quick: bool = False) -> Experiment:
-        return parse_experiment(SPEC, name, folder)
+    def packaged(name: str, *, quick: bool = False, splits: int | None = None) -> Experiment:
+        run = {"run": {"seeds": splits}} if splits else {}
+        return parse_experiment(SPEC | run, name, folder)
 
     monkeypatch.setattr(experiments, "packaged_experiment", packaged)
     monkeypatch.setattr(experiments, "missing_data", lambda name: None if name == "ml-1m" else f"No {name} here.")
@@ -72,6 +73,17 @@ def test_a_reproduction_prints_and_writes_its_tables_and_resumes(command: Comman
     code, _, told = command("reproduce", "ablation", "--workers", 0)
     assert "5 fits were copied" in told
     assert "5 of them are stored already" in told
+
+
+@pytest.mark.usefixtures("small_table")
+def test_a_reproduction_with_more_splits_keeps_the_finished_fits_and_names_its_command(
+    command: Command, folder: Path
+) -> None:
+    assert command("reproduce", "ml1m", "--workers", 0)[0] == 0
+    code, _, told = command("reproduce", "ml1m", "--splits", 3, "--workers", 0)
+    assert code == 0
+    assert "7 fits, 5 of them are stored already" in told
+    assert "recfusion reproduce ml1m --splits 3" in (folder / "reproduction" / "ml1m" / "ml1m.html").read_text()
 
 
 @pytest.mark.usefixtures("small_table")
@@ -118,6 +130,8 @@ def test_counts_name_the_data_that_is_not_here(command: Command, monkeypatch: py
         (["reproduce", "table9"], "Unknown reproduction 'table9': choose one of parameters, counts, figure-"),
         (["reproduce", "ml25m"], "recfusion data fetch ml-25m"),
         (["reproduce", "counts", "--dry-run"], "Expected one of ml1m, ablation, ml25m, netflix or all for --dry-run"),
+        (["reproduce", "counts", "--splits", "3"], "Expected --splits with one of ml1m, ablation, ml25m, netflix or"),
+        (["reproduce", "ml1m", "--splits", "3", "--quick"], "and without --quick, got --quick."),
         (["reproduce", "netflix"], "its publisher no longer offers it"),
         (["reproduce", "figure-diffusion"], "recfusion data fetch ml-100k"),
         (["reproduce", "figure-architecture", "--out", "shop.csv"], "got the file 'shop.csv'"),

@@ -76,7 +76,7 @@ def test_a_planned_run_is_confirmatory_until_a_default_changes(leave: Leave) -> 
     assert (code, "Confirmatory: " in err) == (0, True)
     Path("small.toml").write_text(EXPERIMENT.replace("5.0", "9.0"))
     code, _, err = leave(*command)
-    assert (code, "ease: setting l2" in err) == (0, True)
+    assert (code, "models.ease.settings.l2 changed" in err) == (0, True)
 
 
 @pytest.mark.parametrize(

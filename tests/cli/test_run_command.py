@@ -126,7 +126,25 @@ def test_failures_are_listed_and_the_exit_code_is_1(
     assert "popularity │" in printed.out
     assert "ease, split 0 failed: The regularised Gram matrix" in printed.err
     assert "1 fit failed and will be retried by the next run:\n  ease, split 0: The regularised" in printed.err
+    assert "--verbose" not in printed.err  # the sentence says it all
     assert len(Path("s.jsonl").read_bytes().splitlines()) == 2
+
+
+def test_a_failure_of_foreign_code_says_how_to_see_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "mine.py").write_text(
+        "from dataclasses import dataclass\nimport recfusion as rf\n@dataclass\nclass Mine(rf.Recommender):\n"
+        "    def fit(self, train, valid=None, *, rng=None):\n        return [][0]\n"
+        "    def score(self, history):\n        return history\n"
+    )
+    (folder / "tried.toml").write_text(SPEC + f"[models.mine]\nmodel = '{folder / 'mine.py'}:Mine'\n")
+    assert leave(monkeypatch, "../tried.toml", "--workers", 0, "--out", "s.jsonl") == 1
+    printed = capsys.readouterr().err
+    assert "mine, split 0: IndexError: list index out of range\n" in printed
+    assert printed.endswith(
+        "`recfusion --verbose`, before the command, shows the lines of the code where they failed.\n"
+    )
 
 
 @pytest.mark.parametrize(

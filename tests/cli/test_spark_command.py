@@ -17,7 +17,7 @@ COMMANDS = pytest.mark.parametrize(
     [
         ["tune", "ease", "--engine", "spark", "--data", "shop.csv"],
         ["spark", "prepare", "--data", "shop.csv", "--out", "prepared"],
-        ["spark", "recommend", "model", "--users", "shop.csv", "--out", "lists"],
+        ["spark", "recommend", "model", "--histories", "shop.csv", "--out", "lists"],
     ],
 )
 
@@ -99,9 +99,9 @@ def test_a_master_of_no_known_form_is_refused(
         (["prepare", "--data", "shop.csv", "--out", "x", "--split", "weak"], "Data is split when it is used"),
         (["prepare", "--data", "s3://shop/x.csv", "--out", "x"], "got the address 's3://shop/x.csv'"),
         (["prepare", "--data", "shop.csv", "--out", "."], "holds other files"),
-        (["recommend", "model", "--users", "no.csv", "--out", "x"], "got nothing: check the path"),
-        (["recommend", "model", "--users", "shop.csv", "--out", "shop.csv"], "got the file 'shop.csv'"),
-        (["recommend", "nomodel", "--users", "shop.csv", "--out", "x"], "Expected a model folder at 'nomodel'"),
+        (["recommend", "model", "--histories", "no.csv", "--out", "x"], "got nothing: check the path"),
+        (["recommend", "model", "--histories", "shop.csv", "--out", "shop.csv"], "got the file 'shop.csv'"),
+        (["recommend", "nomodel", "--histories", "shop.csv", "--out", "x"], "Expected a model folder at 'nomodel'"),
         (["prepare", "--data", "shop.csv", "--out", "x", "--conf", "much"], "Expected --conf KEY=VALUE, got 'much'"),
     ],
 )

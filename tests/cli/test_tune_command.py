@@ -99,7 +99,7 @@ def test_what_a_time_limit_left_out_is_told(
         (["ease", "--metric", "fun@3"], "Unknown metric"),
         (["ease", "--space", "no.toml"], "Expected a file at 'no.toml', got nothing"),
         (["slim", "--space", "bad.toml"], "'l3': choose one of"),
-        (["ease", "--space", "none.toml"], "got none: name at least one"),
+        (["ease", "--space", "none.toml"], "space: dictionary should have at least 1 item"),
         (["ease", "--master", "local[2]"], "are for Spark"),
         (["ease", "--engine", "spark", "--threads", 2], "spark.task.cpus"),
         (["ease", "--engine", "flink"], "flink"),

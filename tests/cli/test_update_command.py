@@ -64,3 +64,34 @@ def test_a_full_disk_leaves_the_folder_unchanged(
     assert run("update", "model", "--rows", "new.csv", "--out", "model") == 2
     assert "No space left on device" in " ".join(capsys.readouterr().err.split())
     assert digests(model) == before
+
+
+def test_files_are_read_like_the_orders_of_the_model(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The ids are in the columns that training named, and cancelled lines do not count."""
+    monkeypatch.chdir(tmp_path)
+    header = "Kunde;Konto;Artikel;Code;Status\n"
+    rows = [f"x;k{u};Tee;i{10 * (u % 2) + (u + n) % 10};ok\n" for u in range(60) for n in range(6)]
+    Path("orders.csv").write_text(header + "".join(rows))
+    columns = ("--user", "Konto", "--item", "Code", "--rows", "Status == 'ok'")
+    options = ("--data", "orders.csv", *columns, "--set", "l2=10", "--tune-trials", "0", "--all-users", "--updatable")
+    assert run("train", "thinning-linear", *options, "--out", "model") == 0
+    lines = [f"x;new;Tee;i{n};{'ok' if n < 6 else 'cancelled'}\n" for n in range(8)]
+    Path("today.csv").write_text(header + "".join(lines))
+    capsys.readouterr()
+    assert run("update", "model", "--rows", "today.csv", "--out", "next") == 0
+    assert "Only rows that meet the condition of the training count: Status == 'ok'" in caplog.text
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 user added, 0 changed, 0 forgotten" in said
+    assert run("recommend", "next", "--histories", "today.csv", "-k", "20", "--out", "lists.csv") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Only rows that meet the condition of the training count: Status == 'ok'" in said
+    assert "unknown to the model" not in said
+    lists = Path("lists.csv").read_text()
+    assert "new,1," in lists
+    assert ",i6," in lists
+    assert ",i0," not in lists

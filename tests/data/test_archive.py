@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recfusion.core.errors import InputError
-from recfusion.data.published.archive import Archive, check_archive, md5_of, reading, tar_files
+from recfusion.data.published.archive import Archive, md5_of, open_bytes, reading, tar_files
 
 UNSAFE = [
     "/etc/passwd",
@@ -114,7 +114,7 @@ def test_a_zip_with_an_empty_name_is_refused(tmp_path: Path) -> None:
 def test_something_else_than_a_zip_is_called_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.zip").write_bytes(content)
     with pytest.raises(InputError, match="damaged or incomplete"):
-        check_archive(tmp_path / "x.zip")
+        Archive(tmp_path / "x.zip").names()
 
 
 def test_a_flipped_byte_in_a_zip_is_called_damaged(tmp_path: Path) -> None:
@@ -138,14 +138,8 @@ def test_an_encrypted_zip_is_refused(tmp_path: Path) -> None:
 def test_a_truncated_gzip_is_called_damaged(tmp_path: Path) -> None:
     path = tmp_path / "x.tar.gz"
     path.write_bytes(gzip.compress(make_tar([("a.txt", bytes(range(256)) * 100)]))[:60])
-    with pytest.raises(InputError, match="damaged or incomplete"):
-        check_archive(path)
-
-
-def test_a_whole_zip_and_a_whole_tar_pass_the_check(tmp_path: Path) -> None:
-    check_archive(make_zip(tmp_path / "x.zip", {"a.txt": b"a"}))
-    (tmp_path / "x.tar.gz").write_bytes(gzip.compress(make_tar([("a.txt", b"a")])))
-    check_archive(tmp_path / "x.tar.gz")
+    with pytest.raises(InputError, match="damaged or incomplete"), open_bytes(path) as stream:
+        list(tar_files(stream, path))
 
 
 def test_other_errors_pass_through(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_the_roles_of_a_german_product_table() -> None:
         ("price", "Cena", [1, 2]),
         ("price", "VerkaufsPreis", [1, 2]),
         ("stock", "Lagerbestand", [0, 2]),
+        ("stock", "Lagerstand", [0, 2]),
         ("stock", "stock_level", [0, 2]),
         ("stock", "in_stock", [True, False]),
         ("stock", "Voorraad", [0, 2]),

@@ -141,6 +141,23 @@ def test_columns_are_known_by_their_names(columns: str, expected: dict[str, str]
     assert guess_columns(columns.split(","), ALL, where="a file", by_position=False) == expected
 
 
+@pytest.mark.parametrize(
+    ("columns", "user", "item"),
+    [
+        ("Beleg-Nr.;E-Mail;Artikel;Art.-Nr.;Menge", "E-Mail", "Art.-Nr."),
+        ("Kunde;Kundennr;Produkt;Artikelnummer", "Kundennr", "Artikelnummer"),
+        ("Customer;Customer No;Product;Product code", "Customer No", "Product code"),
+        ("user;user_id;Artikel;Artikel-Nr", "user_id", "Artikel-Nr"),
+        ("client;article;Réf. article", "client", "Réf. article"),
+        ("order number;customer;item", "customer", "item"),
+        ("customer_id;postcode;sku;product name", "customer_id", "sku"),
+    ],
+)
+def test_a_column_of_numbers_has_the_ids_beside_one_of_names(columns: str, user: str, item: str) -> None:
+    asked = dict.fromkeys(("user", "item"))
+    assert guess_columns(columns.split(";"), asked, where="a file", by_position=False) == {"user": user, "item": item}
+
+
 def test_without_a_header_the_order_is_user_item_rating_time() -> None:
     found = guess_columns(["column 1", "column 2", "column 3"], ALL, where="a file", by_position=True)
     assert found == {"user": "column 1", "item": "column 2", "rating": "column 3"}

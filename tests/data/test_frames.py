@@ -83,6 +83,12 @@ def test_a_frame_of_items_describes_them(tmp_path: Path) -> None:
         assert load(data, LOOSE, items=tmp_path / "titles.csv").item_table["title"].to_list() == ["one", "three"]
 
 
+def test_a_frame_of_other_items_is_refused() -> None:
+    names = pl.DataFrame({"id": ["lamp", "book"], "title": ["Lamp", "Book"]})
+    with pytest.raises(InputError, match=r"ids of items in the item file such as '1', got others .*--item"):
+        load(SMALL, LOOSE, items=names)
+
+
 @pytest.mark.parametrize(
     ("values", "ids"),
     [

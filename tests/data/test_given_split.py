@@ -90,10 +90,11 @@ def test_the_final_model_is_fitted_on_the_whole_training_file(tmp_path: Path) ->
 
 
 def test_shared_pairs_are_refused_and_counted(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"2 pairs are in both the training and the test file") as error:
+    text = r"got 2 in both the training and the test file, such as user 1 and item a:"
+    with pytest.raises(InputError, match=text) as error:
         load(given(tmp_path, TRAIN, {1: "ad", 5: "e"}))
     assert error.value.field == "test_file"
-    with pytest.raises(InputError, match=r"1 pair is in both the validation and the test file"):
+    with pytest.raises(InputError, match=r"got 1 in both the validation and the test file"):
         load(given(tmp_path, TRAIN, {1: "d"}, {1: "de"}))
 
 
@@ -106,21 +107,31 @@ def test_test_users_and_items_unknown_to_training_are_counted(tmp_path: Path) ->
     data = load(given(tmp_path, TRAIN, {**TEST, 8: "a", 9: "b", 1: "dx"}))
     found = [note for note in data.report.notes if "training" in note]
     assert found == [
-        "2 of the 5 test users have no training pair: they are not evaluated",
-        "1 of the 5 test items has no training pair: no model can find it, and it counts as a miss",
+        "test users without a training pair, which are not evaluated: 2 of 5",
+        "test items without a training pair, which no model can find, so they count as misses: 1 of 5",
     ]
     assert pairs(split(data, GIVEN), data, "test.held_out") == {1: "dx", 2: "cd", 4: "a"}
 
 
+def test_a_missing_file_is_named_with_its_option(tmp_path: Path) -> None:
+    source = given(tmp_path, TRAIN, TEST)
+    for field in ("test_file", "valid_file"):
+        with pytest.raises(InputError, match=rf"nothing: name it with --{field[:-5]}-file") as error:
+            load(source.model_copy(update={field: str(tmp_path / "gone.csv")}))
+        assert error.value.field == field
+
+
 def test_no_known_test_user_is_an_error(tmp_path: Path) -> None:
     data = load(given(tmp_path, TRAIN, {8: "a", 9: "b"}))
-    with pytest.raises(InputError, match=r"None of the 2 test users .* has a training pair"):
+    with pytest.raises(
+        InputError, match=r"No user of .* to find in the test: check that the files have the same user ids"
+    ):
         split(data, GIVEN)
 
 
 def test_training_histories_of_one_item_cannot_validate(tmp_path: Path) -> None:
     data = load(given(tmp_path, {1: "a", 2: "b", 3: "a"}, {1: "b"}))
-    with pytest.raises(InputError, match=r"No user of 'train.csv' has 2 training pairs.*--valid-file"):
+    with pytest.raises(InputError, match=r"No user of 'train.csv' has .* to find in the validation.*--valid-file"):
         split(data, GIVEN)
     assert len(split(load(given(tmp_path, {1: "ac", 2: "b"}, {1: "b"})), SplitPlan(kind="given")).valid.users) == 1
 

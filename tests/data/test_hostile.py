@@ -16,7 +16,7 @@ from recfusion.core.files import read_json
 from recfusion.data.catalog import locate, read_named
 from recfusion.data.load import load, load_prepared
 from recfusion.data.published import archive
-from recfusion.data.published.archive import Archive, check_archive, md5_of
+from recfusion.data.published.archive import Archive, md5_of
 from recfusion.data.published.movielens import read_movielens
 from recfusion.data.published.netflix import read_netflix
 from recfusion.data.reading.reader import read_table
@@ -52,7 +52,7 @@ def test_a_pipe_is_no_item_file_no_json_and_no_archive(tmp_path: Path) -> None:
     table.write_text("user,item\n1,2\n")
     with pytest.raises(InputError, match="got a pipe or device"):
         load(table, items=other)
-    for read in (read_json, md5_of, check_archive):
+    for read in (read_json, md5_of):
         with pytest.raises(InputError, match="got a pipe or device"):
             read(other)
     with pytest.raises(InputError, match="got a pipe or device"):

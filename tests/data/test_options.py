@@ -17,7 +17,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("work/data", "elsewhere"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "table.csv").write_text("user,item\n1,2\n", encoding="utf-8")
-        (tmp_path / folder / "titles.csv").write_text("item,title\n2,Up\n", encoding="utf-8")
+        (tmp_path / folder / "titles.csv").write_text("item,title\n2,Up\ni2,Up\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path
 

@@ -69,6 +69,17 @@ def test_a_temporal_split_needs_times() -> None:
         split(data, SplitPlan(kind="temporal"))
 
 
+@pytest.mark.parametrize(("kind", "advice"), [("global", "--split temporal"), ("weak", "--min-items-per-user")])
+def test_a_split_that_leaves_nobody_to_evaluate_on_says_what_to_do(
+    kind: Literal["global", "weak"], advice: str
+) -> None:
+    """All of a user's items have one time, and a tenth of two items is none."""
+    users = [u for u in range(6) for _ in range(2)]
+    data = prepare(raw({"user": users, "item": [1, 2] * 6, "time": users}), LOOSE)
+    with pytest.raises(NobodyToJudge, match=f"No user of .* to find in the validation: .*{advice}"):
+        split(data, SplitPlan(kind=kind))
+
+
 def test_a_weak_split_trains_on_every_user_and_hides_items(groups: Interactions) -> None:
     parts = split(groups, SplitPlan(kind="weak", valid=0.2, test=0.2))
     assert parts.train.shape == groups.matrix.shape

@@ -102,6 +102,7 @@ def test_a_predicted_variance_takes_the_place_of_the_noise_rate() -> None:
             wanted_slope += 0.5 - math.exp(-W) * (0.75 * z) ** 2 / 2
     assert value == pytest.approx(wanted)
     assert slope == pytest.approx(wanted_slope)
+    assert (value, slope) == pytest.approx((13.401620, 2.019126), abs=1e-6)
 
 
 def test_bin_adds_a_mean_of_the_swapped_cross_entropy_to_sums_over_items() -> None:
@@ -119,6 +120,7 @@ def test_bin_adds_a_mean_of_the_swapped_cross_entropy_to_sums_over_items() -> No
             wanted_slope -= (z - W) / math.exp(beta)
     assert binary == pytest.approx(wanted)
     assert slope == pytest.approx(wanted_slope)
+    assert (binary, slope) == pytest.approx((59.150261, 0.669658), abs=1e-6)
     only_ones, slope = found(published_loss, logits, torch.ones(1, 2).double(), shrinks=False, binary=True)
     assert only_ones == pytest.approx(wanted)  # 100 (1 - W) for both items, in the mean
     assert slope == pytest.approx(wanted_slope - 100)
@@ -147,6 +149,7 @@ def test_the_earlier_reading_pulls_every_output_to_the_state_before() -> None:
             wanted_slope -= apart * z / math.exp(beta)
     assert value == pytest.approx(wanted)
     assert slope == pytest.approx(wanted_slope)
+    assert (value, slope) == pytest.approx((4.616051, 1.506477), abs=1e-6)
 
 
 FORMS: Sequence[tuple[str, dict[str, bool]]] = [

@@ -35,6 +35,6 @@ def test_costs_are_in_the_folder_and_in_no_table_of_metrics(groups: Interactions
     bundle = rf.Bundle.load(folder)
     assert "control popularity" in bundle.metrics
     assert "control" not in model_card(bundle)
-    (model,) = describe(LoadedModels(_load(folder, "model", mapped=False)))["models"]
+    (model,) = describe(LoadedModels((_load(folder, "model", mapped=False),)))["models"]
     assert [point["at"] for point in model["costs"]["popularity"]] == [-1, -0.5, 0, 0.5, 1]
     assert {one["judged_on"] for one in model["metrics"]} == {"validation"}

@@ -7,8 +7,9 @@ import pytest
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
 from recfusion.evaluation.list_metrics import ListSet, UserList
+from recfusion.experiments.candidate import parse_models
 from recfusion.experiments.comparison import compare
-from recfusion.experiments.custom_metric import metric, named_metrics
+from recfusion.experiments.custom_metric import check_search_metric, main_metric, metric, named_metrics
 
 FILE = """
 def first_hit(user):
@@ -79,3 +80,22 @@ def test_what_is_no_metric_is_refused_in_one_sentence(groups: Interactions, tmp_
         named_metrics([f"{tmp_path}/mine.py:first_hit"])
     with pytest.raises(InputError, match=r"The metric failing failed .KeyError"):
         compare(groups, ["popularity"], [4], metrics=[metric(failing)])
+
+
+def test_own_sampled_and_descriptive_metrics_decide_only_if_nothing_else_is_listed() -> None:
+    own = metric(odd_share, 5)
+    assert main_metric(["recall@5", "ndcg@100", own, "sampled_ndcg@10", "coverage@10"]) == "ndcg@100"
+    assert main_metric(["coverage@10", "sampled_ndcg@10", own]) == own
+    assert main_metric(["coverage@10", "sampled_ndcg@10"]) == "sampled_ndcg@10"
+    assert main_metric(["novelty@10", "coverage@10"]) == "coverage@10"
+
+
+def test_a_search_that_would_use_another_metric_than_the_deciding_one_is_refused() -> None:
+    names, searched = ["recall@5", "ndcg@100"], parse_models("multdae,ease", {}, tune=2)
+    check_search_metric("ndcg@100", names, searched)
+    check_search_metric(None, names, searched)
+    check_search_metric("recall@5", names, parse_models("popularity,ease", {}))
+    with pytest.raises(
+        InputError, match=r"ndcg@100, by which tune searches settings, got recall@5: list recall@5 last"
+    ):
+        check_search_metric("recall@5", names, searched)

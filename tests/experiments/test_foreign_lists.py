@@ -82,9 +82,9 @@ def test_lists_of_a_model_get_its_own_numbers_under_its_protocol(data: Interacti
     ]
     shuffled = [rows[n] for n in np.random.default_rng(0).permutation(len(rows))]
     pl.DataFrame(shuffled, schema=["user", "item", "score"], orient="row").write_csv(tmp_path / "lists.csv")
-    read = read_lists(tmp_path / "lists.csv", found, parts.test, 10)
-    assert read.notes == ()
-    append_result(store, judge_lists(read, "another library", found, protocol, parts, fit_seconds=3))
+    items, notes = read_lists(tmp_path / "lists.csv", found, parts.test, 10)
+    assert notes == ()
+    append_result(store, judge_lists(items, "another library", found, protocol, parts, fit_seconds=3))
     both = Comparison.of(read_results(store))
     assert both.models["another library"].metrics["ndcg@10"].mean == both.models["ease"].metrics["ndcg@10"].mean
     assert both.models["another library"].fit_seconds == 3
@@ -109,16 +109,16 @@ def small(
         for row in rows
     ]
     pl.DataFrame(table, schema=names, orient="row", strict=False).write_csv(tmp_path / "lists.csv")
-    found = read_lists(tmp_path / "lists.csv", groups, parts.test, 3)
-    assert (found.items[1:] == -1).all()
-    return (*(f"N{unseen.index(item)}" for item in found.items[0] if item >= 0), *found.notes)
+    items, notes = read_lists(tmp_path / "lists.csv", groups, parts.test, 3)
+    assert (items[1:] == -1).all()
+    return (*(f"N{unseen.index(item)}" for item in items[0] if item >= 0), *notes)
 
 
 def test_seen_repeated_unknown_and_missing_items_are_counted(groups: Interactions, tmp_path: Path) -> None:
     rows = [("U", "N1", 1), ("U", "S", 2), ("U", "N1", 3), ("U", "new", 4), ("U", "N0", 5), ("nobody", "N0", 1)]
     assert small(groups, tmp_path, rows, ["user", "item", "rank"]) == (
         *("N1", "N0"),
-        "1 user is no test user of this split, and left out",
+        "1 user is not a test user of this split and was left out",
         "1 unknown item was removed",
         "1 item of a shown history was removed",
         "1 repeated item was removed",
@@ -140,6 +140,17 @@ def test_lists_are_ordered_by_score_by_rank_or_as_written(
 ) -> None:
     rows = [("U", "N1", 2), ("U", "N0", 1), ("U", "N2", 3)]
     assert small(groups, tmp_path, rows, names)[:3] == tuple(expected.split())
+
+
+def test_rows_without_a_score_are_counted(groups: Interactions, tmp_path: Path) -> None:
+    rows = [("U", "N1", 1.0), ("U", "N0", None), ("U", "N2", 3.0), ("U", "N0", float("nan"))]
+    found = small(groups, tmp_path, rows, ["user", "item", "score"])
+    assert found[:3] == ("N2", "N1", "2 rows lack a user, an item or a score, and were left out")
+
+
+def test_lists_of_seen_items_alone_are_refused_by_that_reason(groups: Interactions, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"got none of them \(2 items of shown histories were removed\): check"):
+        small(groups, tmp_path, [("U", "S", 1), ("U", "S", 2)], ["user", "item", "rank"])
 
 
 def test_lists_of_other_ids_and_missing_columns_are_refused(groups: Interactions, tmp_path: Path) -> None:

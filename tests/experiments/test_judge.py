@@ -55,6 +55,47 @@ def test_every_user_is_scored_once_per_fit(groups: Interactions, kind: str) -> N
     assert (trial.test, trial.result.test, len(trial.result.users)) == (None, {}, 0)
 
 
+@dataclass
+class Wrong(Mine):
+    """A model that changes its scores in a wrong way."""
+
+    how: str = "columns"
+
+    def score(self, history: Csr) -> FloatArray:
+        right = super().score(history)
+        wrong: dict[str, Any] = {
+            "columns": right[:, :-1],
+            "rows": np.vstack([right, right]),
+            "one row": right[0],
+            "list": right.tolist(),
+            "sparse": history,
+            "integers": right.astype(np.int64),
+            "texts": right.astype(str),
+            "read-only": np.broadcast_to(right[0], right.shape),
+        }
+        found: FloatArray = wrong[self.how]
+        return found
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("columns", r"got the shape \(\d+, 39\)"),
+        ("rows", r"got the shape \(\d+, 40\)"),
+        ("one row", r"got the shape \(40,\)"),
+        ("list", "got list"),
+        ("sparse", "got scipy.sparse"),
+        ("integers", "got numbers of the type int64"),
+        ("texts", "got the type <U"),
+        ("read-only", r"got an array that cannot be changed \(copy it\)"),
+    ],
+)
+def test_scores_of_another_form_are_refused_in_words(groups: Interactions, how: str, words: str) -> None:
+    plan = SplitPlan()
+    with pytest.raises(InputError, match=rf"^Expected score of Wrong .* \(users, items\), here .*{words}"):
+        fit_and_judge(Candidate.of("mine", Wrong(how=how)), groups, Protocol.of(groups, plan, METRICS), split(groups))
+
+
 def test_the_model_that_was_handed_over_stays_as_it_was(groups: Interactions) -> None:
     model = EASE()
     parts = split(groups)

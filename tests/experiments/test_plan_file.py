@@ -36,16 +36,26 @@ def test_a_run_with_the_planned_settings_and_code_is_confirmatory(tmp_path: Path
 
 def test_every_change_after_the_plan_makes_a_run_exploratory(groups: Interactions) -> None:
     plan = Plan.of(experiment())
-    assert check_plan(plan, experiment(ease={"l2": 500}), []).reasons == ("ease: setting l2",)
-    assert check_plan(plan, experiment(slim={}), []).reasons == ("slim is not in the plan",)
-    assert check_plan(plan, replace(experiment(), metrics=("ndcg@100",)), []).reasons == ("metrics differ",)
+    assert check_plan(plan, experiment(ease={"l2": 500}), []).reasons == ("models.ease.settings.l2 changed",)
+    assert check_plan(plan, experiment(slim={}), []).reasons == ("models.slim changed",)
+    assert check_plan(plan, replace(experiment(), metrics=("ndcg@100",)), []).reasons == ("metrics changed",)
     edited = plan.models["ease"].model_copy(update={"code": "another"})
     other = plan.model_copy(update={"models": {**plan.models, "ease": edited}})
-    assert check_plan(other, experiment(), []).reasons == ("ease: code",)
+    assert check_plan(other, experiment(), []).reasons == ("models.ease.code changed",)
     old = [one.model_copy(update={"finished": plan.written - timedelta(days=1)}) for one in fits(groups, ["ease"])]
     found = check_plan(plan, experiment(), old)
     assert found.reasons == ("2 results are older than the plan",)
     assert found.sentence().startswith("Exploratory, because it departs from the plan of ")
+
+
+def test_the_code_of_the_results_counts_and_not_that_of_today(groups: Interactions) -> None:
+    plan, results = Plan.of(experiment()), fits(groups, ["ease"])
+    edited = plan.models["ease"].model_copy(update={"code": "another"})
+    old = plan.model_copy(update={"models": {**plan.models, "ease": edited}})
+    by_old_code = [one.model_copy(update={"code": "another"}) for one in results]
+    assert check_plan(old, experiment(), by_old_code).is_confirmatory  # stale, and as planned
+    assert check_plan(plan, experiment(), by_old_code).reasons == ("models.ease.code changed",)
+    assert check_plan(old, experiment(), results).reasons == ("models.ease.code changed",)
 
 
 def git(folder: Path, *arguments: str) -> str:

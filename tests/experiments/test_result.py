@@ -1,4 +1,4 @@
-"""One result: fresh, as a line of the store, of an older version, and as it shows itself."""
+"""One result: fresh, as a line of the store, and as it shows itself."""
 
 import base64
 import json
@@ -13,14 +13,7 @@ from fitted import changed, fits
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.data.load import load
-from recfusion.data.options import SplitPlan
-from recfusion.experiments.candidate import candidates
-from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.result import Result, append_result, read_results
-from recfusion.experiments.run import run_candidates
-
-VERSION_1 = Path(__file__).with_name("version1.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -86,67 +79,6 @@ def test_a_line_with_values_that_cannot_be_is_refused_in_one_sentence(
         read_results(path)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_results_of_version_1_are_read_and_count_as_done(tmp_path: Path) -> None:
-    store = tmp_path / "store.jsonl"
-    store.write_bytes(VERSION_1.read_bytes())
-    popularity, ease = read_results(store)
-    assert (popularity.label, ease.label, ease.recfusion_result) == ("popularity", "ease", 2)
-    assert ease.settings == {"l2": None, "tune_trials": 20}  # the limit of time is no more
-    assert ease.chosen == {"l2": pytest.approx(166.85, abs=0.01)}
-    assert (ease.title, ease.place, ease.source, ease.trials, ease.examples) == (
-        "linear item-item model with a closed form",
-        "",
-        "",
-        None,
-        (),
-    )
-    planned = [(candidate, (0,)) for candidate in candidates(["popularity", "ease"])]
-    data = load("ml-latest-small")
-    metrics = ease.protocol.metrics
-    ran = run_candidates(data, planned, plan=SplitPlan(), metrics=metrics, store=store, workers=0)
-    assert ran.computed == 0
-    document = json.loads(VERSION_1.read_text().splitlines()[1])
-    by_hand = np.frombuffer(base64.b64decode(document["test"]["ndcg@100"]), "<f4").astype(float).mean()
-    comparison = Comparison.of(ran.results)
-    assert comparison.models["ease"].mean("ndcg@100") == pytest.approx(by_hand)
-    assert comparison.models["ease"].trials is None
-    assert comparison.examples == ()
-
-
-def test_new_results_stand_behind_those_of_version_1(result: Result, tmp_path: Path) -> None:
-    store = tmp_path / "store.jsonl"
-    store.write_bytes(VERSION_1.read_bytes())
-    append_result(store, result)
-    assert store.read_bytes().startswith(VERSION_1.read_bytes())
-    assert [one.label for one in read_results(store)] == ["popularity", "ease", "ease"]
-
-
-def test_the_user_ids_in_results_of_version_1_are_not_taken_over(tmp_path: Path) -> None:
-    document = json.loads(VERSION_1.read_text().splitlines()[1])
-    place = {"title": "Heat", "hit": True}
-    shown = [{"user": f"secret-{n}", "history": ["Alien"], "more": 3, "places": [place]} for n in range(2)]
-    document |= {"examples": shown, "settings": {"parts": {"ease": {"l2": 3, "tune_seconds": 9.0}}}}
-    path = tmp_path / "old.jsonl"
-    path.write_text(json.dumps(document, separators=(",", ":")) + "\n")
-    (found,) = read_results(path)
-    assert [(one.number, one.user, one.history, one.more) for one in found.examples] == [
-        (1, None, ("Alien",), 3),
-        (2, None, ("Alien",), 3),
-    ]
-    assert found.examples[0].places[0].hit
-    assert found.settings == {"parts": {"ease": {"l2": 3}}}
-    assert "secret" not in json.dumps(found.model_dump(mode="json"))
-
-
-@pytest.mark.parametrize("change", [{"examples": 3}, {"examples": [3]}, {"settings": 3}, {"curve": None}])
-def test_a_broken_line_of_version_1_is_refused_too(tmp_path: Path, change: dict[str, Any]) -> None:
-    document = json.loads(VERSION_1.read_text().splitlines()[1]) | change
-    path = tmp_path / "old.jsonl"
-    path.write_text(json.dumps(document, separators=(",", ":")) + "\n")
-    with pytest.raises(InputError, match=rf"old.jsonl, line 1': {next(iter(change))}"):
-        read_results(path)
 
 
 def test_the_key_is_all_that_makes_a_result_another(result: Result) -> None:

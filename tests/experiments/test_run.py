@@ -19,8 +19,9 @@ from recfusion.data.options import SplitPlan
 from recfusion.experiments.candidate import candidates
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.experiment_file import Experiment, read_experiment
+from recfusion.experiments.fit_queue import Task
 from recfusion.experiments.result import Result, read_results
-from recfusion.experiments.run import Event, RunSummary, Task, run_candidates, run_experiment, stored_results
+from recfusion.experiments.run import Event, RunSummary, run_candidates, run_experiment, stored_results
 
 SMALL = """
 name = "small"

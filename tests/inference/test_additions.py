@@ -22,6 +22,7 @@ from recfusion.inference.new_items import add_items
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import Reranking
 from recfusion.inference.similar import similar
+from recfusion.report.map_figure import item_accuracy
 
 
 def interactions(tmp_path: Path) -> tuple[Path, Path]:
@@ -55,6 +56,7 @@ def test_a_new_item_is_in_somebody_s_list_by_its_features(folder: Path, tmp_path
         assert row["because"][0]["text"].startswith("its kind: ")
         assert row["reasons"] == "exact"
     assert Bundle.load(folder).items["item"].to_list() == list(range(20))
+    assert "2 items joined after the training, by their features alone." in (tmp_path / "more/README.md").read_text()
 
 
 def test_known_items_score_as_before_and_a_new_one_in_a_history_counts(folder: Path, tmp_path: Path) -> None:
@@ -228,3 +230,5 @@ def test_a_model_with_unsold_products_is_loaded_judged_and_asked_like_one_withou
     asked = Source(data=str(data))
     assert evaluate_bundle(bundle, asked) == evaluate_bundle(sold, asked)
     assert report_lists(bundle, asked).plain == pytest.approx(report_lists(sold, asked).plain)
+    assert bundle.layout is not None
+    assert len(item_accuracy(bundle, asked)) == len(bundle.layout.items)

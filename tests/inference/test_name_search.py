@@ -42,8 +42,9 @@ def test_a_typo_finds_the_title(query: str, first: str) -> None:
 
 def test_a_text_that_is_no_title_finds_nothing() -> None:
     search = NameSearch(list(FILMS), np.array(list(FILMS.values())))
-    for query in ("qwertzuiop", "zzzz", "x" * 200):
+    for query in ("qwertzuiop", "zzzz", "x" * 200, "🎬", "%"):
         assert len(search.find(query, 3)) == 0
+    assert len(search.find(" ", 3)) == 3  # the most popular ones
     assert len(NameSearch([], np.array([], int)).find("matrix", 3)) == 0
 
 

@@ -1,4 +1,4 @@
-"""The request records: bounds, ids of any form, old names, and what is generated from the fields."""
+"""The request records: bounds, ids of any form, and what is generated from the fields."""
 
 from typing import Any
 
@@ -70,21 +70,6 @@ def test_a_history_keeps_plain_ids_and_validates_entries() -> None:
     with pytest.raises(InputError) as error:
         parse_history([{"item": "b", "stars": 5}])
     assert error.value.field == "history"
-
-
-def test_old_names_still_work(bundle: Bundle) -> None:
-    assert rf.Rules is rf.Filters is Filters
-    assert rf.Knobs is rf.Reranking is Reranking
-    assert HistoryEntry(item=1, grade=3) == HistoryEntry(item=1, rating=3)
-    assert ListRequest(knobs={"popularity": 1}) == ListRequest(reranking={"popularity": 1})
-    with pytest.raises(InputError, match="knobs: extra inputs are not permitted"):
-        ListRequest(knobs={}, reranking={})
-    old: dict[str, Any] = {"rules": Filters(where="stock > 0"), "knobs": Reranking(popularity=1)}
-    new = {"filters": old["rules"], "reranking": old["knobs"]}
-    assert rf.recommend(bundle, ["i01"], **old).frame.equals(rf.recommend(bundle, ["i01"], **new).frame)
-    only = {"rules": old["rules"]}
-    assert rf.similar(bundle, "i01", **only).equals(rf.similar(bundle, "i01", filters=old["rules"]))
-    assert rf.complete(bundle, ["i01"], **only).equals(rf.complete(bundle, ["i01"], filters=old["rules"]))
 
 
 def test_controls_are_described_by_their_fields() -> None:

@@ -100,7 +100,7 @@ def test_times_for_some_items_of_a_history_are_refused(bundle: Bundle) -> None:
 
 
 def test_ids_and_described_items_may_stand_in_one_history(bundle: Bundle) -> None:
-    known = parse_histories(bundle, [7, {"item": 3, "grade": 1}, 5])
+    known = parse_histories(bundle, [7, {"item": 3, "rating": 1}, 5])
     assert known.matrix.indices.tolist() == [5, 7]
     assert known.disliked == 1
 

@@ -139,7 +139,7 @@ def test_later_ratings_below_the_threshold_remove_an_item_from_a_history(tmp_pat
     ("rows", "forget", "message"),
     [
         (None, ["nobody"], "1 of 1 that it does not have"),
-        (None, ["u1", "nobody"], "1 of 2 that it does not have"),
+        (None, ["u1", "nobody"], r"1 of 2 that it does not have \(the first is id 2 of the list\)"),
         (None, [], "nothing to update"),
         ({"new": ["i01", "i02"]}, [], "2 of new users with too few items"),
         ({"new": ["unknown"] * 6}, [], "of new items with too few users"),

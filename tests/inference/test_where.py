@@ -81,6 +81,7 @@ def test_a_condition_means_what_it_says(condition: str, expected: str) -> None:
         ("stock is 3", "'missing'"),
         ("stock not 3", "'in', 'contains' or 'has'"),
         ("stock > 3; drop", "at place 10"),
+        ("VK-Preis < 20", "got '-Preis < 20': put names with spaces or other signs in backquotes"),
         ("stock > 1.2.3", "at place 9"),
         ("stock > 99999999999999999999", "below 2^63"),
         ("__class__ == 1", "Unknown column"),

@@ -24,6 +24,9 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
     assert [Path(file).name for file in source.files] == ["a-1.csv", "a-2.csv", "b.csv"]
     assert (source.user, source.items) == ("user", str(tmp_path / "p.csv"))
     assert shop.forgotten() == ["ann@example.org", "7"]
+    (tmp_path / "forget.txt").unlink()
+    with pytest.raises(InputError, match=r"one id per line at '.*' \(forget\), got nothing: create it, empty if"):
+        shop.forgotten()
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,10 @@ def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
             f"Unknown key 'product': choose one of {', '.join(Shop.model_fields)}",
         ),
         ('folder = "m"', "expected orders, got nothing: add it"),
+        (
+            'folder = "m"\norders = "o"\nservice = "localhost:8000"',
+            "Expected an address such as http://127.0.0.1:8000 under service, got 'localhost:8000'",
+        ),
         (
             'folder = "m"\norders = "o"\n[source]\nuserr = "x"',
             r"Unknown key in \[source\] 'userr': choose one of data, user",

@@ -25,5 +25,7 @@ def test_every_named_file_exists() -> None:
 
 
 def test_every_published_table_and_assumption_has_a_claim() -> None:
-    for part in (*(f"Assumption {number}" for number in range(1, 7)), "ablation", "ML-25M and Netflix", "Figure 2"):
-        assert part in AUDIT
+    assumptions = [f"Assumption {number}" for number in range(1, 7)]
+    ideas = ["Guidance", "Inpainting", "embeddings", "Multinomial", "Input masking", "Count data", "Composite priors"]
+    for part in (*assumptions, *ideas, "ablation", "ML-25M and Netflix", "Figure 2", "New items", "BerDiff"):
+        assert any(part in claim for claim in _CLAIMS), part

@@ -37,7 +37,10 @@ def test_a_missing_archive_fails_and_says_how_to_get_it(folder: Path) -> None:
         "time": "",
     }
     assert [row[0] for row in models.rows] == ["random", "popularity", "ease", "multvae", "codigem", "recfusion"]
+    assert {row[1] for row in models.rows} == {3}
     assert not (folder / "made").exists()
+    _, models, _ = dry_run("ml25m", folder / "made" / "results.jsonl", splits=10)
+    assert {row[1] for row in models.rows} == {10}
 
 
 def test_an_archive_is_compared_with_the_publisher_s_checksum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +67,10 @@ def test_finished_fits_of_the_store_count_and_their_time_is_the_forecast(
     assert rows["multvae"][1:4] == (3, 2, 2.0)
     assert rows["codigem"][2] == 0
     assert checks.rows[3][2] == "2"
+
+
+def test_a_search_of_a_closed_form_uses_only_the_most_popular_items(folder: Path) -> None:
+    _, models, _ = dry_run("ml25m", folder / "results.jsonl")
+    hours = {row[0]: row[3] for row in models.rows}["ease"]
+    assert isinstance(hours, float)
+    assert 32_718**3 * 3.4e-11 / 3600 < hours < 0.4  # one factorisation of all items, twenty of 6,000 of them

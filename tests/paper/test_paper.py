@@ -13,6 +13,7 @@ from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.protocol import Protocol, Signals
 from recfusion.data.synthetic import Size
 from recfusion.data.synthetic_files import Form, generate
+from recfusion.experiments.experiment_file import read_experiment
 from recfusion.models.abilities import signals_read
 from recfusion.models.registry import MODELS, entry, make_model
 from recfusion.models.settings import setting_values
@@ -109,8 +110,8 @@ def test_an_unknown_table_lists_the_known_ones() -> None:
         packaged_experiment("ml9m")
 
 
-def test_the_main_experiment_runs_every_model_of_the_registry_on_ten_splits() -> None:
-    experiment = packaged_experiment("ml1m")
+def test_the_stored_experiment_has_every_model_of_the_registry_on_ten_splits() -> None:
+    experiment = read_experiment(Path(__file__).parents[2] / "results" / "ml1m.toml")
     assert {candidate.label for candidate, _ in experiment.models} == {
         name
         for name in MODELS
@@ -124,15 +125,20 @@ def test_the_main_experiment_runs_every_model_of_the_registry_on_ten_splits() ->
     assert fewer == {"recfusion-map", "recfusion-unet1d", "recfusion-unet2d"}  # for their cost
 
 
-def test_the_ablation_has_each_variant_with_our_settings_and_with_the_paper_s() -> None:
+def test_the_ablation_has_each_variant_with_the_paper_s_settings_and_cheap_ones_with_ours() -> None:
     experiment = packaged_experiment("ablation")
     family = {name for name in MODELS if issubclass(entry(name).load(), entry("recfusion").load())}
     family -= {"recfusion-map"}  # which the paper does not have
     assert family == set(TABLES["ablation"].values)
     for name in family:
         models = [candidate.model for candidate, _ in experiment.models if candidate.entry.name == name]
-        assert make_model(name) in models
+        assert (make_model(name) in models) == ("unet" not in name)
         assert any(setting_values(model)["objective"] == "published" for model in models)
+
+
+def test_the_main_experiment_has_the_paper_s_models_and_ours_on_three_splits() -> None:
+    models = {candidate.label: seeds for candidate, seeds in packaged_experiment("ml1m").models}
+    assert models == dict.fromkeys([*TABLES["ml1m"].values, "thinning-linear", "thinning"], (0, 1, 2))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -145,6 +151,13 @@ def test_every_experiment_covers_its_table_under_the_paper_s_protocol(name: str)
     assert experiment.metrics == METRICS
 
 
+def test_more_splits_are_for_all_models_that_are_not_limited_to_fewer() -> None:
+    assert {seeds for _, seeds in packaged_experiment("ml1m", splits=10).models} == {tuple(range(10))}
+    seeds = {candidate.label: its for candidate, its in packaged_experiment("ablation", splits=10).models}
+    assert {label for label, its in seeds.items() if its != tuple(range(10))} == {"unet1d (paper)", "unet2d (paper)"}
+    assert {its for _, its in packaged_experiment("ablation", splits=1).models} == {(0,)}
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_quick_version_has_two_splits_few_epochs_and_no_costly_models(name: str) -> None:
     quick, whole = packaged_experiment(name, quick=True), packaged_experiment(name)
@@ -153,8 +166,7 @@ def test_a_quick_version_has_two_splits_few_epochs_and_no_costly_models(name: st
     assert quick.seeds == (0, 1)
     values = {candidate.label: candidate.values for candidate, _ in whole.models}
     costly = {label for label, its in values.items() if "members" in its or its.get("net") in ("unet1d", "unet2d")}
-    alike = {label for label in values if "60 epochs" in label}  # but for the epochs
-    assert {candidate.label for candidate, _ in quick.models} == set(values) - costly - alike
+    assert {candidate.label for candidate, _ in quick.models} == set(values) - costly
     limited = 0
     for candidate, seeds in quick.models:
         assert set(seeds) <= {0, 1}

@@ -143,7 +143,7 @@ def test_strange_comparisons_still_make_a_page() -> None:
 def test_one_model_with_one_metric_is_enough() -> None:
     card = protocol(metrics=("ndcg@100",))
     page = Page(render(Comparison.of([result("a", 0.0, protocol=card, test={"ndcg@100": np.zeros(40)})])))
-    assert "a reaches 0.00 ndcg@100 on 1 split. No other model was compared with it." in page.text
+    assert "Use a: its ndcg@100 is 0.00, and there is no other model to compare it with." in page.text
     assert "Differences" not in page.text
     assert "nan" not in page.text
 

@@ -129,7 +129,7 @@ def test_stale_models_are_marked_in_every_format_and_unknown_ones_are_not() -> N
 
 
 def test_one_record_adds_a_column_to_the_page_and_to_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    column = ModelColumn("letters", lambda model: len(model.label), page_head="Letters")
+    column = ModelColumn("letters", lambda model: len(model.label))
     monkeypatch.setattr(main_table, "COLUMNS", (*main_table.COLUMNS, column))
     found = Comparison.of([result("ease", 0.3), result("popularity", 0.2)])
     assert "| letters |\n" in results_markdown(found)

@@ -126,13 +126,13 @@ def test_the_command_says_that_another_program_keeps_the_log(
     store = Store(events)
     with store.writing():
         store.add([Event(ANN, "i01")])
-    monkeypatch.setattr("recfusion.cli.events._ERASE_SECONDS", 0.2)
+    monkeypatch.setattr("recfusion.server.event_store._ERASE_SECONDS", 0.2)
     monkeypatch.setattr("sys.argv", ["recfusion", "events", "forget", str(events), "--user", ANN])
     with reading(events), pytest.raises(SystemExit) as stop:
         cli.main()
     shown = capsys.readouterr().err
     assert stop.value.code == 2
-    assert "1 event of 1 user deleted" in shown
+    assert "The events are deleted (1)" in shown
     assert "another program reads the file" in shown
     with pytest.raises(SystemExit) as stop:
         cli.main()

@@ -1,4 +1,4 @@
-"""What an event can say: its time, kind, quantity, price and idempotency key; and stores of older versions."""
+"""What an event can say: its time, kind, quantity, price and idempotency key."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,21 +14,6 @@ from recfusion.server.event_reports import all_rows, purchases_and_returns
 from recfusion.server.event_store import Event, Store
 from running import Client, running, settings_for
 from shop import shop
-
-VERSION_1 = """
-CREATE TABLE events (id INTEGER PRIMARY KEY, user TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL,
-    time REAL NOT NULL, received REAL NOT NULL, recommendation TEXT);
-CREATE TABLE changes (item TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, number INTEGER NOT NULL,
-    PRIMARY KEY (item, name)) WITHOUT ROWID;
-CREATE TABLE shown (day INTEGER NOT NULL, model TEXT NOT NULL, bucket INTEGER NOT NULL, lists INTEGER NOT NULL,
-    PRIMARY KEY (day, model, bucket)) WITHOUT ROWID;
-CREATE TABLE forgotten (user BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-INSERT INTO state VALUES ('version', '1'), ('salt', '00112233445566778899aabbccddeeff');
-INSERT INTO events (user, item, kind, time, received)
-    VALUES ('ann', 'i01', 'have', 5, 6), ('ann', 'i02', 'click', 7, 8);
-INSERT INTO changes VALUES ('i03', 'stock', '77', 4);
-"""
 
 
 @pytest.fixture(scope="module")
@@ -144,41 +129,7 @@ def test_the_weights_of_the_service_count_in_the_export(folder: Path, client: Cl
     store.close()
 
 
-def test_a_store_of_version_1_is_converted_with_its_events_and_changes(folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "events.sqlite"
-    old = sqlite3.connect(path)
-    old.executescript(VERSION_1)
-    old.close()
-    with running(settings_for(folder).model_copy(update={"events": path})) as client:
-        asked = {"history": ["i05"], "where": "stock == 77"}
-        assert [one["item"] for one in client.post("/recommend", asked).json["items"]] == ["i03"]
-        assert client.post("/recommend", {"user": "ann"}).json["basis"] == "history"
-        assert client.post("/events", {"user": "ann", "item": "i03", "idempotency_key": "k"}).status == 201
-        put = client.ask("PUT", "/items", {"items": [{"item": "i04", "columns": {"stock": 77}}]})
-        assert put.status == 200
-        assert len(client.post("/recommend", asked).json["items"]) == 2
-    store = Store(path)
-    assert store.state("salt") == "00112233445566778899aabbccddeeff"
-    assert list(store.user_items("ann").have) == ["i01", "i03"]
-    assert store.last_change() == 5
-    store.close()
-
-
-def test_ids_of_a_store_of_version_1_get_their_one_form(tmp_path: Path) -> None:
-    path = tmp_path / "events.sqlite"
-    old = sqlite3.connect(path)
-    old.executescript(VERSION_1)
-    old.execute("INSERT INTO events (user, item, kind, time, received) VALUES (' 1000 ', '318.0', 'have', 5, 6)")
-    old.commit()
-    old.close()
-    store = Store(path)
-    assert list(store.user_items("1000").have) == ["318"]
-    with store.writing():
-        assert store.forget("1000") == 1
-    store.close()
-
-
-def test_a_store_of_a_later_version_is_refused_and_not_changed(tmp_path: Path) -> None:
+def test_a_store_of_another_version_is_refused_and_not_changed(tmp_path: Path) -> None:
     Store(tmp_path / "e.sqlite").close()
     db = sqlite3.connect(tmp_path / "e.sqlite")
     db.execute("UPDATE state SET value = '3' WHERE name = 'version'")

@@ -13,7 +13,7 @@ import pytest
 
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions
-from recfusion.server import guard, keys
+from recfusion.server import keys
 from recfusion.server.batcher import Batcher, Busy
 from recfusion.server.keys import Key, Keys
 from recfusion.server.service import Service
@@ -88,7 +88,7 @@ def test_without_an_admin_key_a_service_with_a_key_records_nothing() -> None:
 
 
 def test_with_an_admin_key_alone_reading_needs_no_key() -> None:
-    assert Keys([ADMINISTERING]).check(None, "read") == ""
+    assert Keys([ADMINISTERING]).check(None, "read").name == ""
     with pytest.raises(Exception, match="scope events"):
         Keys([ADMINISTERING]).check(None, "events")
 
@@ -148,13 +148,13 @@ def test_every_answer_has_security_headers(client: Client) -> None:
         (b"{}", {"Content-Type": "text/plain"}, 415, "Content-Type"),
         (b"{}", {"Content-Type": ""}, 415, "Content-Type"),
         (b"x" * 30_000, {}, 413, "body"),
-        (b"[" * 5_000 + b"]" * 5_000, {}, 422, "body"),
-        (b'{"a":' * 2_000, {}, 422, "body"),
+        (b"[" * 10_000, {}, 400, "body"),
+        (b'{"a":' * 2_000, {}, 400, "body"),
         (b'{"history": [', {}, 400, "body"),
         (b"\xff\xfe", {}, 400, "body"),
         (b'{"history": ["\\ud800"]}', {}, 422, "history.0.item"),
         (b'{"history": [], "k": 1e400}', {}, 422, "k"),
-        (b'{"history": [], "knobs": {"diversity": NaN}}', {}, 422, "knobs.diversity"),
+        (b'{"history": [], "reranking": {"diversity": NaN}}', {}, 422, "reranking.diversity"),
         (b"", {}, 422, "body"),
         (b"null", {}, 422, "body"),
     ],
@@ -185,11 +185,6 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(client: Client) ->
 def test_a_client_that_sends_its_whole_body_first_can_read_why_it_is_refused(client: Client) -> None:
     for _ in range(5):
         assert client.post("/recommend", b"x" * 8_000_000).status == 413
-
-
-def test_brackets_inside_strings_are_not_counted() -> None:
-    assert guard._depth(json.dumps({"a": "[" * 50 + '"{{' * 50}).encode()) == 1
-    assert guard._depth(b"[[[" * 10 + b"]]]" * 10) == 30
 
 
 def test_slow_and_half_closed_clients_are_disconnected_while_others_are_served(

@@ -1,9 +1,12 @@
 """Lists over HTTP are the library's lists, and what is wrong with a request is said with the field's name."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from recfusion.data.interactions import Interactions
@@ -12,6 +15,7 @@ from recfusion.inference.bundle import Bundle
 from recfusion.inference.recommending import recommend
 from recfusion.inference.request import Filters, ItemFilters, Reranking
 from recfusion.inference.similar import similar
+from recfusion.server.model_info import column
 from running import Client, running, settings_for
 from shop import shop
 
@@ -106,6 +110,19 @@ def test_items_are_found_by_name_and_the_model_describes_itself(client: Client) 
     assert told["items"] == 40
 
 
+def test_dates_and_pictures_are_no_categories_to_choose(bundle: Bundle) -> None:
+    days = [date(2026, 1, 1 + place % 3) for place in range(len(bundle.items))]
+    words = [("red", "blue", "green")[place % 3] for place in range(len(bundle.items))]
+    columns = [
+        pl.Series("listed", days),
+        pl.Series("colour", words),
+        pl.Series("image", [f"{word}.png" for word in words]),
+    ]
+    made = replace(bundle, items=bundle.items.with_columns(columns))
+    kinds = [column(made, name)["kind"] for name in ("listed", "colour", "image")]
+    assert kinds == ["text", "categories", "text"]
+
+
 def test_the_reverse_process_begins_with_survivors_and_ends_with_as_many_items_as_the_history(client: Client) -> None:
     steps = client.post("/steps", {"history": [*HISTORY, "i04", "i05"], "steps": 4}).json["steps"]
     assert [step["share"] for step in steps] == [0.2, 0.4, 0.6, 0.8, 1.0]
@@ -137,12 +154,11 @@ BAD = [
     ),
     ("/recommend", {"history": ["i01"], "reranking": {"shares": {"colour": {"Tea": 0.7}}}}, "reranking.shares.colour"),
     ("/recommend", {"history": ["i01"], "reranking": {"diversity": 2}}, "reranking.diversity"),
-    ("/recommend", {"history": ["i01"], "reranking": {}, "knobs": {}}, "knobs"),
     ("/recommend", {"history": ["i01"], "allow": ["i02"], "deny": ["i02"]}, "allow"),
     ("/similar", {"item": "i01", "where": "colour == 1"}, "where"),
     ("/similar", {"item": "i01", "at_most": {"kind": 1}}, "at_most"),
     ("/complete", {"history": ["i01"], "deny": [None]}, "deny.0"),
-    ("/recommend", {"history": ["i01"], "knobs": {"diversity": 2}}, "knobs.diversity"),
+    ("/recommend", {"history": ["i01"], "knobs": {"diversity": 2}}, "knobs"),
     ("/recommend", {"history": ["i01"], "model": "other"}, "model"),
     ("/recommend/batch", {"requests": [{"history": []}, {"history": [], "where": "x"}]}, "requests.1.where"),
     ("/similar", {"item": "<script>"}, "item"),

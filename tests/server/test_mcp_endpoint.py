@@ -142,6 +142,6 @@ def test_a_schema_brings_its_definitions_and_no_others() -> None:
         "B": {"type": "array", "items": {"$ref": "#/components/schemas/A"}},
         "C": {"type": "string"},
     }
-    found = self_contained({"$ref": "#/components/schemas/A"}, parts)
+    found = self_contained({"$ref": "#/components/schemas/A"}, {"components": {"schemas": parts}})
     assert found["properties"] == {"b": {"$ref": "#/$defs/B"}}
     assert sorted(found["$defs"]) == ["A", "B"]

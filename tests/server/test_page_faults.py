@@ -217,6 +217,39 @@ def test_back_undoes_one_change_and_keeps_the_history(visit: Visit) -> None:
         expect(page.locator(".entries .name")).to_have_text(["Item 13", "Item 27"])
 
 
+def test_a_change_that_is_saved_late_does_not_undo_back(visit: Visit) -> None:
+    """Back changes the address before its event: a slider that is saved in between must not push the old view."""
+    with visit.at(link(HISTORY)) as page:
+        settled(page)
+        late = """() => {
+            const at = document.getElementById("popularity");
+            at.value = -1;
+            at.dispatchEvent(new Event("input"));
+            history.replaceState(null, "", "#history=i00&view=compare");
+        }"""
+        page.evaluate(late)
+        page.wait_for_timeout(600)
+        assert page.evaluate("location.hash") == "#history=i00&view=compare"
+        page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+        expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
+        expect(page.locator("#popularity")).to_have_value("0")
+
+
+def test_a_history_of_one_item_has_no_steps(visit: Visit) -> None:
+    with visit.at(link("i00", view="steps")) as page:
+        expect(page.locator(".steps .lead")).to_have_text("A single item cannot be removed: add a few more.")
+        expect(page.locator(".stages")).to_have_count(0)
+
+
+def test_long_titles_of_examples_end_with_a_whole_line(visit: Visit) -> None:
+    examples = {"examples": [{"items": [{"item": f"i0{n}", "name": "A long title " * 30} for n in range(4)]}]}
+    with visit.at(routes={"examples*": lambda route: route.fulfill(json=examples)}) as page:
+        card = page.locator(".starts .plain").first
+        card.wait_for()
+        text = card.locator("span").evaluate("at => at.clientHeight / parseFloat(getComputedStyle(at).lineHeight)")
+        assert abs(text - 5) < 0.1
+
+
 def test_steps_count_only_items_that_the_model_knows(visit: Visit) -> None:
     history = ",".join([*(f"i0{n}" for n in range(6)), "nothing", "nobody"])
     with visit.at(link(history, view="steps"), reduced_motion="reduce") as page:

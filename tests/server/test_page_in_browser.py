@@ -109,9 +109,9 @@ def test_controls_are_drawn_from_what_the_service_declares(visit: Visit) -> None
         page.wait_for_url(re.compile("current=.*freshness"))
 
 
-def test_old_links_keep_working(visit: Visit, models: tuple[Path, Path]) -> None:
-    old = "#shelf=i00&shelf=i02&now=" + settings(popularity=-0.5) + "&kept=" + settings(diversity=0.5) + "&view=compare"
-    with visit.at(old) as page:
+def test_a_link_sets_the_history_both_settings_and_the_view(visit: Visit, models: tuple[Path, Path]) -> None:
+    both = "current=" + settings(popularity=-0.5) + "&saved=" + settings(diversity=0.5)
+    with visit.at(f"#history=i00&history=i02&{both}&view=compare") as page:
         settled(page)
         expect(page.locator(".entries li")).to_have_count(2)
         expect(page.locator("#popularity")).to_have_value("-0.5")
@@ -166,9 +166,13 @@ def test_filters_come_from_the_columns_of_the_item_table(visit: Visit, models: t
         where = "price >= 3.5 and price <= 14 and title contains 'item' and new == true"
         assert ids_shown(page) == expected(models, HISTORY, filters=rf.Filters(where=where, at_most={"kind": 2}))
         page.get_by_label("title with").fill("nothing is called so")
-        expect(page.get_by_role("alert")).to_contain_text("leave none of 40 items")
-        page.get_by_role("button", name="Reset all").click()
+        expect(page.get_by_role("alert")).to_have_text("The filters leave none of 40 items: relax one of them.")
+        expect(page.locator(".row")).to_have_count(0)  # an older list would not pass the filters
+        page.get_by_role("button", name="Remove the filters").click()
         expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_label("price from")).to_have_value("")
+        expect(page.get_by_role("button", name="Reset all")).to_be_hidden()
+        assert ids_shown(page) == expected(models, HISTORY)
     visit.problems[:] = [problem for problem in visit.problems if "422" not in problem]  # logged by the browser itself
 
 

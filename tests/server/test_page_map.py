@@ -116,22 +116,41 @@ def test_the_map_works_with_the_keyboard_alone(visit: Visit) -> None:
         expect(page.get_by_role("heading", name="All items")).to_be_visible()
 
 
+def position(page: Page, found: dict[str, Any], place: int) -> tuple[float, float]:
+    """Return where a dot of the whole map is on the screen."""
+    page.locator(".chart").scroll_into_view_if_needed()
+    box = page.locator(".chart canvas").bounding_box()
+    assert box is not None
+    least = 0.94 * min(box["width"], box["height"])
+    wide, high = (min(1.4 * least, 0.94 * length) for length in (box["width"], box["height"]))
+    x, y = (found["x"][place] - 0.5) * wide + box["width"] / 2, (found["y"][place] - 0.5) * high + box["height"] / 2
+    return box["x"] + x, box["y"] + y
+
+
 def test_a_dot_that_is_clicked_can_be_added(visit: Visit) -> None:
     with visit.at(link(HISTORY, view="map"), reduced_motion="reduce") as page:
         mapped(page)
         found = page.request.get(f"{visit.address}/map").json()
         place = next(n for n, item in enumerate(found["items"]) if item not in HISTORY.split(","))
-        page.locator(".chart").scroll_into_view_if_needed()
-        box = page.locator(".chart canvas").bounding_box()
-        assert box is not None
-        least = 0.94 * min(box["width"], box["height"])
-        wide, high = (min(1.4 * least, 0.94 * length) for length in (box["width"], box["height"]))
-        x, y = (found["x"][place] - 0.5) * wide + box["width"] / 2, (found["y"][place] - 0.5) * high + box["height"] / 2
-        page.mouse.click(box["x"] + x, box["y"] + y)
+        page.mouse.click(*position(page, found, place))
         chosen = page.locator(".chosen")
         expect(chosen).to_contain_text("users")
         chosen.get_by_role("button", name="Add").click()
         expect(page.locator(".entries li")).to_have_count(4)
+
+
+def test_the_map_answers_why_an_item_is_not_in_the_list(visit: Visit) -> None:
+    with visit.at(link(HISTORY, view="map", k="1"), reduced_motion="reduce") as page:
+        mapped(page)
+        found = page.request.get(f"{visit.address}/map").json()
+        answer = page.request.post(f"{visit.address}/recommend", data={"history": HISTORY.split(","), "k": 1}).json()
+        listed = [*HISTORY.split(","), *(one["item"] for one in answer["items"])]
+        place = next(n for n, item in enumerate(found["items"]) if item not in listed)
+        page.mouse.click(*position(page, found, place))
+        page.locator(".chosen").get_by_role("button", name="Why is").click()
+        expect(page.locator("nav [aria-current]")).to_have_text("List")
+        expect(page.locator(".decision")).to_be_in_viewport()
+        expect(page.locator(".decision")).to_contain_text(found["names"][place])
 
 
 def test_thinning_is_animated_on_the_map_step_by_step(visit: Visit) -> None:

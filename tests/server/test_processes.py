@@ -116,7 +116,7 @@ def test_several_processes_know_the_same_events_columns_and_models(
     [
         (["--host", "0.0.0.0"], "--api-key-env"),
         (["--api-key-env", "NO_SUCH"], "16 characters"),
-        (["--keep-events", "0"], "keep_events"),
+        (["--keep-events", "0"], "--keep-events"),
         (["--event-weight", "view=7"], "view=7"),
         (["--workers", "2", "--histories", "none.csv"], "none.csv"),
     ],
@@ -137,7 +137,7 @@ def test_a_wrong_option_is_one_sentence(
     assert len(shown.strip().splitlines()) == 1
 
 
-def test_serve_has_an_option_per_described_setting_and_keeps_old_names_hidden(
+def test_serve_has_an_option_per_described_setting(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def call(*arguments: str) -> str:
@@ -151,12 +151,11 @@ def test_serve_has_an_option_per_described_setting_and_keeps_old_names_hidden(
     options = {name for name, field in Settings.model_fields.items() if field.description}
     assert {"port", "also_share", "host_name"} < options
     assert all(f"--{name.replace('_', '-')} " in shown for name in options)
-    assert " --share " not in shown
     started: list[Settings] = []
     monkeypatch.setattr("recfusion.server.start.run", started.append)
-    for option in ("--also-share", "--share"):
-        call(str(folder), "--port", "0", "--also", str(folder), option, "0.1", "--host-name", "a", "--host-name", "b")
-    assert [one.also_share for one in started] == [0.1, 0.1]
+    names = ("--host-name", "a", "--host-name", "b")
+    call(str(folder), "--port", "0", "--also", str(folder), "--also-share", "0.1", *names)
+    assert [one.also_share for one in started] == [0.1]
     assert started[0].host_name == ("a", "b")
     assert started[0].events == folder.with_name("shop.events.sqlite")
 

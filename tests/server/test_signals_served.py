@@ -18,7 +18,7 @@ from running import Client, running, settings_for
 from shop import shop
 
 ANN = "ann@example.org"
-ENTRIES = [{"item": 3, "grade": 5, "time": 900}, {"item": 4, "grade": 1, "time": 300}, {"item": 5, "time": 100}]
+ENTRIES = [{"item": 3, "rating": 5, "time": 900}, {"item": 4, "rating": 1, "time": 300}, {"item": 5, "time": 100}]
 
 
 def rated() -> pl.DataFrame:
@@ -102,13 +102,13 @@ def test_the_file_of_histories_brings_its_grades_and_times(graded: Path, tmp_pat
 
 
 def test_what_the_model_cannot_read_is_one_sentence(groups: Interactions, client: Client, tmp_path: Path) -> None:
-    wrong = client.post("/recommend", {"history": [{"item": 3, "grade": "good"}]})
-    assert (wrong.status, wrong.json["field"]) == (422, "history.0.grade")
+    wrong = client.post("/recommend", {"history": [{"item": 3, "rating": "good"}]})
+    assert (wrong.status, wrong.json["field"]) == (422, "history.0.rating")
     with running(settings_for(shop(groups, "popularity").save(tmp_path / "plain"))) as plain:
-        for name, value in (("grade", 5), ("time", 10)):
+        for name, signal, value in (("rating", "grades", 5), ("time", "times", 10)):
             reply = plain.post("/recommend", {"history": ["i01", {"item": "i02", name: value}]})
             assert (reply.status, reply.json["field"]) == (422, "history")
-            assert f"without {name}s, which this model does not read" in reply.json["error"]
+            assert f"without {signal}, which this model does not read" in reply.json["error"]
         assert plain.post("/recommend", {"history": ["i01", {"item": "i02"}]}).status == 200
 
 
@@ -118,7 +118,7 @@ def test_a_model_of_stars_names_grades_off_its_scale_and_knows_what_was_given_ba
     data = load(rated(), Preparation(min_items_per_user=2, min_users_per_item=1), name="rated")
     made = train("recfusion-grades", data, {"max_epochs": 1, "width": 4}, signals="graded").save(tmp_path / "stars")
     with running(settings_for(made).model_copy(update={"events": tmp_path / "events.sqlite"})) as client:
-        reply = client.post("/recommend", {"history": [{"item": 3, "grade": 7}]})
+        reply = client.post("/recommend", {"history": [{"item": 3, "rating": 7}]})
         assert (reply.status, reply.json["field"]) == (422, "history")
         assert reply.json["error"] == "Expected ratings 1, 2, 3, 4, 5 in the history, got 7: correct it."
         client.post("/events", {"user": ANN, "item": 6})

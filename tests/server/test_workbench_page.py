@@ -44,7 +44,7 @@ def page(browser: Browser, groups: Interactions, tmp_path: Path, monkeypatch: py
 def test_a_placement_is_edited_counted_saved_and_undone(page: Page) -> None:
     page.get_by_label("Admin key").fill("a wrong key that is long")
     page.get_by_role("button", name="Open").click()
-    expect(page.get_by_role("alert")).to_contain_text("key of this service")
+    expect(page.get_by_role("alert")).to_have_text("This key does not open the workbench.")
     page.get_by_label("Admin key").fill(KEY)
     page.get_by_role("button", name="Open").click()
     expect(page.get_by_role("heading", name="Lists per day")).to_be_visible()

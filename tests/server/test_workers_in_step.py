@@ -33,7 +33,7 @@ from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
 from recfusion.models.linear.ease import EASE
 from recfusion.server.event_store import Store
-from recfusion.server.loaded_models import load_models
+from recfusion.server.loaded_models import load_served
 from running import settings_for
 from shop import shop
 from worker_process import Worker
@@ -157,9 +157,7 @@ class Workers(RuleBasedStateMachine):
         given = self.settings
         if self.broken or not given.histories[0].exists():
             return
-        store = Store(given.events)
-        models = load_models(given.folder, None, 0.0, given.histories, store)
-        store.close()
+        models = load_served(given)
         own = str(models.known.of(USER)[0]["item"])
         assert which is None or own == OWN[which]
         self.complete[models.generation] = (models.main.version, own)

@@ -19,6 +19,7 @@ from recfusion.server.event_store import Store
 from recfusion.server.keys import scope_of
 from recfusion.server.metrics import Metrics
 from recfusion.server.service import Service
+from recfusion.server.user_history import merged_history
 from running import Client, running, settings_for
 from shop import shop
 
@@ -100,7 +101,7 @@ def works_after_restart(settings: Settings) -> None:
     async def ask() -> Any:
         await service.expire()
         models = await service.current()
-        history, _ = service.merged_history("u", (), models.main.bundle, models.known)
+        history, _ = merged_history(service.reading, "u", (), models.main.bundle, models.known)
         return await service.score((models.main, ListRequest(history=history, k=40)))
 
     try:

@@ -114,7 +114,7 @@ def test_lists_of_a_cluster_equal_the_local_ones(master: str, groups: Interactio
     )
     table.write_parquet(tmp_path / "users.parquet")
     recfusion(
-        *("spark", "recommend", model, "--users", tmp_path / "users.parquet", "--out", tmp_path / "lists", "-k", 3),
+        *("spark", "recommend", model, "--histories", tmp_path / "users.parquet", "--out", tmp_path / "lists", "-k", 3),
         *("--chunks", 1, "--master", master),
     )
     from recfusion.inference.bundle import Bundle

@@ -6,19 +6,18 @@ from typing import Annotated
 
 from typer import Option
 
+from recfusion.cli.data_options import DataChoice
 from recfusion.cli.options import (
-    DataChoice,
     DecidingOption,
     JsonOption,
     SetOption,
     TuneOption,
     UserIdsOption,
     WorkersOption,
-    data_options,
     parse_settings,
 )
 from recfusion.cli.output import note, print_json
-from recfusion.cli.request_options import request_options
+from recfusion.cli.request_options import request_options, split_commas
 from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError
@@ -26,7 +25,7 @@ from recfusion.core.files import check_writable_file
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import parse_models
 from recfusion.experiments.comparison import Comparison
-from recfusion.experiments.custom_metric import deciding_metric, named_metrics
+from recfusion.experiments.custom_metric import check_search_metric, deciding_metric, main_metric, named_metrics
 from recfusion.experiments.rules import rules_document
 from recfusion.experiments.run import run_candidates
 from recfusion.inference.request import Filters, Reranking
@@ -35,7 +34,6 @@ from recfusion.report.page import write_page
 
 
 @request_options
-@data_options
 def compare(
     choice: DataChoice,
     filters: Filters,
@@ -70,15 +68,16 @@ def compare(
     under these rules, and it says what they cost each model.
     """
     chosen = parse_models(models, parse_settings(settings), tune_trials, tune)
-    names = named_metrics([name.strip() for name in metrics.split(",") if name.strip()])
+    names = named_metrics(split_commas(metrics))
     ranked_by = deciding_metric(deciding, names)
+    check_search_metric(ranked_by, names, chosen)
     for path in (store, page):
         if path is not None:
             check_writable_file(path)
     rules, data = rules_document(filters, reranking), choice.load()
     seeds = tuple(range(seed, seed + splits))
     store = store or _default_store(data.name)
-    with shown("Comparing", store, ranked_by or names[-1]) as on_event:
+    with shown("Comparing", store, ranked_by or main_metric(names)) as on_event:
         summary = run_candidates(
             data,
             [(candidate, seeds) for candidate in chosen],

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from recfusion.cli.options import JsonOption, TrustOption, load_bundle
 from recfusion.cli.output import counted, note, print_json, progress
 from recfusion.cli.recommend import note_left_out
-from recfusion.cli.request_options import print_items, request_options, split_ids
+from recfusion.cli.request_options import print_items, request_options, split_commas
 from recfusion.core.arrays import FloatArray, IntArray
 from recfusion.core.errors import InputError
 from recfusion.data.options import Source
@@ -62,7 +62,7 @@ def complete(
         source = Source(user=basket, item=item, rating="none", time="none")
         _write_baskets(bundle, baskets, source, file, partial(complete_sets, bundle, **ways))
         return
-    found = complete_basket(bundle, split_ids(history or ""), **ways)
+    found = complete_basket(bundle, split_commas(history or ""), **ways)
     if as_json:
         print_json({"model": bundle.name, "completions": found.to_dicts()})
     else:

@@ -9,8 +9,10 @@ import numpy as np
 from rich.table import Column, Table
 from typer import Argument, Option
 
-from recfusion.cli.options import DataChoice, JsonOption, data_options
+from recfusion.cli.data_options import DataChoice
+from recfusion.cli.options import JsonOption
 from recfusion.cli.output import download, if_stopped, note, out, print_json, working
+from recfusion.cli.request_options import request_options
 from recfusion.cli.result_output import print_prepared, print_protocol
 from recfusion.core.arrays import column_counts
 from recfusion.core.errors import InputError
@@ -47,7 +49,7 @@ def data_fetch(name: Annotated[str, Argument(help="A name of the catalog.")]) ->
     note(f"{name} is at {path}")
 
 
-@data_options
+@request_options
 def data_describe(
     data: Annotated[str, Argument(help="A name of the catalog, or a file.")],  # noqa: ARG001
     choice: DataChoice,
@@ -84,7 +86,7 @@ def data_describe(
     )
 
 
-@data_options
+@request_options
 def data_prepare(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the prepared data, to use with --data.")],

@@ -8,6 +8,7 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import out, print_json
+from recfusion.cli.result_output import interval_text
 from recfusion.core.errors import InputError
 from recfusion.experiments.result import is_store, read_results
 from recfusion.experiments.result_diff import Changed, Outcome, diff_results
@@ -50,6 +51,4 @@ def _sentence(outcome: Outcome) -> str:
     found = f"{outcome.metric}: {100 * outcome.before:.2f} -> {100 * outcome.after:.2f}"
     if outcome.paired is None:
         return f"{found} (not the same users: no test)"
-    ends = outcome.paired.ci95
-    interval = f" ({100 * ends[0]:+.2f} to {100 * ends[1]:+.2f})" if ends else ""
-    return f"{found}, a difference of {100 * outcome.paired.difference:+.2f}{interval}"
+    return f"{found}, a difference of {100 * outcome.paired.difference:+.2f}{interval_text(outcome.paired.ci95, '+')}"

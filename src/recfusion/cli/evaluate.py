@@ -1,6 +1,5 @@
 """`recfusion evaluate`: evaluate a saved model on the test users of its split."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,10 @@ from typer import Argument, Option
 from recfusion.cli.options import JsonOption, TrustOption, load_bundle
 from recfusion.cli.output import note, print_json, working
 from recfusion.cli.request_options import request_options
-from recfusion.cli.result_output import print_protocol
+from recfusion.cli.result_output import interval_text, print_protocol
 from recfusion.core.errors import InputError
-from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.column_report import report_by
+from recfusion.experiments.custom_metric import main_metric
 from recfusion.experiments.list_report import ListReport, report_lists
 from recfusion.experiments.train import evaluate_bundle
 from recfusion.inference.request import Filters, Reranking
@@ -64,7 +63,7 @@ def evaluate(
         _print_report(console, metrics, report)
         for group in groups.groups if groups else ():
             what = "held-out items" if groups and groups.of == "items" else "users"
-            found = f"{100 * group.mean:.2f}{_interval(group.ci95)}"
+            found = f"{100 * group.mean:.2f}{interval_text(group.ci95)}"
             console.print(f"{by} {group.value} ({group.size:,} {what}): {found}", markup=False)
         if groups:
             console.print(f"By {by}: the mean {groups.metric} of the test users in each group.", markup=False)
@@ -76,21 +75,17 @@ def evaluate(
 
 def _print_report(console: Console, metrics: dict[str, Any], report: ListReport | None) -> None:
     for metric, value in metrics.items():
-        interval = _interval(value.get("ci95"))
+        interval = interval_text(value.get("ci95"))
         console.print(f"test {metric}: {100 * value['mean']:.2f}{interval}")
         if report and report.costs and report.ruled and metric in report.costs:
             cost = report.costs[metric]
-            difference = f"{100 * cost.difference:+.2f}{_interval(cost.ci95, '+')}"
+            difference = f"{100 * cost.difference:+.2f}{interval_text(cost.ci95, '+')}"
             console.print(f"  with these rules: {100 * report.ruled[metric]:.2f}, a difference of {difference}")
     if report is None:
         return
     lines = [report.shown.sentence(report.k)]
     if report.costs and report.ruled_shown:
-        main = next((metric for metric in reversed(report.costs) if not is_descriptive(metric)), [*report.costs][-1])
+        main = main_metric([*report.costs])
         lines += [f"With these rules: {report.ruled_shown.sentence(report.k)}", report.cost_sentence(main)]
     for line in (*lines, report.gain.sentence(report.k)):
         console.print(line, markup=False, soft_wrap=True)
-
-
-def _interval(ends: Sequence[float] | None, sign: str = "") -> str:
-    return f" ({100 * ends[0]:{sign}.2f} to {100 * ends[1]:{sign}.2f})" if ends else ""

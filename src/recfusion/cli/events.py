@@ -10,14 +10,13 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption
 from recfusion.cli.output import counted, literal, note, out, print_json
-from recfusion.core.errors import InputError, WriteError, choices
+from recfusion.core.errors import InputError, choices
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.ids import id_text
 from recfusion.server.event_reports import all_rows, purchases_and_returns
 from recfusion.server.event_store import Store
 from recfusion.server.outcomes import Group, Measure, compare_outcomes
 
-_ERASE_SECONDS = 10.0  # that a deletion waits for other readers
 FileArgument = Annotated[Path, Argument(metavar="FILE", help="The file of events that serve wrote.")]
 
 
@@ -74,16 +73,8 @@ def events_forget(
     if not users:
         raise InputError("Expected the id of a user with --user, or ids on standard input, one per line.", "user")
     with closing(Store(file, create=False)) as store:
-        with store.writing():
-            deleted = sum(store.forget(one) for one in users)
-        erased = store.erase(_ERASE_SECONDS)
+        deleted = store.forget_for_good(users)
     note(f"{counted(deleted, 'event')} of {counted(len(users), 'user')} deleted from {file}")
-    if not erased:
-        raise WriteError(
-            f"The write-ahead log of '{file}' still holds the deleted events, because another program reads the file: "
-            "end it and run this command again. A running service tries again by itself.",
-            "file",
-        )
 
 
 def events_clear(

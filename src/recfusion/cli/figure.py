@@ -5,8 +5,10 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from recfusion.cli.options import DataChoice, SeedOption, TrustOption, data_options, load_bundle
-from recfusion.cli.output import note, progress
+from recfusion.cli.data_options import DataChoice
+from recfusion.cli.options import SeedOption, TrustOption, load_bundle
+from recfusion.cli.output import note, training
+from recfusion.cli.request_options import request_options
 from recfusion.core.errors import InputError
 from recfusion.data.options import SignalChoice
 from recfusion.paper.architecture_figure import architecture_figure
@@ -15,7 +17,7 @@ from recfusion.report.figures import check_figure_path, save_figure
 OutOption = Annotated[Path, Option("--out", help="Output file: .png or .svg.")]
 
 
-@data_options
+@request_options
 def figure_diffusion(
     choice: DataChoice,
     path: OutOption = Path("figure.png"),
@@ -23,12 +25,15 @@ def figure_diffusion(
     seed: SeedOption = 0,
 ) -> None:
     """Draw binary noise on real users and its removal by a trained network: the paper's Figure 2."""
-    from recfusion.paper.diffusion_figure import diffusion_figure  # imports torch
+    from recfusion.paper.diffusion_figure import diffusion_chains, draw_diffusion  # imports torch
 
     check_figure_path(path)  # before any data is read
     if choice.used != SignalChoice():
         raise InputError("Expected no --signals: the figure shows interactions only, so leave them out.", "signals")
-    figure = diffusion_figure(choice.load(), choice.plan, epochs=epochs, seed=seed, progress=progress)
+    data = choice.load()
+    with training("Training"):
+        chains = diffusion_chains(data, plan=choice.plan, epochs=epochs, seed=seed)
+    figure = draw_diffusion(chains, data.name, epochs)
     note(f"Figure: {save_figure(figure, path)}")
 
 

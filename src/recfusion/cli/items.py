@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from recfusion.cli.output import counted, note
+from recfusion.cli.request_options import source_options
 from recfusion.core.files import check_replaceable
 from recfusion.data.options import Source
 from recfusion.data.reading.item_file import read_items
@@ -13,19 +14,16 @@ from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.new_items import add_items
 
 
+@source_options("item", "separator", "encoding", "date_format", panel="File of items")
 def items_add(
     folder: Annotated[Path, Argument(help="A model folder; the model must read item features.")],
+    source: Source,
     items: Annotated[Path, Option(help="A file with a row per new item: its id and its feature columns.")],
     out: Annotated[Path, Option("--out", help="Folder for the model with the new items.")],
-    item: Annotated[str | None, Option(help="Column of the ids; guessed by default.")] = None,
-    separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
-    encoding: Annotated[str | None, Option(help="Encoding of a text file; detected by default.")] = None,
-    date_format: Annotated[str | None, Option(help="Form of dates, such as %d/%m/%Y.")] = None,
 ) -> None:
     """Add new items to a model from their features, without training it again."""
     check_replaceable(out, CONFIG)
-    source = Source(encoding=encoding, date_format=date_format)
-    result = add_items(folder, read_items(items, item, separator, source=source), out)
+    result = add_items(folder, read_items(items, source.item, source.separator, source=source), out)
     known = f"the model knows {result.known:,} of their {result.given:,} features"
     note(f"Added {counted(result.added, 'item')}; {known}; saved to {out}")
     if result.existing:

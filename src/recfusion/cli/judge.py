@@ -43,13 +43,13 @@ def judge(
     with working(f"Judging {lists.name}"):
         interactions, protocol, parts = read_split(split, data)
         k = deepest(protocol.metrics)
-        found = read_lists(lists, interactions, parts.test, k, score=score, rank=rank)
-        result = judge_lists(found, label, interactions, protocol, parts, fit_seconds=fit_seconds, trials=trials)
+        items, notes = read_lists(lists, interactions, parts.test, k, score=score, rank=rank)
+        result = judge_lists(items, label, interactions, protocol, parts, fit_seconds=fit_seconds, trials=trials)
     append_result(store, result)
-    for remark in found.notes:
+    for remark in notes:
         note(f"{lists.name}: {remark}.")
     comparison = Comparison.of([one for one in read_results(store) if one.protocol.hash == protocol.hash])
     if as_json:
-        print_json(comparison.document() | {"notes": list(found.notes)})
+        print_json(comparison.document() | {"notes": list(notes)})
     else:
         print_results(print_protocol(protocol), comparison)

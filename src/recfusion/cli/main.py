@@ -120,7 +120,7 @@ def main() -> None:
     except InputError as error:
         code = _fail(str(error))
     except _USAGE_ERROR as error:
-        message = " ".join(str(getattr(error, "format_message", error.__str__)()).split())
+        message = " ".join(str(getattr(error, "format_message", error.__str__)()).split()).replace("Value error, ", "")
         ended = message if message.endswith(("?", ".")) else f"{message}."
         code = _fail(ended) if message else BAD_INPUT  # without a message, the help was printed
     except (MemoryError, ImportError, RuntimeError) as error:

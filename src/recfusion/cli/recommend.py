@@ -8,9 +8,8 @@ from typer import Argument, Option
 
 from recfusion.cli.options import JsonOption, TrustOption, load_bundle
 from recfusion.cli.output import counted, note, print_json, progress, working
-from recfusion.cli.request_options import because_texts, print_items, request_options
+from recfusion.cli.request_options import because_texts, print_items, request_options, source_options
 from recfusion.core.errors import InputError
-from recfusion.data.load import read_users
 from recfusion.data.options import Source
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.reader import read_table
@@ -23,30 +22,20 @@ from recfusion.inference.histories import (
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 from recfusion.inference.request import ListRequest
+from recfusion.inference.training_source import source_as_trained
 
 
 @request_options
+@source_options(
+    *("user", "item", "rating", "time", "rows", "separator", "encoding", "date_format", "max_bad_share"),
+    panel="File of histories",
+)
 def recommend(
     folder: Annotated[Path, Argument(help="A model folder.")],
     request: ListRequest,
+    source: Source,
     histories: Annotated[Path | None, Option(help="A file with a row per user and item.")] = None,
-    users: Annotated[Path | None, Option(hidden=True)] = None,  # the old name of --histories
     file: Annotated[Path | None, Option("--out", help="With --histories: csv, parquet or jsonl file to write.")] = None,
-    user: Annotated[str | None, Option(help="With --histories: column of the user ids.")] = None,
-    item: Annotated[str | None, Option(help="With --histories: column of the item ids.")] = None,
-    rating: Annotated[str | None, Option(help="With --histories: column of the ratings.")] = None,
-    time: Annotated[
-        str | None, Option(help="With --histories: column of the times, for a model that reads them.")
-    ] = None,
-    rows: Annotated[str | None, Option(help="With --histories: read only rows that meet a condition.")] = None,
-    separator: Annotated[str | None, Option(help="With --histories: separator of a text file.")] = None,
-    encoding: Annotated[
-        str | None, Option(help="With --histories: encoding of a text file; detected by default.")
-    ] = None,
-    date_format: Annotated[str | None, Option(help="With --histories: form of dates, such as %d/%m/%Y.")] = None,
-    max_bad_share: Annotated[
-        float, Option(help="With --histories: largest accepted share of unusable rows.", min=0, max=1)
-    ] = 0.05,
     users_file: Annotated[
         str | None, Option(help="With --histories: a file of user features, for a model that reads them.")
     ] = None,
@@ -59,7 +48,6 @@ def recommend(
     Ids that the model does not know are left out and reported. Users with no known items get the most popular ones,
     and the column `basis` says so.
     """
-    histories = histories or users
     if (request.history is None) == (histories is None):
         raise InputError("Expected either --history ID,ID,... or --histories FILE with --out FILE.", "history")
     if (histories is None) != (file is None):
@@ -70,10 +58,10 @@ def recommend(
     if histories is None or file is None:
         _print_list(maker, request, parts=parts, as_json=as_json)
         return
-    times = time_column(time, reads_times=maker.bundle.reads_times)
-    columns = {"user": user, "item": item, "rating": rating, "time": times, "separator": separator, "rows": rows}
-    columns |= {"encoding": encoding, "date_format": date_format or maker.bundle.protocol.source.date_format}
-    source = Source.model_validate({**columns, "max_bad_share": max_bad_share})
+    rows, times = source.rows, time_column(source.time, reads_times=maker.bundle.reads_times)
+    source = source_as_trained(maker.bundle, histories, source.model_copy(update={"time": times}))
+    if source.rows != rows:
+        note(f"Only rows that meet the condition of the training count: {source.rows}")
     _write_lists(maker, histories, source, file, request, users_file, parts=parts)
 
 
@@ -112,6 +100,8 @@ def _write_lists(
             raw = read_table(histories, source, lone_users=True)
             known = read_histories(maker.bundle, raw.rows)
             if users_file is not None:
+                from recfusion.data.load import read_users  # imports the readers of all data sets
+
                 table = read_users(users_file, raw.report.columns["user"], raw.name, source)
                 known = with_user_features(maker.bundle, known, table)
         bad = raw.report.missing + raw.report.unparsable

@@ -1,50 +1,80 @@
-"""Command-line options generated from records of requests and settings, and the tables that commands print."""
+"""Command-line options generated from records of data, requests and settings, and the tables that commands print."""
 
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import polars as pl
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.table import Column, Table
 from typer import Option
 
 from recfusion.cli.options import parse_settings
 from recfusion.cli.output import literal, out
-from recfusion.core.errors import InputError, validating
+from recfusion.core.errors import InputError, first_problem
 from recfusion.core.files import check_regular
+from recfusion.data.options import Preparation, SignalChoice, Source, SplitPlan
+from recfusion.data.reading.id_lines import read_id_lines
 from recfusion.inference.request import Filters, Reranking
 
-_OLD_OPTIONS = {"shares": "share", "also_share": "share"}  # field -> hidden option that is accepted for one version
+Command = Callable[..., None]
+R = TypeVar("R", bound=BaseModel)
+# Option names that differ from the name of the field.
+_NAMES = {"kind": "split", "valid": "valid-share", "test": "test-share"}
+_PANELS: Mapping[type[BaseModel], str] = {
+    Source: "Data",
+    Preparation: "Preparation",
+    SplitPlan: "Split",
+    SignalChoice: "Signals",
+    Reranking: "Re-ranking",
+}
 
 
-def request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of `command` that is a record by one option for each field of the record."""
+def request_options(command: Command) -> Command:
+    """Replace each parameter of `command` that is a record by one option for each field of the record.
+
+    Another parameter with the name of a field (such as an argument `data`) replaces its option.
+    """
     parameters = inspect.signature(command).parameters.values()
     records = {p.name: p.annotation for p in parameters if _is_record(p.annotation)}
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters if p.name not in records]
-    made = [option for record in records.values() for option in _options(record)]
+    own = {p.name: p for p in parameters if p.name not in records}
+    made = {name: one for record in records.values() for name, one in _options(record).items() if name not in own}
 
-    @functools.wraps(command)
     def run(**values: Any) -> None:
-        for field, old in _OLD_OPTIONS.items():
-            if field in values and (value := values[old]) is not None:
-                values[field] = [*(values[field] or []), *value] if isinstance(value, list) else value
-        built = {}
-        for name, record in records.items():
-            given = _parse_options(record, values)
-            with validating("usable option values", show=True):
-                built[name] = record.model_validate(given)
-        command(**{p.name: values[p.name] for p in own}, **built)
+        built = {name: _build(record, values) for name, record in records.items()}
+        command(**{name: values[name] for name in own}, **built)
 
-    run.__signature__ = inspect.Signature([*own, *made])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *made)}
+    return _with_parameters(run, command, (own | made).values())
+
+
+def source_options(*names: str, panel: str) -> Callable[[Command], Command]:
+    """Give a command, which takes a `source: Source`, one option for each of these fields."""
+
+    def decorate(command: Command) -> Command:
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "source"]
+        made = [_option(name, Source.model_fields[name], panel) for name in names]
+
+        def run(**values: Any) -> None:
+            given = {name: values.pop(name) for name in names}
+            command(source=_validated(Source, given), **values)
+
+        return _with_parameters(run, command, [*own, *made])
+
+    return decorate
+
+
+def _with_parameters(run: Command, command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """Return `run` with the name and the help of `command`, and with these parameters."""
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    functools.update_wrapper(run, command)
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in named}
     return run
 
 
@@ -52,51 +82,62 @@ def _is_record(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _options(record: type[BaseModel]) -> list[inspect.Parameter]:
+def _options(record: type[BaseModel]) -> dict[str, inspect.Parameter]:
     """Return one option for each field of a record and of the records within it."""
-    made = []
+    made: dict[str, inspect.Parameter] = {}
     for name, field in record.model_fields.items():
         if _is_record(field.annotation):
-            made += _options(field.annotation)  # type: ignore[arg-type]
-            continue
-        panel = "Re-ranking" if record is Reranking else "Filters" if name in Filters.model_fields else None
-        made.append(_option(name, field, panel))
-        if name in _OLD_OPTIONS:
-            made.append(_option(_OLD_OPTIONS[name], field, panel, hidden=True))
+            made |= _options(field.annotation)  # type: ignore[arg-type]
+        else:
+            made[name] = _option(name, field, _PANELS.get(record, "Filters" if name in Filters.model_fields else None))
     return made
 
 
-def _option(name: str, field: FieldInfo, panel: str | None, *, hidden: bool = False) -> inspect.Parameter:
+def _option(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
     """Return the option of a field; its type and bounds are those of the field."""
     text = field.description or ""
-    more: dict[str, Any] = {"help": f"{text[:1].upper()}{text[1:]}.", "rich_help_panel": panel, "hidden": hidden}
+    more: dict[str, Any] = {"help": f"{text[:1].upper()}{text[1:]}.", "rich_help_panel": panel}
     form = _form(field)
     default, kind = field.get_default(call_default_factory=True), _base_type(field.annotation)
     if form is not None:
         more |= {"metavar": form.metavar, "help": f"{more['help']}{form.hint}"}
-        default, kind = None, form.kind
+        default, kind = default if isinstance(default, str) else None, form.kind
     elif default == ():
         default, kind = [], list[str]
     elif kind in (int, float):
         sides = (("min", "ge"), ("max", "le"))
         more |= {side: getattr(rule, key) for rule in field.metadata for side, key in sides if hasattr(rule, key)}
-    default = None if hidden else default
     kind = kind | None if default is None else kind
-    flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
-    annotation = Annotated[kind, Option(flag, **more)]  # type: ignore[valid-type]
+    annotation = Annotated[kind, Option(_flag(name), **more)]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _parse_options(record: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a record's fields from those of its options; absent options are left out."""
+def _flag(name: str) -> str:
+    flag = _NAMES.get(name, name.replace("_", "-"))
+    return f"-{flag}" if len(flag) == 1 else f"--{flag}"
+
+
+def _build(record: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    """Return a record from the values of its options; absent options are left out."""
     found: dict[str, Any] = {}
     for name, field in record.model_fields.items():
         if _is_record(field.annotation):
-            found[name] = _parse_options(field.annotation, values)  # type: ignore[arg-type]
+            found[name] = _build(field.annotation, values)  # type: ignore[arg-type]
         elif values[name] is not None:
             form = _form(field)
-            found[name] = values[name] if form is None else form.parse(values[name], f"--{name.replace('_', '-')}")
-    return found
+            found[name] = values[name] if form is None else form.parse(values[name], _flag(name))
+    return _validated(record, found)
+
+
+def _validated(record: type[R], values: dict[str, Any]) -> R:
+    """Return a record; an error names the option and, for an option of several values, which one is wrong."""
+    try:
+        return record.model_validate(values)
+    except ValidationError as error:
+        field, problem = first_problem(error.errors()[0], show=True)
+        name, _, inner = field.partition(".")
+        option = f"Option {_flag(name)}" if name else "The options"
+        raise InputError(f"{option}: {f'{inner}: ' if inner else ''}{problem}.", field or None) from None
 
 
 def _parse_ids(text: str, option: str) -> list[str]:
@@ -104,26 +145,22 @@ def _parse_ids(text: str, option: str) -> list[str]:
     path = Path(text)
     try:
         if not path.exists() or path.is_dir():  # a file may be a pipe, such as `<(...)` of a shell
-            return split_ids(text)
+            return split_commas(text)
     except OSError:  # longer than any file name
-        return split_ids(text)
+        return split_commas(text)
     check_regular(path)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"Expected a text file of ids, one per line, at '{path}': {error}.", option) from None
-    return [line.strip() for line in lines if line.strip()]
+    return read_id_lines(path, option)
 
 
-def split_ids(text: str) -> list[str]:
-    """Return the ids of a text with commas."""
+def split_commas(text: str) -> list[str]:
+    """Return the parts of a text with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _parse_history(text: str, option: str) -> Any:
     """Return the entries of a history: ids with commas, or a JSON list."""
     if not text.lstrip().startswith("["):
-        return split_ids(text)
+        return split_commas(text)
     try:
         return json.loads(text)
     except ValueError:
@@ -153,6 +190,10 @@ def _parse_numbers(pairs: list[str], option: str) -> dict[str, float]:
 def _parse_places(pairs: list[str], option: str) -> dict[str, str]:
     """Return {place: id} of options such as 1=i07."""
     return parse_settings(pairs, f"{option} PLACE=ID")
+
+
+def _parse_number_or_word(text: str, _: str) -> str | None:
+    return None if text.lower() == "none" else text
 
 
 def _parse_values(pairs: list[str], option: str, parse: Any = float, kind: str = "NUMBER") -> dict[str, dict[str, Any]]:
@@ -186,6 +227,7 @@ _IDS = _Form(str, _parse_ids, "ID,ID|FILE", " A file has one id per line.")
 _HISTORY = _Form(str, _parse_history, "ID,ID|JSON", ' JSON: [{"item": 318, "rating": 5, "time": 1600000000}].')
 _COUNTS = _Form(list[str], _parse_counts, "COLUMN=N")
 _NUMBERS = _Form(list[str], _parse_numbers, "COLUMN=NUMBER")
+_NUMBER_OR_WORD = _Form(str, _parse_number_or_word, "NUMBER|WORD")
 _PLACES = _Form(list[str], _parse_places, "PLACE=ID")
 _WEIGHTS = _Form(list[str], _parse_values, "COLUMN:VALUE=NUMBER")
 _WORDS = _Form(list[str], functools.partial(_parse_values, parse=str.strip, kind="WORD"), "COLUMN:VALUE=WORD")
@@ -201,7 +243,7 @@ def _form(field: FieldInfo) -> _Form | None:
         if get_origin(inner) is dict:
             return _WORDS if get_origin(get_args(inner)[1]) is Literal else _WEIGHTS
         return {int: _COUNTS, float: _NUMBERS, str: _PLACES}[inner]
-    return None
+    return _NUMBER_OR_WORD if get_origin(kind) in (Union, UnionType) else None
 
 
 def _base_type(annotation: Any) -> Any:

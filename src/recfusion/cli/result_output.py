@@ -1,5 +1,6 @@
 """Output of protocol cards, prepared folders and comparisons."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -59,7 +60,7 @@ def print_results(console: Console, comparison: Comparison) -> None:
     for test in (test for test in comparison.tests if test.metric == comparison.main_metric):
         sure = f", {p_text(test)}"
         if test.ci95 is not None:
-            sure = f" ({100 * test.ci95[0]:+.2f} to {100 * test.ci95[1]:+.2f}){sure} with Holm's correction"
+            sure = f"{interval_text(test.ci95, '+')}{sure} with Holm's correction"
         gain = f"{test.a} against {test.b}, {test.metric}: {100 * test.difference:+.2f}"
         console.print(f"{gain}{sure}", markup=False)
     for cost in (cost for cost in comparison.costs if cost.metric == comparison.main_metric):
@@ -97,3 +98,8 @@ def _cell(value: Summary, *, bold: bool, interval: bool) -> str:
     if value.ci95 is None or not interval:
         return shown
     return f"{shown} [dim]{100 * value.ci95[0]:.1f}–{100 * value.ci95[1]:.1f}[/dim]"
+
+
+def interval_text(ends: Sequence[float] | None, sign: str = "") -> str:
+    """Return an interval in percent points, in parentheses after a space; an empty text if there is none."""
+    return f" ({100 * ends[0]:{sign}.2f} to {100 * ends[1]:{sign}.2f})" if ends else ""

@@ -11,9 +11,11 @@ from recfusion.cli.options import JsonOption, UserIdsOption, WorkersOption
 from recfusion.cli.output import clock, counted, live, note, print_json, seconds_left
 from recfusion.cli.result_output import print_protocol, print_results
 from recfusion.experiments.comparison import Comparison
+from recfusion.experiments.custom_metric import main_metric
 from recfusion.experiments.experiment_file import read_experiment
+from recfusion.experiments.fit_queue import Task
 from recfusion.experiments.plan_file import check_plan, read_plan
-from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, Task, run_experiment
+from recfusion.experiments.run import Event, OnEvent, RunSummary, Status, run_experiment
 
 _FAILED = 1
 KeepStaleOption = Annotated[bool, Option("--keep-stale", help="Use stored results of older code; do not fit again.")]
@@ -39,7 +41,7 @@ def run(
     experiment = read_experiment(file)
     written = None if plan is None else read_plan(plan)
     store = out or Path("results") / f"{experiment.name}.jsonl"
-    with shown(f"Running {experiment.name}", store, experiment.deciding or experiment.metrics[-1]) as on_event:
+    with shown(f"Running {experiment.name}", store, experiment.deciding or main_metric(experiment.metrics)) as on_event:
         summary = run_experiment(
             experiment, store, workers=workers, user_ids=user_ids, keep_stale=keep_stale, on_event=on_event
         )
@@ -84,6 +86,8 @@ def leave_on_failures(summary: RunSummary) -> None:
         note(f"{counted(len(summary.failures), 'fit')} failed and will be retried by the next run:")
         for task, failure in summary.failures.items():
             note(f"  {task}: {failure.reason}")
+        if any(failure.details for failure in summary.failures.values()):
+            note("`recfusion --verbose`, before the command, shows the lines of the code where they failed.")
         raise Exit(_FAILED)
 
 

@@ -21,7 +21,7 @@ from recfusion.experiments.train import train
 from recfusion.inference.bundle_files import CONFIG
 from recfusion.models.registry import QUICK_MODEL
 from recfusion.nightly.config import read_shop
-from recfusion.server.config import Options, Settings
+from recfusion.server.config import Options, Settings, in_folder
 
 
 @request_options
@@ -32,7 +32,7 @@ def serve(
     """Serve a model over HTTP, with a page to try it on; without a folder, the embedded movies."""
     for package in ("fastapi", "uvicorn"):
         require(package, "Serving")
-    given = {name: _absolute(value) for name, value in options}
+    given = {name: in_folder(value, Path.cwd()) for name, value in options}
     given |= {"verbose": logging.getLogger("recfusion").isEnabledFor(logging.INFO)}
     if options.config:
         if folder is not None:
@@ -45,12 +45,6 @@ def serve(
             temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="recfusion-serve-")))
             folder, events = _train_example(temporary), events or temporary / "events.sqlite"
         _start(_settings(given, folder, events))
-
-
-def _absolute(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_absolute, value))
-    return value.absolute() if isinstance(value, Path) else value
 
 
 def _settings(given: dict[str, Any], folder: Path, events: Path | None) -> Settings:
@@ -97,7 +91,7 @@ def _check_separate(shops: Mapping[str, Settings], chosen: Mapping[str, Any]) ->
 
 def _start(settings: Settings) -> None:
     from recfusion.server.keys import Keys
-    from recfusion.server.service import load_served
+    from recfusion.server.loaded_models import load_served
     from recfusion.server.start import check_tls, free_port, run
 
     shops = settings.shops or (settings,)

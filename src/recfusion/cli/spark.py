@@ -6,18 +6,18 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from recfusion.cli.data_options import DataChoice
 from recfusion.cli.options import (
-    DataChoice,
     SeedOption,
     SetOption,
     TrustOption,
     TuneOption,
-    data_options,
     load_bundle,
     parse_settings,
 )
 from recfusion.cli.output import counted, if_stopped, note, progress, training
 from recfusion.cli.recommend import note_left_out, time_column
+from recfusion.cli.request_options import request_options, source_options
 from recfusion.cli.result_output import print_prepared
 from recfusion.cli.tune import ConfOption, MasterOption, start_spark
 from recfusion.core.errors import InputError
@@ -34,7 +34,7 @@ from recfusion.spark import check_path
 SOLVED = "thinning-local"
 
 
-@data_options
+@request_options
 def spark_prepare(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the prepared data, to use with --data.")],
@@ -63,7 +63,7 @@ def spark_prepare(
     print_prepared(folder, fresh)
 
 
-@data_options
+@request_options
 def spark_train(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the model.")],
@@ -105,40 +105,24 @@ def spark_train(
     note(f"Trained on {bundle.train_users:,} users in {bundle.fit_seconds:.1f} s; saved to {folder}")
 
 
+@source_options("user", "item", "rating", "time", "separator", "max_bad_share", panel="File of histories")
 def spark_recommend(
     model: Annotated[Path, Argument(help="A model folder.")],
+    source: Source,
     folder: Annotated[Path, Option("--out", help="Folder for the lists, as Parquet.")],
-    histories: Annotated[
-        Path | None, Option(help="CSV or Parquet file or folder with one row per user and item.")
-    ] = None,
-    users: Annotated[Path | None, Option(hidden=True)] = None,  # the old name of --histories
+    histories: Annotated[Path, Option(help="CSV or Parquet file or folder with one row per user and item.")],
     k: Annotated[int, Option("-k", help="Length of the lists.", min=1)] = 10,
-    user: Annotated[str | None, Option(help="Column of the user ids.")] = None,
-    item: Annotated[str | None, Option(help="Column of the item ids.")] = None,
-    rating: Annotated[str | None, Option(help="Column of the ratings.")] = None,
-    time: Annotated[str | None, Option(help="Column of the timestamps, for a model that reads them.")] = None,
-    separator: Annotated[str | None, Option(help="Separator of a text file.")] = None,
-    max_bad_share: Annotated[float, Option(help="Largest accepted share of unusable rows.", min=0, max=1)] = 0.05,
     chunks: Annotated[int, Option(help="Number of parts; finished parts are kept after an interruption.", min=1)] = 8,
     trust: TrustOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Write the top K items of every user of a table as a Spark job; resumes after an interruption."""
-    histories = histories or users
-    if histories is None:
-        raise InputError("Expected --histories FILE with one row per user and item.", "histories")
     _check_paths(str(histories), folder)
     protocol = load_bundle(model, trust).protocol
     threshold = protocol.preparation.min_rating
-    columns = {
-        "user": user,
-        "item": item,
-        "rating": rating,
-        "time": time_column(time, reads_times="times" in protocol.signals.used),
-    }
-    columns["separator"] = separator
-    source = Source.model_validate({"data": str(histories), **columns, "max_bad_share": max_bad_share})
+    times = time_column(source.time, reads_times="times" in protocol.signals.used)
+    source = source.model_copy(update={"data": str(histories), "time": times})
     session = start_spark(master, conf)
     from recfusion.spark import recommend as spark
 

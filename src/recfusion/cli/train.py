@@ -6,18 +6,18 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
+from recfusion.cli.data_options import DataChoice
 from recfusion.cli.options import (
-    DataChoice,
     JsonOption,
     SeedOption,
     SetOption,
     TrustOption,
     TuneOption,
-    data_options,
     load_bundle,
     parse_settings,
 )
 from recfusion.cli.output import note, print_json, training, working
+from recfusion.cli.request_options import request_options
 from recfusion.cli.result_output import print_protocol
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable
@@ -46,7 +46,7 @@ _SPLIT_HELP = (
 )
 
 
-@data_options
+@request_options
 def train(
     choice: DataChoice,
     folder: Annotated[Path, Option("--out", help="Folder for the model.")],
@@ -63,7 +63,6 @@ def train(
     seed: SeedOption = 0,
     all_users: Annotated[bool, Option("--all-users", help="Fit on all users, for production.")] = False,
     evaluate: Annotated[bool, Option("--evaluate", help="Evaluate the settings on the test users, too.")] = False,
-    judge: Annotated[bool, Option("--judge", hidden=True)] = False,  # the old name of --evaluate
     old: Annotated[
         Path | None,
         Option(
@@ -137,15 +136,14 @@ def train(
     outcome = None
     try:  # notes are printed after the status line has ended, which would erase them
         title = f"Training {candidate.label} on {data.n_items:,} items of {data.n_users:,} users"
-        fits = 1 + (all_users and (judge or evaluate or needs_validation(candidate.model, shape)))
+        fits = 1 + (all_users and (evaluate or needs_validation(candidate.model, shape)))
         with training(title, None if forecast.seconds is None else fits * forecast.seconds) as on_epoch:
             shared |= {"all_users": all_users, "checkpoint": checkpoint, "on_epoch": on_epoch}
-            judge = judge or evaluate
             if old is not None and raw is not None:
                 bundle, outcome = train_better(raw, recipe, against, **shared)
             else:
                 bundle = job.train(
-                    candidate, data, signals=recipe.signals, judge=judge, costs=True, updatable=updatable, **shared
+                    candidate, data, signals=recipe.signals, judge=evaluate, costs=True, updatable=updatable, **shared
                 )
             replaces = folder.exists()
             steps.info("map of the items")

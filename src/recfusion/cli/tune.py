@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from recfusion.cli.options import DataChoice, JsonOption, SeedOption, SetOption, data_options, parse_settings
+from recfusion.cli.data_options import DataChoice
+from recfusion.cli.options import JsonOption, SeedOption, SetOption, parse_settings
 from recfusion.cli.output import clock, counted, if_stopped, live, note, print_json, training, working
+from recfusion.cli.request_options import request_options
 from recfusion.cli.result_output import print_protocol
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable_file
@@ -32,7 +34,7 @@ ConfOption = Annotated[
 ]
 
 
-@data_options
+@request_options
 def tune(
     model: Annotated[str, Argument(help="A model (see `recfusion models`), or file.py:Class.")],
     choice: DataChoice,

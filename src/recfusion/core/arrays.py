@@ -23,6 +23,11 @@ def row_numbers(matrix: Csr) -> NDArray[np.int32]:
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
+def cell_numbers(matrix: Csr) -> IntArray:
+    """Return the cell of each stored entry: row times columns plus column."""
+    return row_numbers(matrix).astype(np.int64) * matrix.shape[1] + matrix.indices
+
+
 def column_counts(matrix: Csr) -> IntArray:
     """Return how many rows have each column."""
     return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.int64)

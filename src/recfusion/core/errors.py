@@ -59,6 +59,6 @@ def validating(expected: str, remedy: str = "", *, show: bool = False) -> Iterat
 def first_problem(wrong: Any, *, show: bool = False) -> tuple[str, str]:
     """Return the field, with dots between its levels, and the problem of one entry of a pydantic error."""
     field = ".".join(str(part) for part in wrong["loc"])
-    told = str(wrong["msg"]).removeprefix("Value error, ").rstrip(".")
+    told = str(wrong["msg"]).removeprefix("Value error, ").replace("a valid tuple", "a list").rstrip(".")
     problem = f"{told[:1].lower()}{told[1:]}"
     return field, f"{problem}, got {str(wrong['input'])[:200]!r}" if show else problem

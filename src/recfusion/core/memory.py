@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-import psutil
-
 from recfusion.core.errors import InputError
 
 try:
@@ -17,14 +15,17 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 def open_file_limit() -> int:
     """Return how many files this process may have open at once (`ulimit -n`)."""
-    limit = -1 if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return limit if limit >= 0 and limit != resource.RLIM_INFINITY else sys.maxsize
+    return _limit("RLIMIT_NOFILE") or sys.maxsize
 
 
 def address_space_limit() -> int | None:
     """Return the limit of this process's address space in bytes (`ulimit -v`); None if there is none."""
-    limit = -1 if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
-    return limit if limit >= 0 and limit != resource.RLIM_INFINITY else None
+    return _limit("RLIMIT_AS")
+
+
+def _limit(name: str) -> int | None:
+    limit = -1 if resource is None else resource.getrlimit(getattr(resource, name))[0]
+    return None if limit < 0 or limit == resource.RLIM_INFINITY else int(limit)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -35,6 +36,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def available_bytes() -> int:
     """Return the bytes that are free without swapping, within the limits of the container and of this process."""
+    import psutil  # only here: every command imports this module
+
     free = int(psutil.virtual_memory().available)
     if (most := address_space_limit()) is not None:
         free = min(free, max(0, most - int(psutil.Process().memory_info().vms)))
@@ -46,10 +49,9 @@ def available_bytes() -> int:
     return min(free, limit - used)
 
 
-def require_memory(needed: int, what: str, advice: str, *, available: int | None = None) -> None:
+def require_memory(needed: int, what: str, advice: str) -> None:
     """Raise if work would need more bytes than are free."""
-    have = available_bytes() if available is None else available
-    if needed > have:
+    if needed > (have := available_bytes()):
         raise InputError(f"{what} needs about {gigabytes(needed)} of memory and {gigabytes(have)} are free: {advice}")
 
 

@@ -20,8 +20,9 @@ _WORDS: dict[Role, tuple[str, ...]] = {
     ),
     "stock": (
         *("stock", "bestand", "inventory", "existencias", "giacenza", "disponibilita", "estoque", "voorraad"),
-        *("zapas", "stan", "lagersaldo", "lager", "sklad", "beholdning", "available", "verfugbar", "disponible"),
-        *("quantity", "qty", "menge", "quantite", "cantidad", "quantita", "quantidade", "aantal", "ilosc", "antal"),
+        *("zapas", "stan", "lagersaldo", "lagerstand", "lager", "sklad", "beholdning", "available", "verfugbar"),
+        *("disponible", "quantity", "qty", "menge", "quantite", "cantidad", "quantita", "quantidade", "aantal"),
+        *("ilosc", "antal"),
     ),
     "image": (
         *("image", "img", "picture", "photo", "thumbnail", "poster", "cover", "bild", "foto", "imagen", "immagine"),
@@ -106,7 +107,7 @@ def _find(role: Role, items: pl.DataFrame) -> str | None:
     for name in sorted(ranks, key=lambda name: ranks[name]):
         if _FITS[role](items[name]):
             return name
-    return next((name for name in items.columns if _SHOWS[role](items[name])), None)
+    return next((name for name in items.columns if role in _SHOWS and _SHOWS[role](items[name])), None)
 
 
 def _rank(name: str, known: tuple[str, ...]) -> tuple[int, int] | None:
@@ -169,8 +170,6 @@ _FITS: dict[Role, Callable[[pl.Series], bool]] = {
     "text": lambda column: column.dtype == pl.String and not _texts(_ADDRESS)(column),
 }
 _SHOWS: dict[Role, Callable[[pl.Series], bool]] = {
-    "price": lambda _: False,
-    "stock": lambda _: False,
     "image": _texts(r"(?i)^\S*\.(jpe?g|png|gif|webp|avif|svg)([?#]\S*)?$"),
     "link": _texts(r"^https?://\S+$"),
     "date": _is_date,

@@ -80,7 +80,7 @@ class _Parser:
                 start = len(self._text) - len(self._text[place:].lstrip())
                 raise InputError(
                     f"Expected a column, a value or a comparison at place {start + 1} of the condition, "
-                    f"got {self._text[start : start + 20]!r}."
+                    f"got {self._text[start : start + 20]!r}: put names with spaces or other signs in backquotes."
                 )
             kind, text = str(found.lastgroup), found[str(found.lastgroup)]
             if kind == "name" and text.lower() in _WORDS:

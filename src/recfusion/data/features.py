@@ -5,22 +5,30 @@ from dataclasses import replace
 
 import polars as pl
 
+from recfusion.data.column_roles import Role, column_roles, parse_roles
 from recfusion.data.feature_recipe import Recipe, Recipes
 from recfusion.data.interactions import Features, Interactions, Signal
 from recfusion.data.protocol import Protocol
 from recfusion.data.signals import ASKED, AUTO, EVERY, parse_signals
 
+_NO_FEATURES: tuple[Role, ...] = ("stock", "image", "link")  # they change from day to day, or describe no item
+
 
 def with_features(data: Interactions, signals: str, reads: Collection[Signal] = EVERY) -> Interactions:
     """Add item and user features if `signals` requests them; data that has features is returned unchanged.
 
-    "auto" requests them for a model that `reads` them.
+    "auto" requests them for a model that `reads` them. Columns of stock, images and links are features only if the
+    source names them.
     """
     asked_for = {"features", AUTO} & {*parse_signals(signals)} and {*ASKED["features"]} & {*reads}
     if not asked_for or data.item_features is not None or data.user_features is not None:
         return data
     asked = [name.strip() for name in (data.source.feature_columns or "").split(",") if name.strip()] or None
-    items = _features(data.item_table, asked)
+    table = data.item_table
+    if asked is None:
+        roles = column_roles(table, parse_roles(data.source.roles))
+        table = table.drop(roles[role] for role in _NO_FEATURES if role in roles)
+    items = _features(table, asked)
     users = None if data.user_table is None else _features(data.user_table, None)
     made = ((what, found.recipe) for what, found in (("items", items), ("users", users)) if found is not None)
     notes = (

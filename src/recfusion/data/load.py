@@ -68,8 +68,8 @@ def load(
     if items is not None and not isinstance(items, str | PathLike):
         described, items, start["items"] = as_frame(items), None, None
     given: dict[str, object] = {"user": user, "item": item, "rating": rating, "time": time}
+    given |= {"items": items and str(items), "users_file": users_file and str(users_file)}
     given |= {"max_bad_share": max_bad_share, "feature_columns": feature_columns}
-    given |= {name: file and str(file) for name, file in (("items", items), ("users_file", users_file))}
     with validating("a valid source", show=True):
         source = Source.model_validate(start | {key: value for key, value in given.items() if value is not None})
     if frame is None and source.data not in CATALOG and is_prepared(Path(source.data)):
@@ -104,10 +104,10 @@ def read(
     given = _given_files(source)
     absent = [file for file in (*source.files, *given) if not _exists(file)] if frame is None else []
     if absent:
-        if len(source.files) > 1 or absent[0] in given:
-            raise InputError(f"Expected a file at '{absent[0]}', got nothing: name the files with --data.", "data")
-        if Path(source.data).suffix:
-            raise InputError(f"Expected a file at '{source.data}', got nothing: name it with --data.", "data")
+        if absent[0] != source.data or Path(source.data).suffix:
+            kind = {source.valid_file: "valid_file", source.test_file: "test_file"}.get(absent[0], "data")
+            option = kind.replace("_", "-")
+            raise InputError(f"Expected a file at '{absent[0]}', got nothing: name it with --{option}.", kind)
         raise InputError(
             f"'{source.data}' is neither a data set of the catalog ({', '.join(CATALOG)}) nor a file: name it with "
             "--data, or, if it was made from a frame in memory: pass the frame again.",

@@ -53,7 +53,9 @@ class Source(BaseModel, frozen=True, extra="forbid"):
         None, description="test pairs of a given split (--split given), in the form of the data file"
     )
     feature_columns: str | None = Field(
-        None, description="columns that become item features, separated by commas; all usable ones by default"
+        None,
+        description="columns that become item features, separated by commas; all usable ones but stock, images and "
+        "links by default",
     )
     roles: str | None = Field(
         None,
@@ -155,12 +157,9 @@ class SplitPlan(BaseModel, frozen=True, extra="forbid"):
         description="share of the items that are removed from training; test users must find them by their features",
     )
 
-    def covered(self, *, earlier: bool = False) -> dict[str, Any]:
-        """Return what the protocol hash covers; newer options are left out if they have their defaults.
-
-        `earlier` is for weak splits from before validation items were shown at the test.
-        """
-        more = {"shown_at_test": "training and validation"} if self.kind == "weak" and not earlier else {}
+    def covered(self) -> dict[str, Any]:
+        """Return what the protocol hash covers; newer options are left out if they have their defaults."""
+        more = {"shown_at_test": "training and validation"} if self.kind == "weak" else {}
         return self.model_dump(mode="json", exclude=None if self.cold_items else {"cold_items"}) | more
 
 

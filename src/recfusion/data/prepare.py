@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -46,7 +46,7 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     rows.order()
     if rows.part is not None:
         choices = given.unfiltered(choices)
-        given.check_disjoint(rows)
+        given.check_disjoint(rows, user_ids, item_ids)
     # Several ratings of an item are no purchases.
     repeated = repeated_rows(rows) if rows.time is not None and (added or rows.rating is None) else None
     drop_duplicates(rows, added=added)
@@ -64,8 +64,9 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
         rarest = np.flatnonzero(rows.per_item == rows.per_item[rows.per_item > 0].min())
         rows.keep(rows.item != rarest[-1])  # of several the one with the largest id
         steps.append(rows.step("even number of items (least popular one dropped)"))
+    made = [*preparation_notes(choices, threshold, scale, steps, returned=returned, late=late), *changed]
     if not len(rows.user):
-        raise nothing_left(raw.name, steps, scale if choices.min_rating == "auto" else None, changed)
+        raise nothing_left(raw.name, steps, made)
 
     user_kept, item_kept = np.flatnonzero(rows.per_user), np.flatnonzero(rows.per_item)
     indptr = np.concatenate([[0], np.cumsum(rows.per_user[user_kept])])
@@ -78,7 +79,6 @@ def prepare(raw: RawData, preparation: Preparation | None = None) -> Interaction
     if raw.source.roles is not None:
         column_roles(item_table, parse_roles(raw.source.roles))  # raises for a wrong column
     user_table, user_notes = (None, []) if raw.users is None else _described(users, raw.users)
-    made = (*preparation_notes(choices, threshold, scale, steps, returned=returned, late=late), *changed)
     matrix = binary_csr(indptr, item_column, len(item_kept))
     unknown = () if rows.part is None else given.unknown_notes(matrix, rows.part)
     notes = (*raw.report.notes, *made, *item_notes, *user_notes, *unknown)
@@ -116,16 +116,13 @@ def resolve_min_rating(asked: float | Literal["auto"] | None, scale: Scale | Non
     return asked
 
 
-def nothing_left(
-    name: str, steps: Sequence[PreparationStep], guessed: Scale | None, changed: Sequence[str] = ()
-) -> InputError:
-    """Return the error for a preparation that left no row; `guessed` is the scale if it was guessed."""
+def nothing_left(name: str, steps: Sequence[PreparationStep], notes: Iterable[str]) -> InputError:
+    """Return the error for a preparation that left no row, with the notes about it."""
     trail = "; ".join(f"{step.step}: {step.interactions:,}" for step in steps)
-    assumed = None if guessed is None else guessed.assumed()
+    why = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
     return InputError(
         f"No interactions of '{name}' are left after preparation ({trail}): lower the rating threshold, the minimum "
-        f"items per user or the minimum users per item.{f' {assumed}' if assumed else ''}"
-        + "".join(f" {each[0].upper()}{each[1:]}." for each in changed)
+        f"items per user or the minimum users per item.{why}"
     )
 
 
@@ -214,5 +211,12 @@ def _described(ids: pl.Series, described: pl.DataFrame | None) -> tuple[pl.DataF
     count = ids.is_in(known[kind].implode()).sum()
     if kind == "user" and not count:
         raise InputError("Expected the same user ids in the user file, got others: correct the ids.", "users_file")
+    if not count:
+        raise InputError(
+            f"Expected ids of items in the item file such as '{str(ids[0])[:40]}', got others such as "
+            f"'{str(described[kind][0])[:40]}': correct them, or name the column of the interactions with the same ids "
+            "with --item.",
+            "items",
+        )
     notes = [f"the {kind} file describes {count:,} of {len(ids):,} {kind}s"] if count < len(ids) else []
     return table.join(known, on=kind, how="left", maintain_order="left"), notes

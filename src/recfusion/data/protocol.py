@@ -12,11 +12,6 @@ from recfusion.data.interactions import Interactions, PreparationStep, ReadRepor
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.split import Split
 
-_EARLIER_WEAK = (
-    " This result is older than that rule: validation items were neither shown nor masked at the test and counted as "
-    "misses, so its values are too low."
-)
-
 
 class Signals(BaseModel, frozen=True, extra="forbid"):
     """The signals that the data has, and those that were used."""
@@ -82,18 +77,18 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
         """Return the card that `document` (from JSON) holds."""
         with validating(f"a protocol card in '{where}'"):
             card = cls.model_validate(document)
-        if card.hash not in (card._digest(), card._digest(earlier=True)):
+        if card.hash != card._digest():
             raise InputError(
                 f"The protocol card in '{where}' does not fit its hash {card.hash}: it was edited by hand; "
                 "create the result again."
             )
         return card
 
-    def _digest(self, *, earlier: bool = False) -> str:
+    def _digest(self) -> str:
         covered: dict[str, Any] = {
             "data": self.fingerprint,
             "preparation": self.preparation.model_dump(mode="json"),
-            "split": self.plan.covered(earlier=earlier),
+            "split": self.plan.covered(),
             "metrics": sorted(self.metrics),
         }
         if self.signals.used:  # else the hash equals that of results from before signals existed
@@ -137,7 +132,7 @@ class Protocol(BaseModel, frozen=True, extra="forbid"):
             f"Order: {order}.",
             f"Filters: users with at least {chosen.min_items_per_user} items, items with at least "
             f"{chosen.min_users_per_item} users, {filters}.",
-            _generalization(plan) + (_EARLIER_WEAK if self.hash != self._digest() else ""),
+            _generalization(plan),
             *([f"Rules: the lists of test users are made with {json.dumps(self.rules)}."] if self.rules else []),
         ]
 
@@ -153,6 +148,17 @@ def check_same_protocol(hashes: dict[str, str]) -> None:
         raise InputError(
             f"Results of different protocols cannot stand in one table ({listed}): "
             "run the models again on the same data, preparation, split and metrics, or show one experiment alone."
+        )
+
+
+def check_same_data(protocol: Protocol, data: Interactions, of: str) -> None:
+    """Raise unless this is the data of a protocol; `of` says what was made from it."""
+    if data.fingerprint != protocol.fingerprint:
+        raise InputError(
+            f"Expected the data {of} ({protocol.name}: {protocol.users:,} users, {protocol.items:,} items, "
+            f"{protocol.interactions:,} interactions), got other data ({data.name}: {data.n_users:,}, "
+            f"{data.n_items:,}, {data.n_interactions:,}): name the original with --data.",
+            "data",
         )
 
 

@@ -93,17 +93,6 @@ class Scale:
         doubt = f"; {ones:.0%} of them are 1, as in quantities: --rating none ignores them"
         return f"{found} taken for stars; {ends}{doubt if ones > _DOUBTFUL else ''}"
 
-    def assumed(self) -> str | None:
-        """Return a sentence about a threshold that was guessed from the largest number; None if it was not."""
-        if self.kind not in _LIKED:
-            return None
-        taken = "stars" if self.kind == "stars" else "ratings out of ten"
-        return (
-            f"Ratings from {self.low:g} to {self.high:g} were taken for {taken}, since the largest is {self.high:g}, "
-            f"and {self.liked:g} and more count: correct the ratings off your scale, or set the threshold with "
-            "--min-rating."
-        )
-
     def doubts(self) -> Iterator[str]:
         """Yield a note if two scales seem to be mixed."""
         named = self.column is not None and names_ratings(self.column)

@@ -11,7 +11,13 @@ from recfusion.core.errors import InputError
 from recfusion.core.rng import stream
 from recfusion.data.interactions import TEST, TRAIN, VALID, Interactions, Signal
 from recfusion.data.options import SplitPlan
-from recfusion.data.signals import Extra, RowIndex, whole_extra
+from recfusion.data.signals import Extra, RowIndex, valued, whole_extra
+
+# What to do if the parts of the entries leave nobody to evaluate on.
+_ADVICE = {
+    "given": "check that the files have the same user ids, or add --valid-file",
+    "global": "choose --split temporal, or other shares",
+}
 
 
 class NobodyToJudge(InputError):  # noqa: N818
@@ -203,27 +209,15 @@ def _split_weak(data: Interactions, plan: SplitPlan, rng: np.random.Generator, s
     """Divide each history into training, validation and test; short histories may lack the latter two.
 
     In a leave-one-out split validation and test have one item each, the latest ones if there are times.
-    At the test the validation items belong to the history: otherwise they would be recommended, and count as misses.
     """
-    matrix = data.matrix
-    lengths = np.diff(matrix.indptr)
+    lengths = np.diff(data.matrix.indptr)
     n_valid, n_test = np.rint(plan.valid * lengths), np.rint(plan.test * lengths)
     if plan.kind == "leave-one-out":
         n_valid = n_test = (lengths >= 3).astype(np.float64)
-    rank = rank_in_row(matrix, rng, data.times if _by_time(data, plan) else None)
+    rank = rank_in_row(data.matrix, rng, data.times if _by_time(data, plan) else None)
     last_train = np.repeat(lengths - n_valid - n_test, lengths)
     last_valid = np.repeat(lengths - n_test, lengths)
-    train = keep_entries(matrix, rank < last_train)
-
-    def fold(history: Csr, kept: NDArray[np.bool_], what: str) -> Fold:
-        found = Fold(np.arange(data.n_users), history, keep_entries(matrix, kept)).scorable()
-        if not len(found.users):
-            raise NobodyToJudge(f"No user of '{data.name}' has enough items for {what}: raise --min-items-per-user.")
-        return found
-
-    valid = fold(train, (rank >= last_train) & (rank < last_valid), "validation")
-    test = fold(keep_entries(matrix, rank < last_valid), rank >= last_valid, "test")
-    return Split(seed, plan, np.arange(data.n_users), train, valid, test)
+    return _split_entries(data, plan, seed, np.add(rank >= last_train, rank >= last_valid, dtype=np.int8))
 
 
 def _by_time(data: Interactions, plan: SplitPlan) -> bool:
@@ -241,29 +235,15 @@ def _split_given(data: Interactions, plan: SplitPlan, rng: np.random.Generator, 
             f"A given split needs a file of test pairs, and '{data.name}' has none: name it with --test-file.",
             "test_file",
         )
-    matrix, whole = data.matrix, keep_entries(data.matrix, data.parts == TRAIN)
-    if np.any(data.parts == VALID):
-        train, valid = whole, keep_entries(matrix, data.parts == VALID)
-    else:
+    part, whole = data.parts, None
+    if not np.any(part == VALID):
+        whole = keep_entries(data.matrix, part == TRAIN)
         lengths = np.diff(whole.indptr)
         n_valid = np.clip(np.rint(plan.valid * lengths), 1, np.maximum(lengths - 1, 0))
-        learned = rank_in_row(whole, rng, None) < np.repeat(lengths - n_valid, lengths)
-        train, valid = keep_entries(whole, learned), keep_entries(whole, ~learned)
-
-    def fold(history: Csr, held_out: Csr, what: str) -> Fold:
-        found, count = Fold(np.arange(data.n_users), history, held_out).scorable(), np.count_nonzero(held_out.sum(1))
-        if not len(found.users):
-            raise NobodyToJudge(
-                f"None of the {count:,} {what} users of '{data.name}' has a training pair: check that the files have "
-                "the same user ids."
-                if count
-                else f"No user of '{data.name}' has 2 training pairs, one to validate on: add --valid-file, or users."
-            )
-        return found
-
-    test = fold(keep_entries(matrix, data.parts != TEST), keep_entries(matrix, data.parts == TEST), "test")
-    final = None if train is whole else whole
-    return Split(seed, plan, np.arange(data.n_users), train, fold(train, valid, "validation"), test, whole=final)
+        drawn = rank_in_row(whole, rng, None) >= np.repeat(lengths - n_valid, lengths)
+        part = part.copy()
+        part[np.flatnonzero(part == TRAIN)[drawn]] = VALID
+    return replace(_split_entries(data, plan, seed, part), whole=whole)
 
 
 def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, seed: int) -> Split:
@@ -277,24 +257,27 @@ def _split_time(data: Interactions, plan: SplitPlan, _: np.random.Generator, see
     ordered = np.sort(times)
     n_test, n_valid = (round(share * len(ordered)) for share in (plan.test, plan.valid))
     last, first = (int(ordered[-1 - n]) if n < len(ordered) else int(ordered[0]) for n in (n_test, n_test + n_valid))
+    parts = _split_entries(data, plan, seed, np.add(times > first, times > last, dtype=np.int8))
+    users = np.flatnonzero(np.diff(parts.train.indptr))
+    return replace(parts, train_users=users, train=parts.train[users])
 
-    def fold(after: int, until: int, what: str) -> Fold:
-        window = (times > after) & (times <= until)
-        history, held_out = keep_entries(data.matrix, times <= after), keep_entries(data.matrix, window)
+
+def _split_entries(data: Interactions, plan: SplitPlan, seed: int, part: NDArray[np.int8]) -> Split:
+    """Divide the stored entries of all users by their part; the model is shown the entries of all earlier parts.
+
+    At the test the validation items belong to the history: otherwise they would be recommended, and count as misses.
+    """
+
+    def fold(which: int, what: str) -> Fold:
+        history, held_out = keep_entries(data.matrix, part < which), keep_entries(data.matrix, part == which)
         found = Fold(np.arange(data.n_users), history, held_out).scorable()
         if not len(found.users):
-            raise InputError(
-                f"No user of '{data.name}' has items both before and in the {what} part of a global split: choose "
-                "--split temporal, or other shares.",
-                "kind",
-            )
+            advice = _ADVICE.get(plan.kind, "raise --min-items-per-user")
+            raise NobodyToJudge(f"No user of '{data.name}' has items to show and to find in the {what}: {advice}.")
         return found
 
-    before = keep_entries(data.matrix, times <= first)
-    users = np.flatnonzero(np.diff(before.indptr))
-    return Split(
-        seed, plan, users, before[users], fold(first, last, "validation"), fold(last, int(ordered[-1]), "test")
-    )
+    train = keep_entries(data.matrix, part == TRAIN)
+    return Split(seed, plan, np.arange(data.n_users), train, fold(VALID, "validation"), fold(TEST, "test"))
 
 
 def rank_in_row(matrix: Csr, rng: np.random.Generator, times: NDArray[np.int64] | None) -> IntArray:
@@ -311,6 +294,4 @@ def _values(matrix: Csr | None, values: NDArray[Any] | None, users: IntArray) ->
     """Return the values of the stored entries of `matrix[users]`, in order."""
     assert matrix is not None
     assert values is not None
-    starts, lengths = matrix.indptr[users], np.diff(matrix.indptr)[users]
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return values[np.repeat(starts, lengths) + within]
+    return valued(matrix, values)[users].data

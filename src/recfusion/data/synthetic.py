@@ -124,7 +124,7 @@ def _chunk(world: World, counts: IntArray, first_user: int, rng: np.random.Gener
 def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
     """Return users (from 0), item positions, and whether taste chose them: counts[u] distinct ones for user u."""
     n_items, tastes = len(world.item), _Tastes(world, counts, rng)
-    kept, keys, liked = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool)  # kept: sorted keys
+    keys, liked = np.zeros(0, np.int64), np.zeros(0, bool)
     missing, rounds = counts.copy(), 0
     while (wanting := np.flatnonzero(missing)).size:
         users = np.repeat(wanting, missing[wanting] + missing[wanting] // 2 + 2)
@@ -134,10 +134,7 @@ def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple
             place, by_taste = rng.integers(0, n_items, len(users)), np.zeros(len(users), bool)
         rounds += 1
         key, first = np.unique(users * n_items + place, return_index=True)
-        at = np.atleast_1d(np.searchsorted(kept, key))
-        fresh = np.ones(len(key), bool)
-        inside = at < len(kept)
-        fresh[inside] = kept[at[inside]] != key[inside]
+        fresh = ~np.isin(key, keys, assume_unique=True)
         first = np.sort(first[fresh])  # in draw order: users ascend, and the first draws of a user come first
         of = users[first]
         rank = np.arange(len(first)) - np.searchsorted(of, of)
@@ -145,7 +142,6 @@ def _distinct(world: World, counts: IntArray, rng: np.random.Generator) -> tuple
         added = users[first] * n_items + place[first]
         missing -= np.bincount(users[first], minlength=len(missing))
         keys, liked = np.concatenate([keys, added]), np.concatenate([liked, by_taste[first]])
-        kept = np.sort(keys)
     order = np.argsort(keys // n_items, kind="stable")
     return keys[order] // n_items, keys[order] % n_items, liked[order]
 

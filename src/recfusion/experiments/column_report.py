@@ -6,20 +6,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, hstack
 
-from recfusion.core.arrays import row_numbers
+from recfusion.core.arrays import cell_numbers, column_counts, row_numbers
 from recfusion.core.errors import InputError, choices
 from recfusion.data.load import load
 from recfusion.data.options import Source
 from recfusion.data.split import Split
 from recfusion.evaluation.evaluate import evaluate
-from recfusion.evaluation.metrics import MAIN_METRIC, Values, parse_metric
+from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import bootstrap_means, summarise
+from recfusion.experiments.custom_metric import main_metric
 from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import Bundle
+from recfusion.inference.categories import Categories
 from recfusion.inference.new_items import without_new
+from recfusion.models.base import Recommender
 
-_GROUPS = 4  # of a column of numbers
+_QUARTERS = 4  # groups of a column of numbers
 _MOST = 30  # groups that are shown, the largest ones
 
 
@@ -47,10 +51,9 @@ class ColumnReport:
 def report_by(bundle: Bundle, column: str, source: Source | None = None, k: int = 20) -> ColumnReport:
     """Return the results of a saved model on its test users, by a column of its items or of the users' file."""
     parts = rebuild_split(bundle, source)
-    model, n_items = without_new(bundle).model, parts.train.shape[1]
+    model = without_new(bundle).model
     if column in bundle.items.columns:
-        found = evaluate(model, parts.test, parts.train, [f"recall@{k}"], shown=range(len(parts.test.users)), length=k)
-        groups = _item_groups(parts, found.lists, _cells(bundle.items[column].head(n_items)))
+        groups = _item_groups(parts, found_items(model, parts, k), bundle.items.head(parts.train.shape[1]), column)
         return ColumnReport(column, "items", f"recall@{k}", groups)
     asked = source or bundle.protocol.source
     table = load(asked.model_copy(update={"items": None}), bundle.protocol.preparation).user_table
@@ -58,35 +61,32 @@ def report_by(bundle: Bundle, column: str, source: Source | None = None, k: int 
     if table is None or column not in table.columns:
         more = "" if table is not None else " (columns of users need --users-file)"
         raise InputError(f"{choices('column', column, known, 'by')}{more}", "by")
-    metric = MAIN_METRIC if MAIN_METRIC in bundle.protocol.metrics else bundle.protocol.metrics[-1]
-    parse_metric(metric)
+    metric = main_metric(bundle.protocol.metrics)
     values = evaluate(model, parts.test, parts.train, [metric]).per_user[metric]
-    rows, names = _pairs(_cells(table[column][parts.test.users]))
-    chosen = [(name, rows[names == name]) for name in _largest(names)]
-    return ColumnReport(
-        column, "users", metric, tuple(_group(name, len(own), own, values[own], parts) for name, own in chosen)
-    )
+    names, has = _groups(table[parts.test.users], column)
+    chosen = [(names[number], has[:, [number]].nonzero()[0]) for number in _largest(np.diff(has.indptr))]
+    groups = tuple(_group(name, len(own), own, values[own], parts) for name, own in chosen)
+    return ColumnReport(column, "users", metric, groups)
 
 
-def _item_groups(parts: Split, lists: NDArray[Any], cells: list[list[str]]) -> tuple[GroupResult, ...]:
-    users, items = row_numbers(parts.test.held_out), parts.test.held_out.indices
-    hit = _marked(lists, parts.test.held_out.shape[1])[users, items]
-    rows, names = _pairs([cells[item] for item in items])
+def found_items(model: Recommender, parts: Split, k: int) -> NDArray[np.bool_]:
+    """Return whether each held-out item of the test users is in the first k of a list, one value per interaction."""
+    test = parts.test
+    lists = evaluate(model, test, parts.train, [f"recall@{k}"], shown=range(len(test.users)), length=k).lists
+    users, places = np.nonzero(lists >= 0)
+    return np.isin(cell_numbers(test.held_out), users * test.held_out.shape[1] + lists[users, places])
+
+
+def _item_groups(parts: Split, hit: NDArray[np.bool_], table: pl.DataFrame, column: str) -> tuple[GroupResult, ...]:
+    test, (names, has) = parts.test, _groups(table, column)
+    users, items, n_users = row_numbers(test.held_out), test.held_out.indices, len(test.users)
     found = []
-    for name in _largest(names):
-        own = rows[names == name]
-        of = users[own]
-        held_out = np.bincount(of, minlength=len(parts.test.users))
-        hits = np.bincount(of, hit[own], len(parts.test.users))
+    for number in _largest(has.T @ column_counts(test.held_out)):
+        own = has[:, [number]].toarray()[items, 0] > 0
+        held_out, hits = np.bincount(users[own], minlength=n_users), np.bincount(users[own], hit[own], n_users)
         who = np.flatnonzero(held_out)
-        found.append(_group(name, len(own), who, hits[who] / held_out[who], parts))
+        found.append(_group(names[number], int(held_out.sum()), who, hits[who] / held_out[who], parts))
     return tuple(found)
-
-
-def _marked(lists: NDArray[Any], n_items: int) -> NDArray[Any]:
-    shown = np.zeros((len(lists), n_items + 1), bool)
-    shown[np.arange(len(lists))[:, None], lists] = True  # -1 marks the last column, which is dropped
-    return shown[:, :-1]
 
 
 def _group(name: str, size: int, who: NDArray[Any], values: Values, parts: Split) -> GroupResult:
@@ -95,23 +95,17 @@ def _group(name: str, size: int, who: NDArray[Any], values: Values, parts: Split
     return GroupResult(name, size, len(who), summary.mean, summary.ci95)
 
 
-def _cells(column: pl.Series) -> list[list[str]]:
-    """Return the values of each cell: quarters of numbers, the members of lists and of texts such as "Action|Drama"."""
-    if column.dtype.is_numeric() and column.n_unique() > 2 * _GROUPS:
-        cuts = np.unique(np.quantile(column.drop_nulls().to_numpy(), np.arange(1, _GROUPS) / _GROUPS))
+def _groups(table: pl.DataFrame, column: str) -> tuple[list[str], csc_array]:
+    """Return the values of a column and which rows have them, (rows, values): quarters of numbers, else categories."""
+    values = table[column]
+    if values.dtype.is_numeric() and values.n_unique() > 2 * _QUARTERS:
+        cuts = np.unique(np.quantile(values.drop_nulls().to_numpy(), np.arange(1, _QUARTERS) / _QUARTERS))
         texts = [f"up to {cut:g}" for cut in cuts] + [f"above {cuts[-1]:g}"]
-        return [["none"] if cell is None else [texts[int(np.searchsorted(cuts, cell))]] for cell in column.to_list()]
-    cells = column.to_list()
-    split = [cell if isinstance(cell, list) else str(cell).split("|") if cell is not None else [] for cell in cells]
-    return [[str(one).strip() for one in cell if one not in (None, "")] or ["none"] for cell in split]
+        table = pl.DataFrame({column: values.cut(cuts.tolist(), labels=texts).cast(pl.String)})
+    found = Categories.of(table, column)
+    without = csr_array((np.diff(found.matrix.indptr) == 0).astype(np.float32)[:, None])
+    return [*found.names, "none"], hstack([found.matrix, without], "csc")
 
 
-def _pairs(cells: list[list[str]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the number of the cell and the value, one of each value of each cell."""
-    rows = np.repeat(np.arange(len(cells)), [len(cell) for cell in cells])
-    return rows, np.array([value for cell in cells for value in cell], dtype=object)
-
-
-def _largest(names: NDArray[Any]) -> list[str]:
-    values, counts = np.unique(names.astype(str), return_counts=True)
-    return [str(values[place]) for place in np.argsort(-counts, kind="stable")[:_MOST]]
+def _largest(sizes: NDArray[Any]) -> list[int]:
+    return [int(place) for place in np.argsort(-sizes, kind="stable")[:_MOST] if sizes[place]]

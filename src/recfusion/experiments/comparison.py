@@ -17,12 +17,12 @@ from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.protocol import Protocol, check_same_protocol
 from recfusion.data.signals import BINARY
-from recfusion.evaluation.metrics import DEFAULT_METRICS, is_descriptive
+from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import Models, candidates
 from recfusion.experiments.comparison_parts import Activity, ExampleUser, ItemGroups, ModelSummary, example_users
-from recfusion.experiments.custom_metric import named_metrics
+from recfusion.experiments.custom_metric import main_metric, named_metrics
 from recfusion.experiments.experiment_file import parse_seeds
-from recfusion.experiments.paired_tests import PairedTest, from_best, make_draws, paired_tests
+from recfusion.experiments.paired_tests import LEVEL, PairedTest, from_best, make_draws, paired_tests
 from recfusion.experiments.result import Result, Seeds
 from recfusion.experiments.rules import rule_costs, rules_document
 from recfusion.experiments.run import OnEvent, run_candidates
@@ -31,7 +31,6 @@ from recfusion.paper.tables import PaperValues, paper_values
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
-LEVEL = 0.05  # of significance
 MARKS = f"Means x 100 with 95 % intervals over users; *: significantly below the best (p < {LEVEL:g}, Holm)."
 REFERENCE = "ease"  # the model that the others are tested against, if it is among them
 
@@ -132,8 +131,7 @@ class Comparison:
     @property
     def main_metric(self) -> str:
         """The metric that ranks the models: the deciding one, or the last one that measures accuracy."""
-        metrics = [self.deciding] if self.deciding else self.metrics
-        return next((metric for metric in reversed(metrics) if not is_descriptive(metric)), metrics[-1])
+        return self.deciding or main_metric(self.metrics)
 
     def ranked(self, metric: str | None = None) -> list[str]:
         """Return the labels from best to worst by `metric` (default: the main one)."""
@@ -147,26 +145,26 @@ class Comparison:
         return tested or self.ranked(by)[0]
 
     def advice(self) -> str:
-        """Return one sentence: which model to use, and why."""
+        """Return which model to use, how far it leads, and which models do not differ significantly from it."""
         metric, best = self.main_metric, self.best()
         tests = [test for test in self.tests if test.metric == metric]
+        apart = [label for label in self.models if label not in (best, *(test.b for test in tests))]
+        rest = f" It shares no split with {', '.join(apart)}." if apart else ""
         found = f"Use {best}: its {metric} is {100 * self.models[best].mean(metric):.2f}"
         if not tests:
-            return f"{found}, and there is no other model to compare it with."
-        ties = [test.b for test in tests if test.p_holm is None or test.p_holm >= LEVEL]
+            return f"{found}, and there is no other model to compare it with.{rest}"
+        ties = [test.b for test in tests if not test.is_significant]
         if not ties:
             least = min(tests, key=lambda test: test.difference)
-            gain = f"{100 * least.difference:.2f} points more than the next, {least.b}"
-            return f"{found}, {gain}, and no other model comes close (p < {LEVEL:g} with Holm's correction)."
+            ends = " ({:.2f} to {:.2f})".format(*(100 * end for end in least.ci95)) if least.ci95 else ""
+            gain = f"{100 * least.difference:.2f} points{ends} more than the next, {least.b}"
+            return f"{found}, {gain}, and no other model comes close (p < {LEVEL:g} with Holm's correction).{rest}"
         seconds = {label: self.models[label].fit_seconds for label in (best, *ties)}
         quick = min(ties, key=lambda label: seconds[label])
         found += f", the highest, but {', '.join(ties)} {'do' if len(ties) > 1 else 'does'} not differ significantly"
-        faster = seconds[quick] < min(seconds[best] / 2, seconds[best] - 1)  # less is chance
-        return (
-            f"{found}; {quick} fits in {seconds[quick]:.1f} s instead of {seconds[best]:.1f} s."
-            if faster
-            else f"{found}."
-        )
+        if seconds[quick] < min(seconds[best] / 2, seconds[best] - 1):  # less is chance
+            found += f"; {quick} fits in {seconds[quick]:.1f} s instead of {seconds[best]:.1f} s"
+        return f"{found}.{rest}"
 
     def test(self, metric: str, a: str, b: str) -> PairedTest | None:
         """Return the test of two models, in either order."""
@@ -223,7 +221,7 @@ class Comparison:
         """Return a mean x 100 with its interval, and * if the best model is significantly better."""
         found = self.models[label].metrics[metric]
         test = next((t for t in self.tests if t.metric == metric and t.b == label), None)
-        mark = "*" if test is not None and test.p_holm is not None and test.p_holm < LEVEL else ""
+        mark = "*" if test is not None and test.is_significant else ""
         ends = f" ({100 * found.ci95[0]:.2f} to {100 * found.ci95[1]:.2f})" if found.ci95 else ""
         return f"{100 * found.mean:.2f}{mark}{ends}"
 

@@ -8,9 +8,9 @@ from recfusion.core.arrays import FloatArray
 from recfusion.data.split import Fold
 from recfusion.evaluation.metrics import judge, per_user
 from recfusion.evaluation.scoring import scores as model_scores
+from recfusion.experiments.rules import lists_of
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONTROL
-from recfusion.inference.histories import Histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.request import Reranking, describe_controls
 from recfusion.models.abilities import finds_lists
@@ -43,8 +43,8 @@ def control_costs(bundle: Bundle, fold: Fold) -> dict[str, dict[str, Any]]:
 
 
 def _point(bundle: Bundle, fold: Fold, scores: FloatArray | None, reranking: Reranking) -> dict[str, Any]:
-    maker, histories = ListMaker.of(bundle, None, reranking), Histories(fold.history, fold.extra)
-    items = maker.lists(histories, _K, scores=None if scores is None else scores.copy()).items
+    maker = ListMaker.of(bundle, None, reranking)
+    items = lists_of(maker, fold, _K, None if scores is None else scores.copy())
     lists = judge(items, fold.held_out, np.zeros(len(bundle.items)))
     median = float(np.median(bundle.counts[items[items >= 0]])) if (items >= 0).any() else 0.0
     return {"mean": float(per_user(lists, [METRIC])[METRIC].mean()), "users": len(fold.users), "popularity": median}

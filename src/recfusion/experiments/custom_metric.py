@@ -5,7 +5,7 @@ A metric's name has a digest of its code, `own_share#1f3a@20`, so that results o
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 
 from recfusion.core.errors import InputError, choices
 from recfusion.evaluation.list_metrics import ListSet
-from recfusion.evaluation.metrics import METRICS, Metric, Values, check_metrics, parse_metric
+from recfusion.evaluation.metrics import METRICS, Metric, Values, check_metrics, is_descriptive, parse_metric
+from recfusion.experiments.candidate import Candidate
 from recfusion.models.class_loading import load_file
 
 
@@ -59,6 +60,27 @@ def deciding_metric(asked: str | None, names: Sequence[str]) -> str | None:
     if found is not None and found not in names:
         raise choices("deciding metric", found, names, "deciding")
     return found
+
+
+def main_metric(metrics: Sequence[str]) -> str:
+    """Return the metric that ranks models by default: the last one that measures accuracy on all items.
+
+    Sampled metrics and those of other people decide only if nothing else is listed, or if they are asked for.
+    """
+    accurate = [name for name in metrics if not is_descriptive(name)]
+    exact = [name for name in accurate if "#" not in name and not name.startswith("sampled_")]
+    return (exact or accurate or list(metrics))[-1]
+
+
+def check_search_metric(deciding: str | None, metrics: Sequence[str], planned: Iterable[Candidate]) -> None:
+    """Raise if the searches of `--tune` would choose settings by another metric than the one that ranks models."""
+    used = main_metric(metrics)
+    if deciding not in (None, used) and any(one.tune for one in planned):
+        raise InputError(
+            f"Expected the deciding metric to be {used}, by which tune searches settings, got {deciding}: list "
+            f"{deciding} last, or leave the metrics after it out.",
+            "deciding",
+        )
 
 
 def load_metric(place: str) -> str:

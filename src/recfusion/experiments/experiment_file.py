@@ -15,7 +15,7 @@ from recfusion.data.reading.database import is_database
 from recfusion.data.signals import BINARY, parse_signals
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import TUNE, Candidate, budgeted
-from recfusion.experiments.custom_metric import deciding_metric, named_metrics
+from recfusion.experiments.custom_metric import check_search_metric, deciding_metric, named_metrics
 from recfusion.experiments.result import Seeds
 from recfusion.models.registry import find
 
@@ -82,6 +82,7 @@ def parse_experiment(document: Mapping[str, Any], where: str, folder: Path) -> E
         models = tuple(_planned(label, table, seeds, folder) for label, table in found.models.items())
         metrics = named_metrics([_placed(name, folder) for name in found.run.metrics])
         deciding = deciding_metric(_placed(found.run.deciding or "", folder) or None, metrics)
+        check_search_metric(deciding, metrics, [candidate for candidate, _ in models])
         parse_signals(found.signals)
     except InputError as error:
         raise InputError(f"In '{where}': {error}", error.field) from None
@@ -153,4 +154,5 @@ def refusal(where: str, error: ValidationError, record: type[BaseModel]) -> Inpu
     if first["type"] == "missing":
         return InputError(f"In '{where}': expected {place}, got nothing: add it.", key)
     allowed = f" (keys: {', '.join(records[key].model_fields)})" if not tables and key in records else ""
-    return InputError(f"In '{where}': {place}: {first['msg'].lower()}{allowed}, got {first['input']!r}.", key)
+    problem = first["msg"].lower().partition(" or instance of ")[0]
+    return InputError(f"In '{where}': {place}: {problem}{allowed}, got {first['input']!r}.", key)

@@ -22,6 +22,7 @@ from recfusion.evaluation.evaluate import Evaluation
 from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.checked_scorer import CheckedScorer
 from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
 from recfusion.experiments.rules import fold_lists, rule_maker
 from recfusion.inference.bundle import Bundle
@@ -120,7 +121,7 @@ def fit_and_judge(
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
     ids = None if data is None else data.items
     judged = judged_users(parts.valid, most)
-    valid = evaluate_metrics(model, judged, parts.train, protocol.metrics, threads=threads, ids=ids)
+    valid = evaluate_metrics(CheckedScorer(model), judged, parts.train, protocol.metrics, threads=threads, ids=ids)
     entry, found, chosen, trials = candidate.entry, None, model.chosen(), model.trials_
     tested: dict[str, Any] = {}
     if data is not None:
@@ -131,12 +132,12 @@ def fit_and_judge(
             cpu += time.process_time() - before
         rows = example_rows(parts.test)
         asked: dict[str, Any] = {"threads": threads, "shown": rows, "length": LENGTH, "ids": ids}
-        found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
+        found = evaluate_metrics(CheckedScorer(model), parts.test, parts.train, protocol.metrics, **asked)
         plain = found.per_user if protocol.rules else {}
         if protocol.rules:
             bundle = Bundle.of(entry, model, data, parts.train, protocol, seed=parts.seed)
             asked["make_lists"] = fold_lists(rule_maker(bundle, protocol.rules))
-            found = evaluate_metrics(model, parts.test, parts.train, protocol.metrics, **asked)
+            found = evaluate_metrics(CheckedScorer(model), parts.test, parts.train, protocol.metrics, **asked)
         tested = {
             "score_seconds": found.seconds,
             "overall": found.overall,

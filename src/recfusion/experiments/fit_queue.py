@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from recfusion.core.claims import Claims
 from recfusion.core.jsonl import plain_path
@@ -14,22 +13,32 @@ from recfusion.models.code_digest import code_state
 
 log = logging.getLogger(__name__)
 _SECONDS = 0.5  # between looks at the fits of other runs
-T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One fit: the candidate with this label on the split with this seed."""
+
+    label: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.label}, split {self.seed}"
 
 
 @dataclass
-class FitQueue(Generic[T]):
+class FitQueue:
     """Fits by their keys in a store; those that another run does are left to it, unless it dies.
 
     `on_stored` receives fits that another run finished meanwhile. Without a store, nothing is claimed.
     """
 
-    missing: dict[T, ResultKey]
-    codes: Mapping[T, str]  # digest of today's code of each fit
+    missing: dict[Task, ResultKey]
+    codes: Mapping[Task, str]  # digest of today's code of each fit
     store: Path | None
     offset: int  # bytes of the store that are known
-    on_stored: Callable[[T, Result], None]
-    _held: dict[T, ResultKey] = field(default_factory=dict, init=False)
+    on_stored: Callable[[Task, Result], None]
+    _held: dict[Task, ResultKey] = field(default_factory=dict, init=False)
 
     def run(self, run_tasks: Callable[[], None]) -> None:
         """Call `run_tasks`, which takes tasks with `next`, until no fit is missing."""
@@ -42,7 +51,7 @@ class FitQueue(Generic[T]):
                 time.sleep(_SECONDS)
                 run_tasks()
 
-    def next(self) -> T | None:
+    def next(self) -> Task | None:
         """Return a fit that no other run does, and claim it; None if there is none now."""
         for task, key in list(self.missing.items()):
             if not self._claims.take(str(key)):
@@ -55,13 +64,13 @@ class FitQueue(Generic[T]):
             self._release(task)
         return None
 
-    def end(self, task: T, result: Result | None) -> None:
+    def end(self, task: Task, result: Result | None) -> None:
         """Save the result of a claimed fit, if it has one, and end the claim."""
         if result is not None and self.store is not None:
             append_result(self.store, result)
         self._release(task)
 
-    def _release(self, task: T) -> None:
+    def _release(self, task: Task) -> None:
         self._claims.release(str(self._held.pop(task)))
 
     def _take_stored(self) -> None:

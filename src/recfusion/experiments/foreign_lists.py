@@ -1,13 +1,12 @@
 """Evaluate the lists of another program on an exported split, as a result like any other."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from recfusion.core.arrays import Csr, IntArray, row_numbers
+from recfusion.core.arrays import IntArray, cell_numbers
 from recfusion.core.errors import InputError
 from recfusion.data.interactions import Interactions, to_columns
 from recfusion.data.options import Source
@@ -25,21 +24,14 @@ PLACE = "lists of another program"  # instead of the place of a class
 _SCORES, _RANKS = ("score", "prediction", "pred"), ("rank", "position", "place")
 
 
-@dataclass(frozen=True)
-class ReadLists:
-    """The lists of a fold's users, and what was left out of the file."""
-
-    items: IntArray  # (users, K), -1 after the end
-    notes: tuple[str, ...]
-
-
 def read_lists(
     path: Path, data: Interactions, fold: Fold, k: int, *, score: str | None = None, rank: str | None = None
-) -> ReadLists:
-    """Read lists of at least K items from a table with a row per user and item.
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return the lists of a fold's users, (users, K), -1 after the end, and what was left out of the table.
 
-    Items are ordered by the column `score` (highest first) or `rank` (lowest first); by default a column with such a
-    name, else by the order of the rows. Seen, repeated and unknown items are removed, as for every model, and counted.
+    The table has a row per user and item. Items are ordered by the column `score` (highest first) or `rank` (lowest
+    first); by default a column with such a name, else by the order of the rows. Seen, repeated and unknown items are
+    removed, as for every model, and counted.
     """
     columns = open_table(path).columns
     plain = {name.lower().partition(":")[0]: name for name in columns}
@@ -49,7 +41,9 @@ def read_lists(
     order = score or rank
     if order is not None and order not in columns:
         raise InputError(f"Expected a column '{order}' in '{path}', got {', '.join(columns)}: name another.", "score")
-    rows = read_table(path, Source(data=str(path), rating=order or "none", time="none")).rows
+    # A row that lacks a value is an error of the other program, and is counted: no share of them is too large to read.
+    table = read_table(path, Source(data=str(path), rating=order or "none", time="none", max_bad_share=1.0))
+    rows, left_out = table.rows, table.report.missing + table.report.unparsable
     user, item = to_columns(data.users, rows["user"]), to_columns(data.items, rows["item"])
     place_of = np.full(data.n_users, -1)
     place_of[fold.users] = np.arange(len(fold.users))
@@ -60,8 +54,8 @@ def read_lists(
     own = own[np.lexsort((own, value[own], place[own]))]
     place, item = place[own], item[own]
     unknown = item < 0
-    seen = ~unknown & _contained(fold.history, place, item)
-    pairs = place.astype(np.int64) * data.n_items + item
+    pairs = place * data.n_items + item
+    seen = ~unknown & np.isin(pairs, cell_numbers(fold.history))
     repeated = ~unknown & ~seen
     repeated[np.unique(np.where(repeated, pairs, -1), return_index=True)[1]] = False
     kept = ~(unknown | seen | repeated)
@@ -74,9 +68,14 @@ def read_lists(
     empty, short = int((lengths == 0).sum()), int(((lengths > 0) & (lengths < k)).sum())
     counts = (
         (
+            left_out,
+            f"row lacks a user, an item or a {order or 'place'}, and was left out",
+            f"rows lack a user, an item or a {order or 'place'}, and were left out",
+        ),
+        (
             strangers,
-            "user is no test user of this split, and left out",
-            "users are no test users of this split, and left out",
+            "user is not a test user of this split and was left out",
+            "users are not test users of this split and were left out",
         ),
         (int(unknown.sum()), "unknown item was removed", "unknown items were removed"),
         (int(seen.sum()), "item of a shown history was removed", "items of shown histories were removed"),
@@ -84,16 +83,17 @@ def read_lists(
         (empty, "test user has no list and counts as a miss", "test users have no list and count as misses"),
         (short, f"list has fewer than {k} items", f"lists have fewer than {k} items"),
     )
+    notes = tuple(f"{n:,} {one if n == 1 else several}" for n, one, several in counts if n)
     if empty == len(fold.users):
         raise InputError(
-            f"Expected lists of the {empty:,} test users of the split in '{path}', got none of them: check the ids of "
-            "users and items, or name the columns user and item."
+            f"Expected lists of the {empty:,} test users of the split in '{path}', got none of them "
+            f"({'; '.join(notes[:-1])}): check the ids of users and items, or name the columns user and item."
         )
-    return ReadLists(items, tuple(f"{n:,} {one if n == 1 else several}" for n, one, several in counts if n))
+    return items, notes
 
 
 def judge_lists(
-    lists: ReadLists,
+    items: IntArray,
     label: str,
     data: Interactions,
     protocol: Protocol,
@@ -104,7 +104,7 @@ def judge_lists(
 ) -> Result:
     """Return the result of the lists of the test users, under the protocol of the split."""
     test, rows = parts.test, example_rows(parts.test)
-    found = evaluate_lists(lists.items, test, parts.train, protocol.metrics, ids=data.items)
+    found = evaluate_lists(items, test, parts.train, protocol.metrics, ids=data.items)
     return Result(
         label=label,
         model="lists",
@@ -124,7 +124,7 @@ def judge_lists(
         users=found.users,
         history_size=np.diff(test.history.indptr),
         test=found.per_user,
-        examples=examples(lists.items[rows, :LENGTH], rows, data, test),
+        examples=examples(items[rows, :LENGTH], rows, data, test),
         versions=package_versions(),
         finished=datetime.now(UTC),
         protocol=protocol,
@@ -134,9 +134,3 @@ def judge_lists(
 def deepest(metrics: tuple[str, ...]) -> int:
     """Return the longest list that some metrics need."""
     return max(parse_metric(name)[1] for name in metrics)
-
-
-def _contained(rows: Csr, place: IntArray, item: IntArray) -> np.ndarray:
-    """Return which pairs of row and column `rows` has."""
-    own = row_numbers(rows).astype(np.int64) * rows.shape[1] + rows.indices
-    return np.isin(place.astype(np.int64) * rows.shape[1] + item, own)

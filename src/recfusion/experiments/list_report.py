@@ -10,10 +10,11 @@ from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.data.column_roles import Role
 from recfusion.data.options import Source
 from recfusion.data.split import Fold, Split
-from recfusion.evaluation.evaluate import map_batches
+from recfusion.evaluation.evaluate import Evaluation, evaluate
 from recfusion.evaluation.list_metrics import gini_index
-from recfusion.evaluation.metrics import MAIN_METRIC, METRICS, Values, judge, parse_metric, per_user
+from recfusion.evaluation.metrics import MAIN_METRIC, METRICS, Values, judge, parse_metric
 from recfusion.evaluation.significance import Difference, bootstrap_means, paired_difference
+from recfusion.experiments.paired_tests import paired_differences
 from recfusion.experiments.rules import cost_text, lists_of, rules_document
 from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import Bundle
@@ -95,54 +96,38 @@ def report_lists(
     parts, bundle = rebuild_split(bundle, source), without_new(bundle)
     metrics = [name for name in bundle.protocol.metrics if METRICS[parse_metric(name)[0]].per_user is not None]
     metrics = metrics or [MAIN_METRIC]
-    longest = max([k, *(parse_metric(name)[1] for name in metrics)])
-    plain, popular = ListMaker.of(bundle), ListMaker.of(bundle, filters)
-    ruled = bool(rules_document(filters, reranking))
-    maker = ListMaker.of(bundle, filters, reranking) if ruled else plain
-    items = {
-        "plain": _lists(plain, parts.test, longest),
-        "popular": _lists(popular, parts.test, k, popular=True),
-        "ruled": _lists(maker, parts.test, longest) if ruled else np.empty((0, 0), np.int64),
-    }
-    values = {name: _values(items[name], parts, metrics) for name in ("plain", "ruled") if len(items[name])}
-    lists, judged = items["ruled" if ruled else "plain"], (parts.test.users, parts.test.held_out)
+    plain = _evaluate(ListMaker.of(bundle), parts, metrics, k)
+    popular = _evaluate(ListMaker.of(bundle, filters), parts, metrics, k, popular=True)
+    ruled = None
+    if rules_document(filters, reranking):
+        ruled = _evaluate(ListMaker.of(bundle, filters, reranking), parts, metrics, k)
+    test, prices = parts.test, prices_of(bundle.items, bundle.roles)
     found = ListReport(
         k=k,
-        users=len(parts.test.users),
-        shown=shown_products(items["plain"][:, :k], bundle.items, bundle.roles),
-        gain=gain_over(*judged, lists[:, :k], items["popular"], prices_of(bundle.items, bundle.roles)),
-        plain={name: float(one.mean()) for name, one in values["plain"].items()},
+        users=len(test.users),
+        shown=shown_products(plain.lists, bundle.items, bundle.roles),
+        gain=gain_over(test.users, test.held_out, (ruled or plain).lists, popular.lists, prices),
+        plain=plain.mean(),
     )
-    if not ruled:
+    if ruled is None:
         return found
-    users = parts.test.users
-    drawn = {own: bootstrap_means(users, np.stack([*one.values()], axis=1)) for own, one in values.items()}
-    costs = {
-        name: paired_difference(
-            values["ruled"][name], values["plain"][name], drawn["ruled"][:, n], drawn["plain"][:, n]
-        )
-        for n, name in enumerate(metrics)
-    }
-    means = {name: float(one.mean()) for name, one in values["ruled"].items()}
     return replace(
-        found, ruled=means, costs=costs, ruled_shown=shown_products(items["ruled"][:, :k], bundle.items, bundle.roles)
+        found,
+        ruled=ruled.mean(),
+        costs=paired_differences(test.users, ruled.per_user, plain.per_user),
+        ruled_shown=shown_products(ruled.lists, bundle.items, bundle.roles),
     )
 
 
-def _lists(maker: ListMaker, fold: Fold, k: int, *, popular: bool = False) -> IntArray:
-    """Return the lists of the users of a fold, (users, k)."""
+def _evaluate(maker: ListMaker, parts: Split, metrics: list[str], k: int, *, popular: bool = False) -> Evaluation:
+    """Evaluate the lists of the test users; with `popular`, those of bestsellers under the same filters."""
 
-    def run(rows: slice) -> IntArray:
-        part = fold.take(rows)
+    def make_lists(part: Fold, longest: int) -> IntArray:
         scores: FloatArray | None = np.tile(maker.bundle.popularity, (len(part.users), 1)) if popular else None
-        return lists_of(maker, part, k, scores)
+        return lists_of(maker, part, longest, scores)
 
-    return np.concatenate(list(map_batches(run, fold.history)))
-
-
-def _values(items: IntArray, parts: Split, metrics: list[str]) -> dict[str, Values]:
-    popularity = np.asarray(parts.train.sum(axis=0)).ravel() / max(1, parts.train.shape[0])
-    return per_user(judge(items, parts.test.held_out, popularity), metrics)
+    asked = (maker.bundle.model, parts.test, parts.train, metrics)
+    return evaluate(*asked, shown=range(len(parts.test.users)), length=k, make_lists=make_lists)
 
 
 def shown_products(lists: IntArray, items: pl.DataFrame, roles: Mapping[Role, str]) -> Shown:
@@ -175,11 +160,9 @@ def gain_over(users: IntArray, held_out: Csr, items: IntArray, popular: IntArray
         interval = (float(low), float(high))
     money = None
     if prices is not None:
-        worth = np.stack(
-            [(hit * prices[np.maximum(own, 0)]).sum(axis=1) for hit, own in zip(lists, (items, popular), strict=True)],
-            axis=1,
+        own, theirs = (
+            (hit * prices[np.maximum(its, 0)]).sum(1) for hit, its in zip(lists, (items, popular), strict=True)
         )
-        sums = bootstrap_means(users, worth)
-        money = paired_difference(worth[:, 0], worth[:, 1], sums[:, 0], sums[:, 1])
+        money = paired_differences(users, {"money": own}, {"money": theirs})["money"]
     more = paired_difference(hits[:, 0], hits[:, 1], drawn[:, 0], drawn[:, 1])
     return Gain(model, best, percent, interval, more, money)

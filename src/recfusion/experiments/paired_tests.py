@@ -8,11 +8,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from recfusion.core.arrays import IntArray
 from recfusion.evaluation.metrics import Values
-from recfusion.evaluation.significance import bootstrap_means, holm, paired_difference
+from recfusion.evaluation.significance import Difference, bootstrap_means, holm, paired_difference
 from recfusion.experiments.result import Result, Seeds
 
 BySeed: TypeAlias = Mapping[int, Result]
+LEVEL = 0.05  # of significance, for corrected p-values
 Draws: TypeAlias = Callable[[Seeds], dict[tuple[str, str], Values]]  # (model, metric) -> bootstrap means (draws,)
 
 
@@ -28,6 +30,14 @@ class PairedTest:
     p: float | None
     p_holm: float | None  # with Holm's correction over the tests of one kind and metric
     seeds: Seeds
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the corrected p-value is below LEVEL and the interval lies on one side of zero."""
+        if self.ci95 is None or self.p_holm is None:
+            return False
+        low, high = self.ci95
+        return self.p_holm < LEVEL and not low <= 0 <= high
 
     def of(self, label: str) -> tuple[float, tuple[float, float] | None]:
         """Return the difference and its interval with `label` as the first model."""
@@ -93,3 +103,13 @@ def paired_tests(
         PairedTest(metric, a, b, found.difference, found.ci95, found.p, p, seeds)
         for (a, b, seeds, found), p in zip(tested, corrected, strict=True)
     ]
+
+
+def paired_differences(users: IntArray, a: Mapping[str, Values], b: Mapping[str, Values]) -> dict[str, Difference]:
+    """Return the difference a minus b of each metric, with one value per row of `users`."""
+    both = [values[metric] for values in (a, b) for metric in a]
+    drawn = bootstrap_means(users, np.stack(both, axis=1))
+    return {
+        metric: paired_difference(a[metric], b[metric], drawn[:, place], drawn[:, len(a) + place])
+        for place, metric in enumerate(a)
+    }

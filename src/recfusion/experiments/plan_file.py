@@ -1,7 +1,7 @@
 """Pre-registration: a plan of an experiment, written before its runs, and whether a run kept to it."""
 
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from recfusion.core.errors import validating
 from recfusion.core.files import read_json, write_json
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.result import Result, Seeds, package_versions
+from recfusion.experiments.result_diff import changes
 from recfusion.models.code_digest import git, source_commit
 
 
@@ -104,35 +105,31 @@ def read_plan(path: Path) -> Plan:
 
 
 def check_plan(plan: Plan, experiment: Experiment, results: Iterable[Result], path: Path | None = None) -> Verdict:
-    """Return whether results of an experiment confirm a plan; with the plan's `path`, git is asked for its commit."""
+    """Return whether results of an experiment confirm a plan; with the plan's `path`, git is asked for its commit.
+
+    The code that counts is that of the results: kept results stay as planned if the code changes after them.
+    """
     results = list(results)
-    today = Plan.of(experiment)
-    names = ("name", "data", "preparation", "split", "signals", "metrics", "deciding", "hypotheses")
-    reasons = [
-        f"{name} differ{'s' * (name[-1] != 's')}" for name in names if getattr(plan, name) != getattr(today, name)
-    ]
-    for label in dict.fromkeys((*plan.models, *today.models)):
-        before, now = plan.models.get(label), today.models.get(label)
-        if before is None or now is None:
-            reasons.append(f"{label} is {'not in the plan' if before is None else 'missing'}")
-            continue
-        changed = [
-            key
-            for key in dict.fromkeys((*before.settings, *now.settings))
-            if _differs(before.settings, now.settings, key)
-        ]
-        parts = [
-            ("model", before.model != now.model),
-            ("splits", before.seeds != now.seeds),
-            ("code", before.code != now.code),
-        ]
-        wrong = [part for part, differs in parts if differs] + [f"setting {key}" for key in changed]
-        reasons += [f"{label}: {', '.join(wrong)}"] if wrong else []
+    run = Plan.of(experiment)
+    run = run.model_copy(
+        update={"models": {label: _as_run(one, plan, label, results) for label, one in run.models.items()}}
+    )
+    planned, today = (one.model_dump(exclude={"written", "commit", "versions"}) for one in (plan, run))
+    reasons = [f"{change.what} changed" for change in changes(planned, today)]
     early = sum(one.finished < plan.written for one in results)
     if early:
         reasons.append(f"{early:,} result{'s are' if early > 1 else ' is'} older than the plan")
     reason, history = ("", "") if path is None else _committed_before(path, results)
     return Verdict(plan, (*reasons, reason) if reason else tuple(reasons), history)
+
+
+def _as_run(model: PlannedModel, plan: Plan, label: str, results: Iterable[Result]) -> PlannedModel:
+    """Return a model with the code of its results: the planned one if all have it, else another one."""
+    codes = {one.code for one in results if one.label == label}
+    planned = plan.models[label].code if label in plan.models else ""
+    return (
+        model.model_copy(update={"code": planned if codes == {planned} else min(codes - {planned})}) if codes else model
+    )
 
 
 def _committed_before(path: Path, results: Iterable[Result]) -> tuple[str, str]:
@@ -165,7 +162,3 @@ def _is_later(path: Path, commit: str, seconds: int, result: Result) -> bool:
     if own and git(path.parent, "cat-file", "-t", own) == "commit":
         return git(path.parent, "merge-base", commit, own) == commit
     return result.finished.timestamp() - result.fit_seconds >= seconds
-
-
-def _differs(one: Mapping[str, Any], other: Mapping[str, Any], key: str) -> bool:
-    return (key in one) != (key in other) or one.get(key) != other.get(key)

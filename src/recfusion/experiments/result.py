@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from recfusion.core.arrays import IntArray
-from recfusion.core.errors import InputError, validating
+from recfusion.core.errors import validating
 from recfusion.core.extras import is_installed
 from recfusion.core.jsonl import JsonLines, json_line
 from recfusion.data.interactions import Interactions
-from recfusion.data.protocol import Protocol
+from recfusion.data.protocol import Protocol, check_same_data
 from recfusion.evaluation.evaluate import PopularitySlices
 from recfusion.evaluation.metrics import Values
 from recfusion.models.code_digest import CodeState, code_digest, code_state
 from recfusion.models.registry import MODELS
-from recfusion.models.settings import without_retired
 from recfusion.training.epoch import Curve
 
 log = logging.getLogger(__name__)
@@ -102,7 +101,7 @@ class Result(BaseModel):
     settings: dict[str, Any]  # as requested: null if the fit was to choose
     chosen: dict[str, Any]  # the values that the fit chose
     parameters: int = Field(ge=0)
-    trials: int | None = None  # of the fit's own search; null in results of version 1
+    trials: int | None = None  # of the fit's own search; null in older results
     curve: Curve
     fit_seconds: float
     cpu_seconds: float | None = None  # of all cores, with the search; null in older results
@@ -162,10 +161,7 @@ class Result(BaseModel):
         """
         users: Any = self.users
         if data is not None:
-            if data.fingerprint != self.protocol.fingerprint:
-                raise InputError(
-                    f"Expected the data of the result ({self.protocol.name}), got other data: load it.", "data"
-                )
+            check_same_data(self.protocol, data, "of the result")
             users = data.users[self.users]
         return pl.DataFrame({"user": users, "history_size": self.history_size, **self.test})
 
@@ -185,20 +181,6 @@ def result_key(
     """Return the key of a result; `settings` are all values, so that a changed default gives another key."""
     named = {name: value for name, value in settings.items() if (name, value) not in _ADDED.items()}
     return protocol.hash, label, model, source, json.dumps(named, sort_keys=True), seed
-
-
-def upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """Convert a result of version 1 to today's format.
-
-    Searches had a time limit besides that of trials, and examples named users by their ids.
-    """
-    examples = document.get("examples") or []
-    if isinstance(examples, list) and all(isinstance(example, dict) for example in examples):
-        examples = [{**example, "number": place, "user": None} for place, example in enumerate(examples, 1)]
-    settings, chosen = (without_retired(document.get(part)) for part in ("settings", "chosen"))
-    known = MODELS.get(str(document.get("model")))
-    title = {"title": known.title} if known else {}
-    return {**document, **title, "recfusion_result": 2, "examples": examples, "settings": settings, "chosen": chosen}
 
 
 def package_versions() -> dict[str, str]:
@@ -269,8 +251,6 @@ def pack_store(path: str | Path) -> Path:
 
 def _parse(line: bytes, where: str) -> Result:
     document = _LINES.parse(line, where)
-    if document.get("recfusion_result") == 1:
-        document = upgraded(document)
     card = Protocol.parse(document.get("protocol"), where)
     with validating(f"a result of format 2 in '{where}'", "remove the line, or name another file"):
         return Result.model_validate({**document, "protocol": card})

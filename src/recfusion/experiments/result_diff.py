@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from recfusion.core.errors import InputError, choices
-from recfusion.evaluation.significance import Difference, bootstrap_means, paired_difference
+from recfusion.evaluation.significance import Difference
+from recfusion.experiments.paired_tests import paired_differences
 from recfusion.experiments.result import Result
 
 _NOT_COMPARED = ("hash", "read", "steps", "licence", "citation")  # they follow from the others
@@ -77,36 +78,36 @@ def _diff(before: Mapping[int, Result], after: Mapping[int, Result], labels: tup
         for one in (a, b)
     ]
     asked = [{**one.settings, **{f"{key} (chosen)": value for key, value in one.chosen.items()}} for one in (a, b)]
-    metrics = [name for name in a.mean() if name in b.mean()]
     return ResultDiff(
         labels,
         seeds,
-        protocol=tuple(_changes(cards[0], cards[1])),
-        code=tuple(_changes(made[0], made[1])),
-        settings=tuple(_changes(asked[0], asked[1])),
-        outcome=tuple(
-            _outcome(name, [before[seed] for seed in seeds], [after[seed] for seed in seeds])
-            for name in metrics
-            if seeds
-        ),
+        protocol=tuple(changes(cards[0], cards[1])),
+        code=tuple(changes(made[0], made[1])),
+        settings=tuple(changes(asked[0], asked[1])),
+        outcome=tuple(_outcomes([before[seed] for seed in seeds], [after[seed] for seed in seeds])) if seeds else (),
     )
 
 
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[Changed]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[Changed]:
     """Yield the values that differ, with the names of nested records joined by dots."""
     for name in dict.fromkeys((*before, *after)):
         one, other = before.get(name), after.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
-            yield from _changes(one, other, f"{prefix}{name}.")
+            yield from changes(one, other, f"{prefix}{name}.")
         elif one != other:
             yield Changed(f"{prefix}{name}", one, other)
 
 
-def _outcome(metric: str, before: Sequence[Result], after: Sequence[Result]) -> Outcome:
-    first, last = (float(np.mean([one.mean()[metric] for one in its])) for its in (before, after))
-    same = all(np.array_equal(one.users, other.users) for one, other in zip(before, after, strict=True))
-    if not same or metric not in before[0].test or before[0].protocol.fingerprint != after[0].protocol.fingerprint:
-        return Outcome(metric, first, last, None)
-    new, old = (np.concatenate([one.test[metric] for one in its]) for its in (after, before))
-    drawn = bootstrap_means(np.concatenate([one.users for one in before]), np.stack([new, old], axis=1))
-    return Outcome(metric, first, last, paired_difference(new, old, drawn[:, 0], drawn[:, 1]))
+def _outcomes(before: Sequence[Result], after: Sequence[Result]) -> Iterator[Outcome]:
+    """Yield the outcome of each metric on the same splits, with an interval if the test users are the same."""
+    first, second = before[0], after[0]
+    same = first.protocol.fingerprint == second.protocol.fingerprint and all(
+        np.array_equal(one.users, other.users) for one, other in zip(before, after, strict=True)
+    )
+    paired: dict[str, Difference] = {}
+    if same and (shared := [metric for metric in first.test if metric in second.test]):
+        old, new = ({m: np.concatenate([one.test[m] for one in its]) for m in shared} for its in (before, after))
+        paired = paired_differences(np.concatenate([one.users for one in before]), new, old)
+    for metric in (name for name in first.mean() if name in second.mean()):
+        old_mean, new_mean = (float(np.mean([one.mean()[metric] for one in its])) for its in (before, after))
+        yield Outcome(metric, old_mean, new_mean, paired.get(metric))

@@ -23,7 +23,7 @@ from recfusion.experiments.candidate import Candidate, PackedJob, unique
 from recfusion.experiments.custom_metric import load_metric, origins
 from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.fit import check_grades, fit_and_judge
-from recfusion.experiments.fit_queue import FitQueue
+from recfusion.experiments.fit_queue import FitQueue, Task
 from recfusion.experiments.result import (
     Result,
     ResultKey,
@@ -43,17 +43,6 @@ from recfusion.training.epoch import Epoch
 
 log = logging.getLogger(__name__)
 EventKind: TypeAlias = Literal["planned", "started", "step", "epoch", "finished", "failed"]
-
-
-@dataclass(frozen=True)
-class Task:
-    """One fit: the candidate with this label on the split with this seed."""
-
-    label: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.label}, split {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -163,13 +152,15 @@ def run_candidates(
     protocol = Protocol.of(data, plan, tuple(metrics), used, rules)
     offset = 0 if store is None else complete_bytes(store)
     stored = [] if store is None else read_results(store)
-    found = match_results(candidates, protocol, stored)
-    edited = match_results(candidates, protocol, newest_source(stored), any_source=True)
-    today = {label: by_label[label].code for label in {task.label for task in found}}
-    stale = [task for task, result in found.items() if code_state(result.code, today[task.label]) == "stale"]
-    stale += [task for task in edited if task not in found]
+    found = match_results(candidates, protocol, newest_source(stored), any_source=True)
+    found |= match_results(candidates, protocol, stored)
+    codes = {label: candidate.code for label, candidate in by_label.items()}
+    stale = [
+        task
+        for task, result in found.items()
+        if result.source != by_label[task.label].entry.source or code_state(result.code, codes[task.label]) == "stale"
+    ]
     if stale:
-        found = edited | found
         told = "are used" if keep_stale else "are fitted again (--keep-stale or keep_stale=True uses them)"
         log.warning("Stored results of other code %s: %s.", told, "; ".join(map(str, stale)))
         found = {task: result for task, result in found.items() if keep_stale or task not in stale}
@@ -197,7 +188,7 @@ def run_candidates(
     report = on_event or (lambda _: None)
     queue = FitQueue(
         {task: _key(by_label[task.label], protocol, task.seed) for task in missing},
-        {task: by_label[task.label].code for task in missing},
+        {task: codes[task.label] for task in missing},
         None if store is None else Path(store),
         offset,
         on_stored=lambda task, result: report(progress.add_stored(task, result)),
@@ -208,7 +199,7 @@ def run_candidates(
     return RunSummary(protocol, results, progress.failures, progress.computed)
 
 
-def _run_missing(queue: FitQueue[Task], job: FitJob, progress: "_Progress", workers: int, report: OnEvent) -> None:
+def _run_missing(queue: FitQueue, job: FitJob, progress: "_Progress", workers: int, report: OnEvent) -> None:
     """Run the tasks and save each result when it arrives."""
 
     def on_event(event: TaskEvent, task: Task, message: object) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from recfusion.core.arrays import Csr, IntArray, row_numbers
-from recfusion.core.errors import InputError, validating
+from recfusion.core.arrays import Csr, IntArray, cell_numbers, row_numbers
+from recfusion.core.errors import validating
 from recfusion.core.files import read_json, replacing_folder, write_json
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import Source, SplitPlan
-from recfusion.data.protocol import Protocol
+from recfusion.data.protocol import Protocol, check_same_data
 from recfusion.data.split import Split, split
 
 CARD = "split.json"
@@ -98,13 +98,7 @@ def read_split(folder: Path, data: str | None = None) -> tuple[Interactions, Pro
     protocol = Protocol.parse(card.protocol, str(folder / CARD))
     source: Source = protocol.source if data is None else protocol.source.moved_to(data)
     found = load(source, protocol.preparation)
-    if found.fingerprint != protocol.fingerprint:
-        raise InputError(
-            f"Expected the data of the split ({protocol.name}: {protocol.users:,} users, {protocol.items:,} items, "
-            f"{protocol.interactions:,} interactions), got other data ({found.name}: {found.n_users:,}, "
-            f"{found.n_items:,}, {found.n_interactions:,}): name the original with --data.",
-            "data",
-        )
+    check_same_data(protocol, found, "of the split")
     return found, protocol, split(found, protocol.plan, seed=card.seed)
 
 
@@ -122,9 +116,9 @@ def _frame(data: Interactions, rows: Csr, layout: _Form) -> pl.DataFrame:
     if rating is not None:
         columns[rating] = pl.Series([1.0]).new_from_index(0, rows.nnz)
     if data.times is not None:
-        keys, own = (row_numbers(m).astype(np.int64) * m.shape[1] + m.indices for m in (data.matrix, rows))
+        keys = cell_numbers(data.matrix)
         order = np.argsort(keys, kind="stable")
-        columns[time] = pl.Series(data.times[order[np.searchsorted(keys[order], own)]])
+        columns[time] = pl.Series(data.times[order[np.searchsorted(keys[order], cell_numbers(rows))]])
     return pl.DataFrame(columns)
 
 

@@ -17,7 +17,7 @@ from recfusion.data.features import features_of, with_features
 from recfusion.data.interactions import Interactions, Signal
 from recfusion.data.load import load
 from recfusion.data.options import Source, SplitPlan
-from recfusion.data.protocol import Protocol
+from recfusion.data.protocol import Protocol, check_same_data
 from recfusion.data.signals import AUTO, check_signals_are_read, used_signals, whole_extra
 from recfusion.data.split import NobodyToJudge, Split, split
 from recfusion.evaluation.evaluate import Evaluation
@@ -219,13 +219,7 @@ def rebuild_split(bundle: Bundle, source: Source | None = None) -> Split:
         data = replace(data, item_features=features_of(bundle.recipes.items, described))
     if bundle.recipes.users is not None and data.user_table is not None:
         data = replace(data, user_features=features_of(bundle.recipes.users, data.user_table))
-    if data.fingerprint != protocol.fingerprint:
-        raise InputError(
-            f"Expected the data that the model was trained on ({protocol.name}: {protocol.users:,} users, "
-            f"{protocol.items:,} items, {protocol.interactions:,} interactions), got other data ({data.name}: "
-            f"{data.n_users:,}, {data.n_items:,}, {data.n_interactions:,}): name the original with --data.",
-            "data",
-        )
+    check_same_data(protocol, data, "that the model was trained on")
     if data.digest(used) != protocol.signals.digest:
         users = " and --users-file" if "user_features" in used else ""
         raise InputError(

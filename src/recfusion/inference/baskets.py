@@ -13,14 +13,13 @@ from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.filters import check_count, check_item_filters
 from recfusion.inference.histories import Histories, parse_histories
 from recfusion.inference.lists import ListMaker
-from recfusion.inference.request import ItemFilters, accepts_old_keywords
+from recfusion.inference.request import ItemFilters
 
 _FEWEST, _PER_PLACE = 200, 5  # candidates: at least 200, or 5 for each item to add
 _SWEEPS = 20  # largest number of passes over the set; more than four are rare
 _TEMPERATURE = 0.1  # of draws, with relevance between 0 and 1
 
 
-@accepts_old_keywords(rules="filters")
 def complete(
     bundle: Bundle,
     basket: Any,

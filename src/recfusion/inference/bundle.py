@@ -192,31 +192,20 @@ class Bundle:
         path = Path(path)
         with replacing_folder(path, files.CONFIG, kept) as folder:
             self.items.write_parquet(folder / files.ITEMS)
-            save_file(self.model.state(), folder / files.WEIGHTS)
-            shutil.copymode(
-                folder / files.ITEMS, folder / files.WEIGHTS
-            )  # safetensors makes files that only their owner can read
-            (folder / files.PROTOCOL).write_text(json_text(self.protocol.document()), encoding="utf-8")
-            (folder / files.METRICS).write_text(json_text(self.metrics), encoding="utf-8")
-            (folder / "README.md").write_text(model_card(self), encoding="utf-8")
-            saved = [*files.FILES, files.LAYOUT]
+            documents = {files.PROTOCOL: self.protocol.document(), files.METRICS: self.metrics}
             if self.recipes != Recipes():
-                saved.append(files.FEATURES)
-                (folder / files.FEATURES).write_text(json_text(self.recipes.model_dump(mode="json")), encoding="utf-8")
-            if self.rates is not None:
-                saved.append(files.REORDERS)
-                save_file(self.rates.arrays(), folder / files.REORDERS)
-                shutil.copymode(folder / files.ITEMS, folder / files.REORDERS)
-            if self.training is not None:
-                saved.append(files.TRAINING)
-                save_file(self.training.arrays(), folder / files.TRAINING)
-                shutil.copymode(folder / files.ITEMS, folder / files.TRAINING)
-            save_file(self._layout(path, folder).arrays(), folder / files.LAYOUT)
-            shutil.copymode(folder / files.ITEMS, folder / files.LAYOUT)
-            digests = {name: file_digest(folder / name) for name in saved}
-            (folder / files.CONFIG).write_text(
-                json_text(files.sealed(self._config() | {"digests": digests})), encoding="utf-8"
-            )
+                documents[files.FEATURES] = self.recipes.model_dump(mode="json")
+            for name, document in documents.items():
+                (folder / name).write_text(json_text(document), encoding="utf-8")
+            _save_arrays(folder / files.WEIGHTS, self.model.state())
+            layout = self._layout(path, folder)
+            for name, part in ((files.REORDERS, self.rates), (files.TRAINING, self.training), (files.LAYOUT, layout)):
+                if part is not None:
+                    _save_arrays(folder / name, part.arrays())
+            digests = {one.name: file_digest(one) for one in files.present(folder)}
+            config = files.sealed(self._config() | {"digests": digests})  # the last file, without a digest there
+            (folder / files.CONFIG).write_text(json_text(config), encoding="utf-8")
+            (folder / "README.md").write_text(model_card(self), encoding="utf-8")
             Bundle.load(folder, trust=[type(self.model)], mapped=True)  # a folder that cannot be read replaces nothing
         return path
 
@@ -255,24 +244,17 @@ class Bundle:
         try:
             items = read_parquet(path / files.ITEMS)
             state = map_arrays(path / files.WEIGHTS) if mapped else load_file(path / files.WEIGHTS)
-            if files.ADDED in config.digests:
-                state |= load_file(path / files.ADDED)
             _check_items(items)
             items = items.rename(free_names(name for name in items.columns if name != COUNT))  # of an older version
             items = _with_decimals(items)
-            _check_finite(state)
-            model.load_state(state, config.chosen, len(items))
+            model.load_state(_check_finite(state), config.chosen, len(items))
             _check_scores(model, len(items))
             if files.REORDERS in config.digests:
-                arrays = load_file(path / files.REORDERS)
-                _check_finite(arrays)
-                rates = Rates.of_arrays(arrays)
+                rates = Rates.of_arrays(_check_finite(load_file(path / files.REORDERS)))
             if files.TRAINING in config.digests:  # mapped: only updates read it
                 training = TrainingRows.of_arrays(map_arrays(path / files.TRAINING), len(items))
             if files.LAYOUT in config.digests:
-                arrays = load_file(path / files.LAYOUT)
-                _check_finite(arrays)
-                layout = Layout.of_arrays(arrays, len(items))
+                layout = Layout.of_arrays(_check_finite(load_file(path / files.LAYOUT)), len(items))
         except _DAMAGE as error:
             problem = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise InputError(f"The model folder '{path}' is damaged ({problem}): train the model again.") from None
@@ -387,10 +369,17 @@ def _check_items(items: pl.DataFrame) -> None:
         raise ValueError(f"the column {COUNT} of its items has values that are no counts")
 
 
-def _check_finite(state: dict[str, NDArray[Any]]) -> None:
-    for name, array in state.items():
+def _save_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    save_file(arrays, path)
+    shutil.copymode(path.with_name(files.ITEMS), path)  # safetensors makes files that only their owner can read
+
+
+def _check_finite(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays; raise if one has other values than finite numbers."""
+    for name, array in arrays.items():
         if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             raise ValueError(f"{name} has values that are no finite numbers")
+    return arrays
 
 
 def _check_scores(model: Recommender, n_items: int) -> None:

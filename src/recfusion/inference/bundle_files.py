@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 FORMAT = 2
 CONFIG = "config.json"  # marks a model folder
 WEIGHTS, ITEMS, PROTOCOL, METRICS = FILES = ("model.safetensors", "items.parquet", "protocol.json", "metrics.json")
-ADDED, FEATURES = "added.safetensors", "features.json"  # items added after the training; recipes of features
+FEATURES = "features.json"  # recipes of features
 REORDERS = "reorders.safetensors"  # how items are bought again
 TRAINING = "training.safetensors"  # rows of training users, for updates
 LAYOUT = "layout.safetensors"  # the map of the items
 CONTROL = "control "  # starts the groups of metrics.json with the cost of a re-ranking control
-OPTIONAL = (ADDED, FEATURES, REORDERS, TRAINING, LAYOUT)
+OPTIONAL = (FEATURES, REORDERS, TRAINING, LAYOUT)
 
 
 class UpdateRecord(BaseModel, frozen=True, extra="forbid"):
@@ -74,11 +74,8 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return own | {"digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def read_config(path: Path, *, unchecked: str = "") -> Config:
-    """Return the configuration of a model folder, after a check of the digests of all files except `unchecked`.
-
-    An older format is converted.
-    """
+def read_config(path: Path) -> Config:
+    """Return the configuration of a model folder, after a check of the digests; an older format is converted."""
     if not (path / CONFIG).is_file():
         raise InputError(f"Expected a model folder at '{path}', found no {CONFIG} there: train one with --out.")
     document = read_json(path / CONFIG)
@@ -104,7 +101,7 @@ def read_config(path: Path, *, unchecked: str = "") -> Config:
     if version == FORMAT and config.digests.keys() - {*OPTIONAL} != set(FILES):
         raise InputError(f"Expected digests of {', '.join(FILES)} in '{path / CONFIG}': train the model again.")
     for name, digest in config.digests.items():
-        if name != unchecked and file_digest(path / name) != digest:
+        if file_digest(path / name) != digest:
             raise _not_as_saved(path, name)
     return config
 
@@ -127,9 +124,14 @@ def _check_writer(path: Path, document: Mapping[str, Any]) -> None:
         )
 
 
+def present(path: Path) -> list[Path]:
+    """Return the files of a model folder that are there, without the card."""
+    return [path / name for name in (CONFIG, *FILES, *OPTIONAL) if (path / name).is_file()]
+
+
 def stamps(path: Path) -> list[list[Any]]:
     """Return size and time of each file of a model folder, to detect changes."""
-    return file_stamps([path / name for name in (CONFIG, *FILES, *OPTIONAL) if (path / name).is_file()])
+    return file_stamps(present(path))
 
 
 def read_recipes(path: Path, config: Config) -> Recipes:

@@ -67,8 +67,7 @@ def explain(
     if basis == "features":
         return Explanation(basis, [[Reason((), "what people like you have", 0.0)] for _ in items], [0.0] * len(items))
     reasons = model_reasons(bundle.model, extended, items, extra)
-    disliked = set() if extra is None or extra.disliked is None else set(extra.disliked.indices.tolist())
-    known = disliked | set(history.indices.tolist())
+    known = disliked_items(extra) | set(history.indices.tolist())
     is_known = np.array(
         [source[0] >= len(bundle.items) or known.issuperset(source) for source in reasons.sources], bool
     )
@@ -78,7 +77,7 @@ def explain(
     for item, parts, total in zip(items.tolist(), reasons.parts, totals.tolist(), strict=True):
         best = np.argsort(-np.where(is_known, parts, 0), kind="stable")[:most]
         found = [
-            reason_of(bundle, reasons.sources[place], parts[place], disliked, extra)
+            reason_of(bundle, reasons.sources[place], parts[place], extra)
             for place in best
             if is_known[place] and parts[place] > 0
         ]
@@ -103,15 +102,18 @@ def explain_bought(bundle: Bundle, histories: Histories, items: IntArray, found:
     return Explanation(found.kind, because, other)
 
 
-def reason_of(
-    bundle: Bundle, source: tuple[int, ...], weight: float, disliked: set[int], extra: Extra | None = None
-) -> Reason:
+def disliked_items(extra: Extra | None) -> set[int]:
+    """Return the items of one history that its user disliked."""
+    return set() if extra is None or extra.disliked is None else set(extra.disliked.indices.tolist())
+
+
+def reason_of(bundle: Bundle, source: tuple[int, ...], weight: float, extra: Extra | None) -> Reason:
     """Return the reason for an item of the history, a pair of them, or a feature of the recommended item."""
     n_items, features = len(bundle.items), bundle.recipes.items
     if source[0] >= n_items and features is not None:
         return Reason((), f"its {features.names[source[0] - n_items]}", float(weight))
     ids, texts = zip(*(bundle.names[column] for column in source), strict=True)
-    liked = not disliked.issuperset(source)
+    liked = not disliked_items(extra).issuperset(source)
     shown = [text + _detail(bundle, column, extra) for text, column in zip(texts, source, strict=True)]
     return Reason(ids, " and ".join(shown) if liked else f"not {texts[0]}", float(weight))
 

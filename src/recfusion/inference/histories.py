@@ -24,6 +24,7 @@ from recfusion.data.reading.reader import read_table
 from recfusion.data.signals import Extra, valued
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.request import Entry, errors_about, parse_history
+from recfusion.inference.training_source import source_as_trained
 from recfusion.models.abilities import check_rating_values
 
 log = logging.getLogger(__name__)
@@ -288,11 +289,8 @@ def _read_frame(frame: ArrowStream, bundle: Bundle) -> pl.DataFrame:
     used = bundle.protocol.signals.used
     counts = adds_up(bundle.protocol.read.columns.get("rating"), 0.0)
     rating = None if "grades" in used or counts else "none"
-    read = read_table(
-        as_frame(frame),
-        Source(data="frame", rating=rating, time=None if bundle.reads_times else "none"),
-        lone_users=True,
-    )
+    table, asked = as_frame(frame), Source(data="frame", rating=rating, time=None if bundle.reads_times else "none")
+    read = read_table(table, source_as_trained(bundle, table, asked), lone_users=True)
     if bad := read.report.missing + read.report.unparsable:
         log.warning("%d rows without a value or with one that cannot be parsed are left out.", bad)
     return read.rows

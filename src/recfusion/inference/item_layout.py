@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft2, next_fast_len, rfft2
 from scipy.sparse import csr_array, diags_array
-from scipy.sparse.linalg import eigsh
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
 from recfusion.evaluation.metrics import Values
@@ -107,6 +105,8 @@ def _spectral(graph: Csr) -> Values:
     if graph.shape[0] <= _DENSE:
         vectors = np.linalg.eigh(walk.toarray())[1][:, ::-1]
     else:
+        from scipy.sparse.linalg import eigsh  # takes long to import, and loading a model needs no new map
+
         vectors = eigsh(walk, 3, which="LA", v0=np.sqrt(graph.sum(1)), tol=1e-4, maxiter=2000)[1][:, ::-1]
     vectors = np.pad(vectors, ((0, 0), (0, 2)))[:, 1:3] * root[:, None]
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(0), [0, 1]] < 0, -1, 1)  # eigh may return either sign
@@ -170,6 +170,9 @@ class _Grid:
     """A grid over the places, with the transforms of its kernels from a cache."""
 
     def __init__(self) -> None:
+        from scipy import fft  # takes long to import, and loading a model needs no new map
+
+        self._fft = fft
         self._kernels: dict[tuple[int, float], tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def repulsion(self, places: Values, masses: Values) -> Values:
@@ -198,15 +201,15 @@ class _Grid:
             for i in (0, 1)
             for j in (0, 1)
         ]
-        size = next_fast_len(-(-2 * cells // 32) * 32, real=True)
+        size = self._fft.next_fast_len(-(-2 * cells // 32) * 32, real=True)
         kernel, squared = self._transforms(size, width)
 
         def spread(values: Values) -> NDArray[Any]:
             grid = sum(np.bincount(cell, share * values, cells * cells) for cell, share in corners)
-            return rfft2(np.asarray(grid).reshape(cells, cells), (size, size))
+            return self._fft.rfft2(np.asarray(grid).reshape(cells, cells), (size, size))
 
         def gathered(transform: NDArray[Any]) -> Values:
-            grid = irfft2(transform, (size, size))[:cells, :cells].ravel()
+            grid = self._fft.irfft2(transform, (size, size))[:cells, :cells].ravel()
             return np.asarray(sum(share * grid[cell] for cell, share in corners))
 
         total = gathered(spread(np.ones(len(places))) * kernel).sum() - len(places)
@@ -220,5 +223,5 @@ class _Grid:
         if (size, width) not in self._kernels:
             steps = width * np.minimum(np.arange(size), size - np.arange(size))
             kernel = 1 / (1 + steps[:, None] ** 2 + steps[None] ** 2)
-            self._kernels = {(size, width): (rfft2(kernel), rfft2(kernel**2))}
+            self._kernels = {(size, width): (self._fft.rfft2(kernel), self._fft.rfft2(kernel**2))}
         return self._kernels[size, width]

@@ -45,10 +45,13 @@ class NameSearch:
         self._text = " ".join(self._names)
 
     def find(self, query: str, limit: int) -> IntArray:
-        """Return the items with the best matching names; the most popular ones for an empty query."""
+        """Return the items with the best matching names.
+
+        An empty query finds the most popular items, one of signs without letters and digits finds none.
+        """
         typed = normal(query[:_LONGEST])
         if not typed:
-            return self._by_popularity[:limit]
+            return self._by_popularity[: 0 if query.strip() else limit]
         best = np.full(len(self._names), -np.inf)
         for doubt, text in self._queries(typed):
             candidates, values = self._values(text)

@@ -1,35 +1,23 @@
 """Add new items to a fitted model by their features, without a new fit."""
 
 import logging
-import os
-import shutil
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.numpy import save_file
 
 from recfusion.core.arrays import Csr
 from recfusion.core.errors import InputError
-from recfusion.core.files import file_digest, json_text, read_json, replacing_folder
-from recfusion.core.parquet import read_parquet
 from recfusion.data.interactions import to_columns
 from recfusion.data.reading.ids import parse_ids
-from recfusion.inference import bundle_files as files
 from recfusion.inference.bundle import COUNT, Bundle, name_among
-from recfusion.models.abilities import AddsItems, adding_part, with_part
+from recfusion.models.abilities import adding_part, with_part
 from recfusion.models.base import Recommender
-from recfusion.models.registry import entry, trusted
-from recfusion.models.settings import PARTS, saved_sparse
 
-CARD = "README.md"
 log = logging.getLogger(__name__)
 
 
@@ -49,21 +37,14 @@ class Added:
 
 
 def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added:
-    """Write the model of `folder` with the items of a table added to it, as the folder `out`.
-
-    The file of weights is linked; only the map from features to columns is read. Loading the folder checks the weights.
-    """
-    folder, out = Path(folder), Path(out)
-    config = files.read_config(folder, unchecked=files.WEIGHTS)
-    recipe, models = files.read_recipes(folder, config).items, _saved_models(config)
-    name, adds = next(((name, model) for name, model in models.items() if isinstance(model, AddsItems)), ("", None))
-    if recipe is None or adds is None:
+    """Write the model of `folder` with the items of a table added to it, as the folder `out`."""
+    bundle = Bundle.load(folder)
+    recipe, items = bundle.recipes.items, bundle.items
+    if recipe is None or not can_add(bundle):
         raise InputError(
-            f"The model {config.model} in '{folder}' knows no features of items: train thinning with a table of items "
+            f"The model {bundle.name} in '{folder}' knows no features of items: train thinning with a table of items "
             "(--items)."
         )
-    items = read_parquet(folder / files.ITEMS)
-    more = tuple(name for name in table.columns if name_among(items.columns, name) not in items.columns)
     fresh, existing = _fresh(items, table)
     if fresh.is_empty():
         raise InputError(
@@ -78,14 +59,11 @@ def add_items(folder: str | Path, table: pl.DataFrame, out: str | Path) -> Added
             f"Of the new items no feature is known to the model (its features are made of {columns}): describe them in "
             "the same columns."
         )
-    latest = folder / (files.ADDED if files.ADDED in config.digests else files.WEIGHTS)  # of the items' features
-    with safe_open(folder / files.WEIGHTS, framework="np") as saved, safe_open(latest, framework="np") as features:
-        prefix = f"{name}." if name else ""
-        kept = saved_sparse({part: features.get_tensor(f"{prefix}features_.{part}") for part in PARTS}, "features_")
-        found = adds.with_added(lambda array: saved.get_tensor(prefix + array), encoded.matrix, kept)
-        arrays = {prefix + array: value for array, value in _plain(found).items()}
+    more = tuple(name for name in table.columns if name_among(items.columns, name) not in items.columns)
+    model = _with_added(bundle.model, encoded.matrix, len(items))
     items = _with_columns(items, table.select("item", *more))
-    _write(folder, out, _joined(items, fresh), arrays, len(fresh))
+    notes = (*bundle.notes, f"{len(fresh):,} items joined after the training, by their features alone.")
+    replace(bundle, model=model, items=_joined(items, fresh), notes=notes).save(out)
     counts = (encoded.known, encoded.given, encoded.without, encoded.absent)
     own = {name: name_among(items.columns, name) for name in fresh.columns}
     shared = {name: pl.col(name).cast(items.schema[own[name]], strict=False) for name in own}
@@ -108,7 +86,7 @@ def placement_notes(bundle: Bundle) -> tuple[str, ...]:
 def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
     """Return a model with the new items of a table that have a known feature.
 
-    It is `add_items` in memory; the table has the columns of the bundle's item table.
+    Unlike that of `add_items`, the table has the columns of the bundle's item table.
     """
     recipe = bundle.recipes.items
     if recipe is None or not can_add(bundle) or table.is_empty():
@@ -144,39 +122,6 @@ def _with_added(model: Recommender, features: Csr | None, n_items: int) -> Recom
     return with_part(model, label, part)
 
 
-def _saved_models(config: files.Config) -> dict[str, Recommender]:
-    """Return a saved model without its arrays, under an empty name, and the parts of a mixture."""
-    parts = config.chosen.get("parts") or config.settings.get("parts") or {}
-    own = trusted(config.model, config.place, ()).make(config.settings)
-    return {"": own} | {name: entry(name.partition("#")[0]).make(settings) for name, settings in parts.items()}
-
-
-def _write(folder: Path, out: Path, items: pl.DataFrame, arrays: dict[str, NDArray[Any]], count: int) -> None:
-    document = read_json(folder / files.CONFIG)
-    with replacing_folder(out, files.CONFIG) as fresh:
-        try:
-            os.link(folder / files.WEIGHTS, fresh / files.WEIGHTS)
-        except OSError:  # the file system has no links
-            shutil.copyfile(folder / files.WEIGHTS, fresh / files.WEIGHTS)
-        for name in (files.PROTOCOL, files.METRICS, files.FEATURES, files.REORDERS, files.LAYOUT, files.TRAINING):
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, fresh / name)
-        items.write_parquet(fresh / files.ITEMS)
-        save_file(arrays, fresh / files.ADDED)
-        shutil.copymode(fresh / files.ITEMS, fresh / files.ADDED)
-        if (folder / CARD).is_file():
-            card = (folder / CARD).read_text(encoding="utf-8")
-            note = f"\n## Items added later\n\n{count:,} items joined after the training, by their features alone.\n"
-            (fresh / CARD).write_text(card + note, encoding="utf-8")
-        digests = {
-            name: file_digest(fresh / name)
-            for name in (files.ITEMS, files.PROTOCOL, files.METRICS, files.FEATURES, files.ADDED)
-        }
-        assert isinstance(document, dict)
-        document["digests"] = document["digests"] | digests
-        (fresh / files.CONFIG).write_text(json_text(files.sealed(document)), encoding="utf-8")
-
-
 def _fresh(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return the rows of new items, with ids of the model's type, and the number of the others."""
     ids = items["item"]
@@ -207,12 +152,3 @@ def _joined(items: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
         for name, kind in items.schema.items()
     ]
     return pl.concat([items, rows.select(cells)])
-
-
-def _plain(arrays: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """Return the arrays for a file, with the parts of a sparse matrix as arrays of their own."""
-    sparse = arrays.pop("features_")
-    shape = np.asarray(sparse.shape, np.int64)
-    parts = {"data": sparse.data, "indices": sparse.indices, "indptr": sparse.indptr, "shape": shape}
-    found = {f"features_.{part}": array for part, array in parts.items()} | arrays
-    return {name: np.ascontiguousarray(array) for name, array in found.items()}

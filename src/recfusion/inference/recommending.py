@@ -17,8 +17,7 @@ from recfusion.evaluation.topk import batch_rows
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.histories import Histories, parse_histories
 from recfusion.inference.lists import ListMaker
-from recfusion.inference.part_scores import mixture_of, part_scores
-from recfusion.inference.request import Filters, Reranking, accepts_old_keywords
+from recfusion.inference.request import Filters, Reranking
 
 log = logging.getLogger(__name__)
 _BECAUSE = pl.List(pl.Struct({"items": pl.List(pl.String), "text": pl.String, "weight": pl.Float32}))
@@ -45,7 +44,6 @@ class Recommendations:
         return self.frame._repr_html_()
 
 
-@accepts_old_keywords(rules="filters", knobs="reranking")
 def recommend(
     bundle: Bundle,
     histories: Any,
@@ -87,7 +85,11 @@ def recommend_batches(
     table, users = maker.bundle.items, histories.users
     assert users is not None
     others = [name for name in table.columns if name not in (COUNT, "item")]
-    mixture = mixture_of(maker) if parts else None
+    mixture = None
+    if parts:
+        from recfusion.inference.part_scores import mixture_of, part_scores  # imports the mixtures of models
+
+        mixture = mixture_of(maker)
 
     def make_frame(rows: slice) -> pl.DataFrame:
         lists = maker.lists(histories.rows(rows), k, why=why)

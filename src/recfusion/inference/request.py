@@ -5,15 +5,13 @@ schemas, the OpenAPI document, the controls in `/model` and on the page, and the
 generated from these records. A new re-ranking control needs a field in `Reranking` and a function in `reranking.TERMS`.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     Field,
@@ -30,8 +28,6 @@ from recfusion.core.errors import InputError, validating
 from recfusion.data.conditions import LONGEST_CONDITION
 from recfusion.data.reading.ids import id_text
 
-P = ParamSpec("P")
-T = TypeVar("T")
 _MOST = 1_000_000  # ids in a list, items in a list
 _LONGEST_ID = 1000  # characters
 _ID_PATTERN = r"^[^\u0000\r\n\ufffd]*[^\s\u0000\r\n\ufffd][^\u0000\r\n\ufffd]*$"
@@ -46,19 +42,6 @@ def errors_about(field: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(str(error), field) from None
-
-
-def accepts_old_keywords(**new_names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function accept old keyword names, given as old="new", for one version."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*values: P.args, **named: P.kwargs) -> T:
-            return function(*values, **{new_names.get(name, name): value for name, value in named.items()})  # type: ignore[arg-type]
-
-        return call
-
-    return decorate
 
 
 def _plain(value: Any) -> Any:
@@ -175,7 +158,7 @@ class Reranking(Record):
         0.0,
         title="Adventure",
         description="skip the most predictable and the best-known items",
-        json_schema_extra={"low": "the obvious", "high": "beyond the obvious"},
+        json_schema_extra={"low": "the obvious", "high": "less obvious items"},
     )
     popularity: Weight = Field(
         0.0,
@@ -187,7 +170,7 @@ class Reranking(Record):
         0.0,
         title="Variety",
         description="avoid similar items within a list",
-        json_schema_extra={"low": "of a kind", "high": "all different"},
+        json_schema_extra={"low": "similar items", "high": "different items"},
     )
     calibration: Share = Field(0.9, description="weight of the target shares against the scores")
     wish: Annotated[Weights, Field(max_length=20)] = Field(
@@ -254,9 +237,7 @@ class HistoryEntry(Record):
 
     item: Id = Field(description="id of the item")
     rating: Annotated[Number, Field(ge=-1e15, le=1e15)] | None = Field(
-        None,
-        validation_alias=AliasChoices("rating", "grade"),  # grade: the old name
-        description="rating or count; liked if absent",
+        None, description="rating or count; liked if absent"
     )
     time: Annotated[Number, Field(ge=-9e18, le=9e18)] | None = Field(None, description="seconds since 1970")
 
@@ -321,11 +302,7 @@ class ListRequest(Filters):
         None, description="ids, or ids with ratings and times; oldest first if there are no times"
     )
     k: Annotated[Count, Field(ge=1, le=_MOST)] = Field(10, description="length of the list")
-    reranking: Reranking = Field(
-        default_factory=lambda: _NO_RERANKING,
-        validation_alias=AliasChoices("reranking", "knobs"),  # knobs: the old name
-        description="re-ranking weights",
-    )
+    reranking: Reranking = Field(default_factory=lambda: _NO_RERANKING, description="re-ranking weights")
     why: Annotated[Count, Field(ge=0, le=100)] = Field(0, description="largest number of reasons for each item")
 
 

@@ -12,10 +12,9 @@ from recfusion.core.errors import InputError
 from recfusion.evaluation.topk import batch_rows, by_popularity, popular_first, top_k
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.filters import AllowedItems, apply_filters, check_count, check_item_filters
-from recfusion.inference.request import ItemFilters, accepts_old_keywords, errors_about, parse_history
+from recfusion.inference.request import ItemFilters, errors_about, parse_history
 
 
-@accepts_old_keywords(rules="filters")
 def similar(bundle: Bundle, item: Any, k: int = 8, filters: ItemFilters | None = None) -> pl.DataFrame:
     """Return the K most similar items according to the model, corrected for popularity, most similar first."""
     columns, values = similar_columns(bundle, item, k, filters)

@@ -38,10 +38,9 @@ class TrainingRows:
         """Return what updates of a model need, which was fitted on these rows."""
         updater = updater_of(model)
         assert updater is not None
-        known = None if extra is None else replace(extra, item_features=None, user_features=None)
-        own = UserRows(rows, None if known == Extra() else known)
-        empty = cls(np.zeros((0, _DIGEST), np.uint8), own, salt=secrets.token_bytes(_DIGEST))
-        return replace(empty, users=empty.digests(ids), kept=updater.keep(model, UserRows(rows, extra)))
+        every = UserRows(rows, extra)
+        empty = cls(np.zeros((0, _DIGEST), np.uint8), without_features(every), salt=secrets.token_bytes(_DIGEST))
+        return replace(empty, users=empty.digests(ids), kept=updater.keep(model, every))
 
     def digests(self, ids: Iterable[str]) -> NDArray[np.uint8]:
         """Return the digests of ids, given as texts, (users, 16)."""
@@ -89,6 +88,13 @@ class TrainingRows:
                 extra[name] = saved_sparse({part: arrays[f"{name}.{part}"] for part in PARTS}, name)
         kept = {name.removeprefix(_KEPT): array for name, array in arrays.items() if name.startswith(_KEPT)}
         return cls(users, UserRows(matrix, Extra(**extra) if extra else None), kept, arrays["salt"].tobytes())
+
+
+def without_features(rows: UserRows) -> UserRows:
+    """Return the rows with signals of their own entries alone."""
+    own = {name: getattr(rows.extra, name, None) for name in (*OF_ENTRIES, *OF_DISLIKES)}
+    there = {name: matrix for name, matrix in own.items() if matrix is not None}
+    return UserRows(rows.matrix, Extra(**there) if there else None)
 
 
 def updatable_bytes(model: Recommender, shape: Shape) -> int | None:

@@ -24,7 +24,7 @@ from recfusion.data.options import Source
 from recfusion.data.signals import Extra
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import UpdateRecord
-from recfusion.inference.training_rows import TrainingRows
+from recfusion.inference.training_rows import TrainingRows, without_features
 from recfusion.inference.update_rows import (
     HOW,
     NewRows,
@@ -34,7 +34,6 @@ from recfusion.inference.update_rows import (
     training_of,
     with_item_features,
     with_new_ids,
-    without_features,
 )
 from recfusion.models.mixture_updates import fixed_parts
 from recfusion.models.updating import (
@@ -73,10 +72,10 @@ def update(
     training = training_of(bundle)
     names = forgotten_ids(bundle, forget)
     gone = training.places(training.digests(names))
-    if (missing := int(np.count_nonzero(gone < 0))) > 0:
+    if (missing := np.flatnonzero(gone < 0)).size:  # a place in the list, because messages name no user
         raise InputError(
-            f"Expected users of the model to forget, got {missing:,} of {len(gone):,} that it does not have: "
-            "correct the ids; nothing was forgotten.",
+            f"Expected users of the model to forget, got {len(missing):,} of {len(gone):,} that it does not have (the "
+            f"first is id {missing[0] + 1:,} of the list): correct or remove these ids; nothing was forgotten.",
             "forget",
         )
     if others == "keep" and len(gone):

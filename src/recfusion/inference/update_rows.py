@@ -24,7 +24,8 @@ from recfusion.data.signals import Extra
 from recfusion.inference.bundle import COUNT, Bundle, name_among
 from recfusion.inference.histories import read_histories
 from recfusion.inference.training_rows import TrainingRows
-from recfusion.models.updating import OF_DISLIKES, OF_ENTRIES, UserRows, updater_of
+from recfusion.inference.training_source import source_as_trained
+from recfusion.models.updating import UserRows, updater_of
 
 log = logging.getLogger(__name__)
 HOW = "train it again with --updatable"
@@ -119,8 +120,10 @@ def read_rows(bundle: Bundle, rows: Any, source: Source | None) -> pl.DataFrame:
     if not (bundle.reads_times or "times" in protocol.signals.used):
         reads["time"] = "none"
     asked = {name: value for name, value in reads.items() if getattr(given, name) is None}
-    given = given.model_copy(update=asked | {"date_format": given.date_format or protocol.source.date_format})
     table = as_frame(rows) if isinstance(rows, ArrowStream) and hasattr(rows, "columns") else Path(rows)
+    given = source_as_trained(bundle, table, given.model_copy(update=asked))
+    if given.rows is not None and (source is None or source.rows is None):
+        log.warning("Only rows that meet the condition of the training count: %s", given.rows)
     read = read_table(table, given)
     if bad := read.report.missing + read.report.unparsable:
         log.warning("%d rows without a value or with one that cannot be parsed are left out.", bad)
@@ -159,10 +162,3 @@ def with_item_features(rows: UserRows, items: pl.DataFrame, recipe: Recipe | Non
         return rows
     known = features_of(recipe, described_items(items, recipe))
     return UserRows(rows.matrix, replace(rows.extra or Extra(), item_features=known))
-
-
-def without_features(rows: UserRows) -> UserRows:
-    """Return the rows with signals of their own entries alone."""
-    own = {name: getattr(rows.extra, name, None) for name in (*OF_ENTRIES, *OF_DISLIKES)}
-    there = {name: matrix for name, matrix in own.items() if matrix is not None}
-    return UserRows(rows.matrix, Extra(**there) if there else None)

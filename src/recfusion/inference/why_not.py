@@ -82,11 +82,6 @@ def _excluding(bundle: Bundle, request: ListRequest, histories: Histories, colum
     return [*found, "again"] if excluded else found
 
 
-def _disliked(histories: Histories) -> set[int]:
-    disliked = None if histories.extra is None else histories.extra.disliked
-    return set() if disliked is None else set(disliked.indices.tolist())
-
-
 def _ranks(bundle: Bundle, request: ListRequest, histories: Histories, column: int) -> list[int]:
     """Return an item's rank by score for each history; the stages that select item by item are left out."""
     weights = request.reranking.model_copy(update={"diversity": 0.0, "shares": {}, "new_share": 0.0, "pins": {}})
@@ -105,10 +100,7 @@ def _reasons(
     if histories.matrix.nnz:
         given = model_reasons(bundle.model, histories.matrix, np.array([column]), histories.extra)
         parts = zip(given.sources, given.parts[0], strict=True)
-        own = sorted(
-            (reason_of(bundle, *one, _disliked(histories), histories.extra) for one in parts),
-            key=lambda one: one.weight,
-        )
+        own = sorted((reason_of(bundle, *one, histories.extra) for one in parts), key=lambda one: one.weight)
     raising, lowering = own[::-1][:_REASONS] + controls, own[:_REASONS] + controls
     return [one for one in raising if one.weight > 0], [one for one in lowering if one.weight < 0]
 

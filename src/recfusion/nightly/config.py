@@ -1,21 +1,22 @@
 """The file of a shop's nightly run: which data it takes, what it trains, and where the results go."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from recfusion.core.errors import InputError
-from recfusion.core.files import check_regular, read_toml
+from recfusion.core.files import read_toml
 from recfusion.data.options import Preparation, Source, SplitPlan
 from recfusion.data.reading.database import FILE_SCHEMES, is_database
-from recfusion.data.reading.ids import id_text
+from recfusion.data.reading.id_lines import read_id_lines
 from recfusion.data.signals import AUTO, parse_signals
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.experiment_file import refusal
 from recfusion.experiments.preset import Preset
 from recfusion.models.registry import DEFAULT_MODEL, find
-from recfusion.server.config import ShopOptions
+from recfusion.server.config import ShopOptions, in_folder
 from recfusion.server.placements import parse_placements
 
 _OWN_KEYS = {"data": "orders", "items": "products", "users_file": "customers"}  # of [source], and our key for it
@@ -85,9 +86,7 @@ class Shop(BaseModel, frozen=True, extra="forbid"):
         """Return the ids of the customers to forget."""
         if self.forget is None:
             return []
-        check_regular(Path(self.forget))
-        lines = Path(self.forget).read_text(encoding="utf-8-sig").splitlines()
-        return list(filter(None, map(id_text, lines)))
+        return read_id_lines(Path(self.forget), "forget")
 
 
 def read_shop(path: Path) -> Shop:
@@ -105,6 +104,10 @@ def read_shop(path: Path) -> Shop:
             raise InputError(f"[source] {key} is not used: name the file under {_OWN_KEYS[key]}.", key)
         if any(map(is_database, shop.orders if isinstance(shop.orders, tuple) else ())):
             raise InputError("Expected one database or a list of files, got a list with a database.", "orders")
+        if shop.service is not None and not re.match(r"https?://[^/\s]+/?$", shop.service):
+            raise InputError(
+                f"Expected an address such as http://127.0.0.1:8000 under service, got '{shop.service}'.", "service"
+            )
         if "events" in shop.serve.model_fields_set:
             raise InputError("[serve] events is not used: name the file under events.", "events")
         parse_placements(shop.placements)
@@ -112,30 +115,17 @@ def read_shop(path: Path) -> Shop:
         shop.candidate()
     except InputError as error:
         raise InputError(f"In '{path}': {error}", error.field) from None
-    named = {name: getattr(shop, name) for name in PLACES}
-    placed = {
-        name: _placed(value, folder) if isinstance(value, str) else tuple(_placed(one, folder) for one in value)
-        for name, value in named.items()
-        if value is not None
-    }
-    return shop.model_copy(update=placed | {"serve": _placed_options(shop.serve, folder)})
+    named = {name: value for name in PLACES if (value := getattr(shop, name)) is not None}
+    placed = {name: _placed(value, folder) for name, value in named.items()}
+    options = {name: in_folder(getattr(shop.serve, name), folder) for name in shop.serve.model_fields_set}
+    return shop.model_copy(update=placed | {"serve": ShopOptions.model_validate(options)})
 
 
-def _placed(name: str, folder: Path) -> str:
-    """Return a path in the folder of the file; the address of a server stays as it is."""
+def _placed(name: Any, folder: Path) -> Any:
+    """Return a path in the folder of the file, or several; the address of a server stays as it is."""
+    if isinstance(name, tuple):
+        return tuple(_placed(one, folder) for one in name)
     if not is_database(name):
         return str(folder / name)
     scheme, _, path = name.partition(":///")
     return f"{scheme}:///{folder / path}" if scheme in FILE_SCHEMES and path else name
-
-
-def _placed_options(options: ShopOptions, folder: Path) -> ShopOptions:
-    """Return the options with paths in the folder of the file."""
-    given = {name: value for name, value in options if name in options.model_fields_set}
-    paths = {name: folder / value for name, value in given.items() if isinstance(value, Path)}
-    several = {
-        name: tuple(folder / path for path in value)
-        for name, value in given.items()
-        if isinstance(value, tuple) and value and isinstance(value[0], Path)
-    }
-    return ShopOptions.model_validate(given | paths | several)

@@ -20,7 +20,7 @@ from urllib.error import HTTPError
 
 import polars as pl
 
-from recfusion.core.errors import InputError, WriteError
+from recfusion.core.errors import InputError
 from recfusion.core.files import check_replaceable, check_writable_file, file_digest, lock_file, read_json, write_json
 from recfusion.data.interactions import RawData
 from recfusion.experiments.preset import shop_choices
@@ -39,7 +39,6 @@ PENDING = "pending.json"
 PHASES = ("forget", "read", "check", "train", "record", "replace", "notify", "report")
 OnPhase = Callable[[str], None]
 _RELOAD_SECONDS = 120
-_ERASE_SECONDS = 10.0  # that a deletion waits for other readers of the events
 
 
 def run_night(
@@ -172,15 +171,7 @@ def _forget(shop: Shop) -> None:
     if not users or events is None:
         return
     with closing(Store(events, create=False)) as store:
-        with store.writing():
-            for user in users:
-                store.forget(user)
-        if not store.erase(_ERASE_SECONDS):
-            raise WriteError(
-                f"The deleted events are still in the log of '{events.name}', which another program reads: end it and "
-                "run again.",
-                "events",
-            )
+        store.forget_for_good(users)
 
 
 def _drop(now: Counts, before: Counts | None, most: float) -> str | None:

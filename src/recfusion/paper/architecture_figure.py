@@ -1,7 +1,6 @@
 """The paper's Figure 1: the pipeline that all variants share."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -14,20 +13,7 @@ from recfusion.models import registry
 from recfusion.models.recfusion.recfusion import RecFusion
 from recfusion.report.figures import FAINT, IMAGE, INK, QUIET, blank
 
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of the pipeline, and its colours in the figure."""
-
-    name: str
-    fill: str
-    edge: str
-
-
-FORWARD = Stage("forward process", "#d6e6f5", "#4f86b8")
-NETWORK = Stage("network", "#dcefd3", "#5f9e4a")
-REVERSE = Stage("reverse step", "#fbe3cc", "#d08a45")
-_TRAINING_EDGE = "#8a68b5"
+_FORWARD_EDGE, _TRAINING_EDGE = "#4f86b8", "#8a68b5"
 _SHOWN = ("process", "net", "variance", "objective")  # settings whose values are in the figure
 
 
@@ -69,18 +55,18 @@ def _draw_pipeline(axes: Axes, shown: dict[str, list[str]]) -> None:
         axes.imshow([values], extent=(x - narrow / 2, x + narrow / 2, y + 25, y - 25), **IMAGE)
         axes.text(x, y + 66, name, fontsize=10.5, color=INK, ha="center")
     boxes = (
-        (FORWARD, lefts[1], r"$q(x^t \mid x^0)$", shown["process"]),
-        (NETWORK, lefts[3], r"$f_\theta(x^t, t)$", shown["net"]),
-        (REVERSE, lefts[4], r"$p_\theta(x^{t-1} \mid x^t)$", shown["variance"]),
+        ("forward process", "#d6e6f5", _FORWARD_EDGE, lefts[1], r"$q(x^t \mid x^0)$", shown["process"]),
+        ("network", "#dcefd3", "#5f9e4a", lefts[3], r"$f_\theta(x^t, t)$", shown["net"]),
+        ("reverse step", "#fbe3cc", "#d08a45", lefts[4], r"$p_\theta(x^{t-1} \mid x^t)$", shown["variance"]),
     )
-    for stage, left, formula, found in boxes:
-        _box(axes, left, y - tall / 2, wide, tall, stage.fill, edge=stage.edge, rounded=14)
+    for name, fill, edge, left, formula, found in boxes:
+        _box(axes, left, y - tall / 2, wide, tall, fill, edge=edge, rounded=14)
         used, x = "\n".join(wrap(" | ".join(found), 26)), left + wide / 2
-        axes.text(x, y - 43, stage.name, fontsize=11.5, color=INK, weight="bold", ha="center")
+        axes.text(x, y - 43, name, fontsize=11.5, color=INK, weight="bold", ha="center")
         axes.text(x, y + 3, formula, fontsize=11, color=INK, ha="center")
         axes.text(x, y + 46, used, fontsize=9.5, color=QUIET, linespacing=1.35, **_MIDDLE)
     for place, share in enumerate((1, 0.75, 0.55, 0.4, 0.25)):
-        _box(axes, lefts[5], y - 60 + 24 * place, share * narrow, 16, FORWARD.edge if place < 3 else FAINT)
+        _box(axes, lefts[5], y - 60 + 24 * place, share * narrow, 16, _FORWARD_EDGE if place < 3 else FAINT)
     axes.text(ranking, y + 96, "ranked items", fontsize=10.5, color=INK, ha="center")
     for place in range(5):
         _arrow(axes, QUIET, (lefts[place] + widths[place] + 8, y), (lefts[place + 1] - 8, y))

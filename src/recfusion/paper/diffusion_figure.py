@@ -11,12 +11,12 @@ from torch import Tensor
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts
 from recfusion.core.rng import stream
+from recfusion.core.steps import log as steps
 from recfusion.data.interactions import Interactions
 from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.diffusion import Binomial, Denoiser, Process, forward_steps, make_schedule, reverse_steps, simple
 from recfusion.nets.mlp import MLP
-from recfusion.paper.display import Advance, Progress, silent
 from recfusion.report.figures import FAINT, IMAGE, INK, QUIET, blank
 from recfusion.training.batches import dense, seeded, torch_rng
 from recfusion.training.checkpoint import TrainState
@@ -72,13 +72,6 @@ class Chains:
     reverse: FloatArray  # (T + 1, users, items): p_theta(x^t = 1 | x^{t+1}); at T it is x^T itself
 
 
-def diffusion_figure(data: Interactions, plan: SplitPlan, *, epochs: int, seed: int, progress: Progress) -> Figure:
-    """Train the networks of all options and draw the figure."""
-    with progress("Training", epochs * len(OPTIONS)) as advance:
-        chains = diffusion_chains(data, plan=plan, epochs=epochs, seed=seed, advance=advance)
-    return draw_diffusion(chains, data.name, epochs)
-
-
 def diffusion_chains(
     data: Interactions,
     *,
@@ -88,7 +81,6 @@ def diffusion_chains(
     n_users: int = 30,
     n_items: int = 100,
     options: Sequence[Option] = OPTIONS,
-    advance: Advance = silent,
 ) -> tuple[Chains, ...]:
     """Add noise to some test users step by step, and remove it with a network trained on the training users.
 
@@ -103,8 +95,9 @@ def diffusion_chains(
     x0 = dense(everything[users])
     chains = []
     for option in options:
+        steps.info("network of option (%s)", option.name)
         rng = torch_rng(stream(seed, f"figure {option.name}"))
-        process, denoiser = _train(option, parts.train, epochs, rng, advance)
+        process, denoiser = _train(option, parts.train, epochs, rng)
         forward = list(forward_steps(process, x0, rng))
         reverse = [state.mean for state in reverse_steps(process, denoiser, forward[-1], rng)]
         shown = [torch.stack(chain)[:, :, items].numpy() for chain in (forward, reverse[::-1])]
@@ -126,7 +119,7 @@ def with_evidence(process: Process, net: Denoiser) -> Denoiser:
     return denoiser
 
 
-def _train(option: Option, train: Csr, epochs: int, rng: torch.Generator, advance: Advance) -> tuple[Process, Denoiser]:
+def _train(option: Option, train: Csr, epochs: int, rng: torch.Generator) -> tuple[Process, Denoiser]:
     means = (column_counts(train) + 0.5) / (train.shape[0] + 1)
     process = option.process(torch.from_numpy(means))
     net = seeded(lambda: MLP(train.shape[1], time="input", head="linear"), rng)
@@ -136,9 +129,8 @@ def _train(option: Option, train: Csr, epochs: int, rng: torch.Generator, advanc
     def loss(rows: Csr) -> Tensor:
         return simple(process, denoiser, dense(rows), rng).mean()
 
-    for epoch in range(1, epochs + 1):
+    for _ in range(epochs):
         train_epoch(state, [Phase(loss)], train, _BATCH)
-        advance(f"option ({option.name})" if epoch == epochs else "", 1)
     return process, denoiser
 
 

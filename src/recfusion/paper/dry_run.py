@@ -1,8 +1,6 @@
 """A dry run of a reproduction: checks archive, memory, time and disk, and fits nothing."""
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from recfusion.core.memory import available_bytes, gigabytes
@@ -12,6 +10,7 @@ from recfusion.experiments.experiment_file import Experiment
 from recfusion.experiments.result import read_results
 from recfusion.models.base import Recommender, Shape
 from recfusion.models.linear.ease import ItemWeights
+from recfusion.models.self_tuning import MOST_ITEMS, searches
 from recfusion.models.settings import setting_values
 from recfusion.paper import experiments, tables
 from recfusion.report.formats import Column, Row, Table
@@ -22,22 +21,12 @@ _USER_BYTES = 40  # of a stored result for each test user (measured)
 _REPORT_BYTES = 50 << 20  # pages, tables and figures
 
 
-@dataclass(frozen=True)
-class Check:
-    """One check of a dry run; `passed` is None where nothing can fail."""
-
-    name: str
-    needed: str
-    found: str
-    passed: bool | None = None
-
-
-def dry_run(name: str, store: Path, *, quick: bool = False) -> tuple[Table, Table, bool]:
+def dry_run(name: str, store: Path, *, quick: bool = False, splits: int | None = None) -> tuple[Table, Table, bool]:
     """Return the checks of a table's experiment, its models with forecasts of one fit, and whether all checks passed.
 
     Sizes are the published ones with every rating: an upper limit, known without reading the data.
     """
-    experiment = experiments.packaged_experiment(name, quick=quick)
+    experiment = experiments.packaged_experiment(name, quick=quick, splits=splits)
     counts = tables.COUNTS[tables.TABLES[name].data]
     train = counts["train"]
     shape = Shape(train["users"], train["items"], train["interactions"])
@@ -56,57 +45,62 @@ def dry_run(name: str, store: Path, *, quick: bool = False) -> tuple[Table, Tabl
         took = None if each is None else each / 3600
         rows.append((candidate.label, len(seeds), len(done), took, needed / 1e9 or None))
     fits = sum(len(seeds) for _, seeds in experiment.models)
-    checks = [
-        *_archive(experiment),
+    checks = (
+        _archive(experiment),
         _memory(experiment, most),
         _disk(store, fits * counts["test"]["users"] * _USER_BYTES + _REPORT_BYTES),
-        Check("finished fits", f"{fits}", f"{n_done}"),
-        Check("time", _hours(seconds, unknown), "one core; fits of the store are not repeated"),
-    ]
-    verdict = {True: "passed", False: "failed", None: ""}
-    shown = tuple((check.name, check.needed, check.found, verdict[check.passed]) for check in checks)
+        ("finished fits", f"{fits}", f"{n_done}", ""),
+        ("time", _hours(seconds, unknown), "one core; fits of the store are not repeated", ""),
+    )
     heads = ("check", "needed", "found", "result")
     models = tuple(map(Column, ("model", "splits", "finished", "hours per fit", "GB per fit")))
     return (
-        Table(f"Dry run: {experiment.title}", tuple(map(Column, heads)), shown, "Nothing was fitted."),
+        Table(f"Dry run: {experiment.title}", tuple(map(Column, heads)), checks, "Nothing was fitted."),
         Table(
             "Forecast of each model",
             models,
             tuple(rows),
             "For the published sizes with every rating: memory is an upper limit, time a rough one.",
         ),
-        all(check.passed is not False for check in checks),
+        all(check[-1] != "failed" for check in checks),
     )
 
 
 def _seconds(model: Recommender, shape: Shape) -> float | None:
-    """Return the forecast seconds of a fit: the model's own, or that of the factorisations of a closed form."""
+    """Return the forecast seconds of a fit: the model's own, or that of the factorisations of a closed form.
+
+    A search of a closed form uses at most `MOST_ITEMS` items; only the last factorisation has all of them.
+    """
     if isinstance(model, ItemWeights):
-        return max(1, setting_values(model).get("tune_trials", 1)) * _SECONDS_PER_CUBE * shape.items**3
+        trials = setting_values(model).get("tune_trials", 0) if searches(model) else 0
+        return _SECONDS_PER_CUBE * (trials * min(shape.items, MOST_ITEMS) ** 3 + shape.items**3)
     return model.forecast(shape).seconds
 
 
-def _archive(experiment: Experiment) -> Iterator[Check]:
+def _check(name: str, needed: str, found: str, passed: bool) -> Row:
+    return name, needed, found, "passed" if passed else "failed"
+
+
+def _archive(experiment: Experiment) -> Row:
     entry = data_set(experiment.data.data)
     path = locate(entry.name)
     if path is None:
-        yield Check("archive", entry.archive, experiments.missing_data(entry.name) or "", passed=False)
-    elif path.is_file() and entry.md5 is not None:
+        return _check("archive", entry.archive, experiments.missing_data(entry.name) or "", passed=False)
+    if path.is_file() and entry.md5 is not None:
         got = md5_of(path)
-        yield Check("archive", f"MD5 {entry.md5}", f"MD5 {got}", passed=got == entry.md5)
-    else:
-        yield Check("archive", entry.archive, f"{path.name}; there is no checksum to compare with", passed=True)
+        return _check("archive", f"MD5 {entry.md5}", f"MD5 {got}", passed=got == entry.md5)
+    return _check("archive", entry.archive, f"{path.name}; there is no checksum to compare with", passed=True)
 
 
-def _memory(experiment: Experiment, most: int) -> Check:
+def _memory(experiment: Experiment, most: int) -> Row:
     needed, free = most + _ROW_BYTES * data_set(experiment.data.data).ratings, available_bytes()
-    return Check("memory", f"{gigabytes(needed)} with --workers 1", gigabytes(free), needed <= free)
+    return _check("memory", f"{gigabytes(needed)} with --workers 1", gigabytes(free), needed <= free)
 
 
-def _disk(store: Path, needed: int) -> Check:
+def _disk(store: Path, needed: int) -> Row:
     there = next(folder for folder in store.absolute().parents if folder.is_dir())
     free = shutil.disk_usage(there).free
-    return Check("disk", gigabytes(needed), gigabytes(free), needed <= free)
+    return _check("disk", gigabytes(needed), gigabytes(free), needed <= free)
 
 
 def _hours(seconds: float, unknown: list[str]) -> str:

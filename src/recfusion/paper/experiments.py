@@ -23,8 +23,8 @@ from recfusion.report.formats import Row
 EVERY_RATING = Preparation(min_rating=None)
 COUNTED_SPLITS, QUICK_SPLITS = 10, 2
 QUICK_SETTINGS: Mapping[str, int] = {"max_epochs": 3, "tune_trials": 3}  # upper limits in a quick version
-# U-Nets, and mixtures: the limits do not apply to their members.
-_COSTLY = ("recfusion-unet1d", "recfusion-map", "recfusion-unet2d", "thinning", "thinning-fast", "mixture")
+# U-Nets, and a mixture: the limits do not apply to its members.
+_COSTLY = ("recfusion-unet1d", "recfusion-unet2d", "thinning")
 QUICK_NOTE = (
     f"This is the quick version: {QUICK_SPLITS} splits, at most {QUICK_SETTINGS['max_epochs']} epochs, at most "
     f"{QUICK_SETTINGS['tune_trials']} trials of a search, no U-Nets and no mixtures of models. "
@@ -33,11 +33,13 @@ QUICK_NOTE = (
 _ML1M_ITEMS = tables.COUNTS["ml-1m"]["train"]["items"]
 
 
-def packaged_experiment(name: str, *, quick: bool = False) -> Experiment:
-    """Return one of the paper's experiments, or its quick version."""
+def packaged_experiment(name: str, *, quick: bool = False, splits: int | None = None) -> Experiment:
+    """Return one of the paper's experiments, its quick version, or the experiment with another number of splits."""
     if name not in tables.TABLES:
         raise choices("experiment", name, tables.TABLES)
     document = tables.read_spec(name)
+    if splits is not None:
+        document = _with_splits(document, splits)
     return parse_experiment(_quick(document) if quick else document, f"{name}.toml", Path())
 
 
@@ -95,10 +97,18 @@ def parameter_counts() -> tuple[int, dict[str, int]]:
     return n_items, found
 
 
+def _with_splits(document: Mapping[str, Any], splits: int) -> dict[str, Any]:
+    """Return an experiment's document with a number of splits; models with fewer of their own keep these."""
+    models = {
+        label: {**table, "seeds": min(splits, table["seeds"])} if "seeds" in table else table
+        for label, table in document["models"].items()
+    }
+    return {**document, "run": {**document["run"], "seeds": splits}, "models": models}
+
+
 def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the quick version of an experiment's document, without its costly models."""
     models: dict[str, Any] = {}
-    seen: list[tuple[str, dict[str, Any]]] = []
     for label, table in document["models"].items():
         model = table.get("model", label)
         if model in _COSTLY:
@@ -106,15 +116,6 @@ def _quick(document: Mapping[str, Any]) -> dict[str, Any]:
         settings = {key: value for key, value in table.items() if key not in ("model", "seeds")}
         usual = setting_values(make_model(model, settings))
         lowered = {key: min(limit, usual[key]) for key, limit in QUICK_SETTINGS.items() if key in usual}
-        quick = (model, {**usual, **lowered})
-        if quick not in seen:  # models that differ only in their epochs are one model now
-            seen.append(quick)
-            fewer = {"seeds": min(QUICK_SPLITS, table["seeds"])} if "seeds" in table else {}
-            models[label] = {**table, **lowered, **fewer}
-    return {
-        **document,
-        "name": f"{document['name']}-quick",
-        "title": f"{document['title']} (quick version)",
-        "run": {**document["run"], "seeds": min(QUICK_SPLITS, document["run"]["seeds"])},
-        "models": models,
-    }
+        models[label] = {**table, **lowered}
+    named = {"name": f"{document['name']}-quick", "title": f"{document['title']} (quick version)", "models": models}
+    return _with_splits({**document, **named}, min(QUICK_SPLITS, document["run"]["seeds"]))

@@ -1,18 +1,19 @@
 """`recfusion reproduce`: makes the paper's tables and figures again, and compares them with the published values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from recfusion.core.jsonl import plain_path
+from recfusion.core.steps import log as steps
 from recfusion.data.load import load
-from recfusion.data.options import SplitPlan
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.result import is_store
-from recfusion.experiments.run import RunSummary, run_experiment
+from recfusion.experiments.run import OnEvent, RunSummary, run_experiment
 from recfusion.paper import experiments, tables
 from recfusion.paper.architecture_figure import architecture_figure
-from recfusion.paper.display import Display
 from recfusion.report.figures import SUFFIXES as FIGURE_SUFFIXES
 from recfusion.report.figures import save_figure
 from recfusion.report.files import SUFFIXES, write_report, write_table
@@ -23,6 +24,7 @@ NAMES = ("parameters", "counts", "figure-architecture", "figure-diffusion", *tab
 STORE = "results.jsonl"
 _FIGURE_DATA = "ml-100k"  # as in the paper
 _EPOCHS, _QUICK_EPOCHS = 20, 2
+ShowFits: TypeAlias = Callable[[str, Path, str], AbstractContextManager[OnEvent]]  # title, store, metric
 _BESIDE = (Column("paper"), Column("ours"), Column("difference", signed=True))
 
 
@@ -36,17 +38,27 @@ class Reproduction:
 
 
 def reproduce(
-    name: str, folder: Path, *, quick: bool, workers: int | None, display: Display, keep_stale: bool = False
+    name: str,
+    folder: Path,
+    *,
+    quick: bool,
+    workers: int | None,
+    show: ShowFits,
+    keep_stale: bool = False,
+    splits: int | None = None,
 ) -> Reproduction:
-    """Make one of NAMES and write it to a folder; an experiment resumes from the results in that folder."""
+    """Make one of NAMES and write it to a folder; an experiment resumes from the results in that folder.
+
+    `splits` replaces the number of splits of a table's experiment.
+    """
     match name:
         case "parameters":
             return _parameters(folder)
         case "counts":
-            return _counts(folder, quick, display)
+            return _counts(folder, quick)
         case "figure-architecture" | "figure-diffusion":
-            return _figure(name, folder, quick, display)
-    return _experiment(name, folder, quick, workers, display, keep_stale)
+            return _figure(name, folder, quick)
+    return _experiment(name, folder, quick, workers, show, keep_stale, splits)
 
 
 def missing(name: str) -> str | None:
@@ -58,28 +70,30 @@ def missing(name: str) -> str | None:
 
 
 def _experiment(
-    name: str, folder: Path, quick: bool, workers: int | None, display: Display, keep_stale: bool
+    name: str, folder: Path, quick: bool, workers: int | None, show: ShowFits, keep_stale: bool, splits: int | None
 ) -> Reproduction:
-    experiment = experiments.packaged_experiment(name, quick=quick)
+    experiment = experiments.packaged_experiment(name, quick=quick, splits=splits)
     store = folder / STORE
     siblings = sorted({plain_path(path) for path in folder.absolute().parent.glob(f"*/{STORE}*")})
     others = [other for other in siblings if other != store.absolute() and is_store(other)]
-    if copied := experiments.copy_results(experiment, store, others):
-        display.note(f"{copied} fits were copied from other reproductions in {folder.parent}")
-    with display.fits(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
+    copied = experiments.copy_results(experiment, store, others)
+    with show(f"Running {experiment.name}", store, experiment.metrics[-1]) as on_event:
         run = run_experiment(experiment, store, workers=workers, keep_stale=keep_stale, on_event=on_event)
     if not run.results:
         return Reproduction((), (), run)
     notes = [text for text in (experiments.QUICK_NOTE if quick else None, tables.other_data_note(run.protocol)) if text]
-    command = f"recfusion reproduce {name}{' --quick' if quick else ''}"
+    given = f" --splits {splits}" if splits is not None else " --quick" if quick else ""
+    command = f"recfusion reproduce {name}{given}"
     comparison = Comparison.of(run.results, table=name, title=experiment.title, note=" ".join(notes), command=command)
     for suffix in SUFFIXES:
         write_report(comparison, folder / f"{name}{suffix}")
     files = f"Page:   {folder / f'{name}.html'}\nTables: {folder / name}.md, .csv, .tex; box plot: .svg, .png"
+    if copied:
+        notes.append(f"{copied} fits were copied from other reproductions in {folder.parent}.")
     return Reproduction(tuple(result_tables(comparison)), (*notes, files), run)
 
 
-def _counts(folder: Path, quick: bool, display: Display) -> Reproduction:
+def _counts(folder: Path, quick: bool) -> Reproduction:
     splits = experiments.QUICK_SPLITS if quick else experiments.COUNTED_SPLITS
     rows: list[Row] = []
     notes = []
@@ -87,8 +101,8 @@ def _counts(folder: Path, quick: bool, display: Display) -> Reproduction:
         if (sentence := experiments.missing_data(name)) is not None:
             notes.append(f"Left out: {sentence}")
             continue
-        with display.working(f"Counting {name} on {splits} splits"):
-            rows += experiments.count_rows(name, splits=splits)
+        steps.info("%s on %d splits", name, splits)
+        rows += experiments.count_rows(name, splits=splits)
     columns = (Column("count"), *_BESIDE, Column(f"lowest of {splits} splits"), Column("highest"))
     note = "Every rating counts; ours is the split of seed 0. Validation and test are counted by what a model is shown."
     table = Table("Active users, active items and interactions", columns, tuple(rows), note)
@@ -115,15 +129,13 @@ def _written(table: Table, stem: Path, notes: Sequence[str] = ()) -> Reproductio
     return Reproduction((table,), (f"Table: {stem}.md, .csv, .tex", *notes))
 
 
-def _figure(name: str, folder: Path, quick: bool, display: Display) -> Reproduction:
+def _figure(name: str, folder: Path, quick: bool) -> Reproduction:
     if name == "figure-architecture":
         figure = architecture_figure()
     else:
-        from recfusion.paper.diffusion_figure import diffusion_figure  # imports torch
+        from recfusion.paper.diffusion_figure import diffusion_chains, draw_diffusion  # imports torch
 
-        with display.working(f"Reading {_FIGURE_DATA}"):
-            data = load(_FIGURE_DATA)
         epochs = _QUICK_EPOCHS if quick else _EPOCHS
-        figure = diffusion_figure(data, SplitPlan(), epochs=epochs, seed=0, progress=display.progress)
+        figure = draw_diffusion(diffusion_chains(load(_FIGURE_DATA), epochs=epochs), _FIGURE_DATA, epochs)
     paths = [save_figure(figure, folder / f"{name}{suffix}") for suffix in FIGURE_SUFFIXES]
     return Reproduction((), tuple(f"Figure: {path}" for path in paths))

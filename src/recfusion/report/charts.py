@@ -25,14 +25,6 @@ _CURVE = (160.0, 106.0)  # width and height
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart and its title."""
-
-    title: str
-    svg: Markup
-
-
-@dataclass(frozen=True)
 class Row:
     """A model in a chart, in percent points; `css` are classes of style.css, `hint` is shown on hover."""
 
@@ -53,7 +45,7 @@ class Row:
         return max(abs(x - origin) for x in self.values())
 
 
-def difference_chart(comparison: Comparison) -> Chart | None:
+def difference_chart(comparison: Comparison) -> Markup | None:
     """Return a row per model: its difference to the reference, else to the best model, with its 95 % interval."""
     base, tests = sections.base_tests(comparison)
     if not tests:
@@ -68,9 +60,9 @@ def difference_chart(comparison: Comparison) -> Chart | None:
     return _row_chart(rows, 0.0, "differences", f"{comparison.main_metric}: differences to {base}", base)
 
 
-def mean_charts(comparison: Comparison) -> list[Chart]:
-    """Return a chart per metric, the main one first: a row per model with its mean, interval and splits."""
-    charts: list[Chart] = []
+def mean_charts(comparison: Comparison) -> dict[str, Markup]:
+    """Return a chart for each metric, the main one first: a row per model with its mean, interval and splits."""
+    charts: dict[str, Markup] = {}
     for metric in sorted(comparison.metrics, key=lambda metric: metric != comparison.main_metric):
         rows = []
         for label, cell in sections.metric_cells(comparison, metric).items():
@@ -78,11 +70,11 @@ def mean_charts(comparison: Comparison) -> list[Chart]:
             hint = f"{label}: {cell.text}" + (f" ({cell.interval})" if cell.interval else "")
             css = {"best": "best", "same": "tied open"}.get(cell.mark, "")
             rows.append(Row(label, 100 * found.mean, percent(found.ci95), cell.text, hint, css, found))
-        charts.append(_row_chart(rows, max(row.x for row in rows), f"metric{len(charts)}", metric))
+        charts[metric] = _row_chart(rows, max(row.x for row in rows), f"metric{len(charts)}", metric)
     return charts
 
 
-def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Chart:
+def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base: str = "") -> Markup:
     """Return the rows, the highest first; those far from `origin` are arrows at the edge with their interval.
 
     `base` is the model that differences are to: then numbers have signs, and there is a line at 0.
@@ -119,7 +111,7 @@ def _row_chart(rows: Sequence[Row], origin: float, ident: str, title: str, base:
         if row.interval:
             svg.line(added, "interval", [(x(end), middle) for end in row.interval])
         svg.dot(added, "dot", x(row.x), middle)
-    return Chart(title, svg.markup(root))
+    return svg.markup(root)
 
 
 def _signed(value: float, form: str, base: str) -> str:
@@ -162,7 +154,7 @@ def near_reach(reaches: Sequence[float]) -> float:
     return ordered[-1]
 
 
-def cost_chart(comparison: Comparison) -> Chart:
+def cost_chart(comparison: Comparison) -> Markup:
     """Return a row per model, the best first, with its seconds to fit and its parameters on logarithmic scales.
 
     Models that are cheaper than every better model are marked and joined by a line.
@@ -201,7 +193,7 @@ def cost_chart(comparison: Comparison) -> Chart:
         svg.text(row, "mean", left - 9, middle, means[number], "end")
         for panel in dots:
             svg.dot(row, *panel[number], middle)
-    return Chart(title, svg.markup(root))
+    return svg.markup(root)
 
 
 def _power(power: int, *, as_seconds: bool) -> str:
@@ -212,7 +204,7 @@ def _power(power: int, *, as_seconds: bool) -> str:
     return f"{10.0 ** (power - 3 * thousands):g}{('', 'k', 'M', 'G', 'T')[thousands]}"
 
 
-def curve_charts(comparison: Comparison) -> list[Chart]:
+def curve_charts(comparison: Comparison) -> dict[str, Markup]:
     """Return a chart for each model with validation results by epoch; all charts share one scale."""
     curves: dict[str, list[tuple[int, list[tuple[int, float]]]]] = {}  # label -> split -> epoch and metric in percent
     for label in (label for label in comparison.ranked() if label in comparison.curves):
@@ -223,7 +215,7 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
     highest = max((value for lines in curves.values() for _, course in lines for _, value in course), default=0.0)
     width, height = _CURVE
     y = Scale(0, 1.05 * highest or 1, height - _TICKS, 6)
-    charts: list[Chart] = []
+    charts: dict[str, Markup] = {}
     for label, lines in curves.items():
         last = max(course[-1][0] for _, course in lines)
         x = Scale(1, max(2, last), 26, width - 8)
@@ -242,5 +234,5 @@ def curve_charts(comparison: Comparison) -> list[Chart]:
             row = svg.group(root, "row", hint)
             svg.line(row, "curve", [(x(epoch), y(value)) for epoch, value in course])
             svg.dot(row, "dot best", x(best[0]), y(best[1]), 2)
-        charts.append(Chart(label, svg.markup(root)))
+        charts[label] = svg.markup(root)
     return charts

@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias
 
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
+from recfusion.inference.model_card import WATTS
 from recfusion.report.formats import Cell, Column
 from recfusion.report.sections import PageCell, base_tests, difference_cells, metric_cells, seconds
 
 Place: TypeAlias = Literal["page", "files", "csv"]  # files: Markdown and LaTeX
 STALE = "†"
-WATTS = 15  # of a busy core: stated, not measured
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class ModelColumn:
     head: str
     value: Callable[[ModelSummary], Cell]
     digits: int = 2
-    page_head: str = ""  # another head on the page
     page_text: Callable[[Any], str] = "{:,}".format
     places: tuple[Place, ...] = ("page", "files", "csv")
     shown: Callable[[Comparison], bool] = lambda _: True
@@ -58,13 +57,13 @@ def chosen_text(chosen: Mapping[str, Sequence[Any]]) -> str:
 
 
 COLUMNS: tuple[ModelColumn, ...] = (
-    ModelColumn("splits", lambda model: len(model.seeds), page_head="Splits", places=("page",), shown=_unequal_splits),
-    ModelColumn("parameters", lambda model: model.parameters, page_head="Parameters"),
+    ModelColumn("splits", lambda model: len(model.seeds), places=("page",), shown=_unequal_splits),
+    ModelColumn("parameters", lambda model: model.parameters),
     ModelColumn("epochs", lambda model: model.epochs or None, digits=1, places=("files", "csv")),
     ModelColumn("trials", lambda model: model.trials, digits=1, places=("files", "csv")),
-    ModelColumn("fit s", lambda model: model.fit_seconds, page_head="Fit (s)", page_text=seconds),
-    ModelColumn("score s", lambda model: model.score_seconds, page_head="Score (s)", page_text=seconds),
-    ModelColumn(f"energy Wh at {WATTS} W a core", energy, digits=3, places=("files", "csv"), shown=_cpu_is_known),
+    ModelColumn("fit s", lambda model: model.fit_seconds, page_text=seconds),
+    ModelColumn("score s", lambda model: model.score_seconds, page_text=seconds),
+    ModelColumn(f"energy Wh at {WATTS:g} W a core", energy, digits=3, places=("files", "csv"), shown=_cpu_is_known),
     ModelColumn("chosen in the fit", lambda model: chosen_text(model.chosen), places=("files", "csv")),
     ModelColumn("code", lambda model: model.code, places=("csv",)),
 )
@@ -90,7 +89,7 @@ def page_columns(comparison: Comparison, metrics: Sequence[str]) -> list[PageCol
     for column in columns_in("page", comparison):
         values = {label: column.value(model) for label, model in comparison.models.items()}
         cells = {label: _page_cell(column, value) for label, value in values.items()}
-        found.append(PageColumn(column.page_head or column.head, "cost", cells))
+        found.append(PageColumn(column.head.capitalize(), "cost", cells))
     return found
 
 

@@ -13,12 +13,11 @@ from recfusion.core.arrays import FloatArray, IntArray, column_counts
 from recfusion.core.errors import InputError, choices
 from recfusion.data.options import Source
 from recfusion.data.protocol import Protocol
-from recfusion.evaluation.evaluate import batches
-from recfusion.evaluation.scoring import scores
-from recfusion.evaluation.topk import top_k
+from recfusion.experiments.column_report import found_items
 from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.item_layout import Layout
+from recfusion.inference.new_items import without_new
 from recfusion.report.figures import DPI, FAINT, INK, QUIET
 
 COLOURS = ("#0068a8", "#d98200", "#00856a", "#b3579a", "#c0392b", "#3aa3d8", "#8a8000")  # as on the page
@@ -33,15 +32,11 @@ def item_accuracy(bundle: Bundle, source: Source | None = None) -> FloatArray:
     Hits and held-out items of the test users are summed over the 40 nearest items; NaN if nobody held one out.
     """
     layout, parts = _layout(bundle), rebuild_split(bundle, source)
-    n_items, fold = len(bundle.items), parts.test
-    hits = np.zeros(n_items, np.int64)
-    for rows in batches(len(fold.users), n_items):
-        part = fold.take(rows)
-        items, _ = top_k(scores(bundle.model, part.history, part.extra), part.history, _K, part.disliked)
-        for found, start, stop in zip(items, part.held_out.indptr, part.held_out.indptr[1:], strict=False):
-            hits[np.intersect1d(found, part.held_out.indices[start:stop])] += 1
+    n_items, held_out = len(bundle.items), parts.test.held_out.indices
+    hits = np.bincount(held_out[found_items(without_new(bundle).model, parts, _K)], minlength=n_items)
+    counts = np.bincount(held_out, minlength=n_items)
     near = cKDTree(layout.places).query(layout.places, min(_NEAR, len(layout.items)))[1].reshape(len(layout.items), -1)
-    found, wanted = hits[layout.items][near].sum(1), column_counts(fold.held_out)[layout.items][near].sum(1)
+    found, wanted = (values[layout.items][near].sum(1) for values in (hits, counts))
     return np.where(wanted > 0, found / np.maximum(wanted, 1), np.nan)
 
 

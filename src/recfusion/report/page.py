@@ -38,7 +38,6 @@ def render(comparison: Comparison, item_map: str = "") -> str:
     return template("report.html.jinja").render(
         comparison=comparison,
         protocol=comparison.protocol,
-        headline=sections.headline(comparison),
         base=base,
         metrics=metrics,
         main=main,

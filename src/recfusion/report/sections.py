@@ -1,4 +1,4 @@
-"""The texts and numbers of the page: headline, cells of the main table, significance groups, slices, examples."""
+"""The texts and numbers of the page: cells of the main table, significance groups, slices, examples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,15 +8,13 @@ from recfusion.evaluation.metrics import is_descriptive
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ExampleUser
 from recfusion.experiments.paired_tests import PairedTest
-from recfusion.report.formats import NONE, counted, points, span
+from recfusion.report.formats import NONE, points, span
 
 # The best; not significantly worse than it; significantly above or below the reference.
 Mark = Literal["best", "same", "above", "below", ""]
 DEEPEST = 34  # percent of the accent colour in the best cell of a column: text keeps its contrast
 MOST_LISTS = 4  # models in an example: as many as fit on a page
 _CONTRAST = 3  # power of a cell's share of the best, so that small differences near the best are visible
-LEVEL = 0.05  # of significance, for corrected p-values
-PLAIN = "popularity"  # the baseline that every reader knows
 MEANING: Mapping[str, str] = {
     "calibrated_recall": "share of the held-out items found in the first {k}, of as many as fit",
     "recall": "share of the held-out items found in the first {k}",
@@ -66,7 +64,7 @@ def metric_cells(comparison: Comparison, metric: str) -> dict[str, PageCell]:
     digits, cells = digits_of(comparison, metric), {}
     for label, model in comparison.models.items():
         found, test = model.metrics[metric], comparison.test(metric, best, label)
-        mark: Mark = "best" if label == best else "same" if test is not None and not is_significant(test) else ""
+        mark: Mark = "best" if label == best else "same" if test is not None and not test.is_significant else ""
         interval = span(found.ci95, digits, to="–")
         cells[label] = PageCell(100 * found.mean, points(found.mean, digits), interval, mark)
     return cells
@@ -80,7 +78,7 @@ def difference_cells(comparison: Comparison) -> dict[str, PageCell]:
         cells[label] = PageCell(0.0 if label == base else None)
         if label in tests:
             difference, ends = tests[label].of(label)
-            mark: Mark = "" if not is_significant(tests[label]) else "above" if difference > 0 else "below"
+            mark: Mark = "" if not tests[label].is_significant else "above" if difference > 0 else "below"
             shown = points(difference, signed=True), span(ends, signed=True)
             cells[label] = PageCell(100 * difference, *shown, mark)
     return cells
@@ -153,53 +151,6 @@ def _shaded(value: float | None, top: float, n_models: int) -> Shaded:
     return Shaded(f"{100 * value:.1f}", shade, best=n_models > 1 and value == top > 0)
 
 
-def headline(comparison: Comparison) -> tuple[str, str]:
-    """Return the best model, and the rest of the sentences about its value and its lead.
-
-    It is compared with the reference (or, without one, the next best) and with popularity.
-    """
-    metric, best = comparison.main_metric, comparison.best()
-    model = comparison.models[best]
-    value = points(model.mean(metric), digits_of(comparison, metric))
-    start = f" reaches {value} {metric} on {counted(len(model.seeds), 'split')}"
-    others = [label for label in comparison.ranked() if label != best]
-    if not others:
-        return best, f"{start}. No other model was compared with it."
-    named = [comparison.reference] if comparison.reference not in (None, best) else others[:1]
-    named += [label for label in others if comparison.models[label].model == PLAIN and label not in named]
-    leads = [_lead_text(comparison, best, str(label), first=not place) for place, label in enumerate(named)]
-    return best, f"{start}: {' and '.join(leads)}. {_significance_text(comparison, best, others)}"
-
-
-def _lead_text(comparison: Comparison, best: str, other: str, *, first: bool) -> str:
-    unit, metric = " points" if first else "", comparison.main_metric
-    test = comparison.test(metric, best, other)
-    if test is None:
-        lead = comparison.models[best].mean(metric) - comparison.models[other].mean(metric)
-        return f"{points(lead, 1)}{unit} above {other}, which shares no split with it"
-    lead, interval = test.of(best)
-    digits = 1 if abs(lead) > 0.0095 else 2
-    interval_is = "95\u00a0% interval " if first else ""
-    shown = f" ({interval_is}{span(interval, digits)})" if interval else ""
-    return f"{points(lead, digits)}{unit} above {other}{shown}"
-
-
-def _significance_text(comparison: Comparison, best: str, others: Sequence[str]) -> str:
-    """Return the sentence about the significance of the lead."""
-    known = {label: test for label in others if (test := comparison.test(comparison.main_metric, best, label))}
-    tests = {label: test for label, test in known.items() if test.p is not None}
-    if known and not tests:
-        return "With a single test user, significance cannot be tested."
-    close = [label for label, test in tests.items() if not is_significant(test)]
-    if close:
-        return f"The difference to {listed(close)} is not significant."
-    if len(others) == 1:
-        return "The difference is significant." if tests else "The difference was not tested."
-    untested = [label for label in others if label not in tests]
-    rest = f" all others but {listed(untested)} (not tested)" if untested else f" all {len(others)} others"
-    return f"Its lead over{rest} is significant."
-
-
 def base_tests(comparison: Comparison) -> tuple[str, dict[str, PairedTest]]:
     """Return the model that others are compared with, the reference or the best, and the tests by label."""
     base = comparison.reference or comparison.best()
@@ -208,23 +159,10 @@ def base_tests(comparison: Comparison) -> tuple[str, dict[str, PairedTest]]:
     return base, {test.a if test.b == base else test.b: test for test in tests}
 
 
-def is_significant(test: PairedTest) -> bool:
-    """Return whether a difference is significant."""
-    if test.ci95 is None or test.p_holm is None:
-        return False
-    low, high = test.ci95
-    return test.p_holm < LEVEL and not low <= 0 <= high
-
-
 def meaning(metric: str) -> str:
     """Return the meaning of a metric in words."""
     kind, _, k = metric.partition("@")
     return MEANING.get(kind, "").format(k=k)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as an enumeration in a sentence."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def digits_of(comparison: Comparison, metric: str) -> int:

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from recfusion.server.client_code import javascript_client, python_client
 from recfusion.server.compression import Packed
 from recfusion.server.config import Settings
 from recfusion.server.event_store import Event
-from recfusion.server.guard import OPEN, Guard
+from recfusion.server.guard import OPEN, PAGES, Guard
 from recfusion.server.http_errors import ERRORS, Fault, fault_reply, log_failure, reply, to_fault
 from recfusion.server.keys import Keys, scope_of
 from recfusion.server.list_routes import add_list_routes
@@ -33,19 +34,12 @@ from recfusion.server.model_info import describe
 from recfusion.server.service import Service
 from recfusion.server.shops import Shops
 from recfusion.server.workbench import add_workbench_routes
+from recfusion.server.worker_registry import trouble
 
 log = logging.getLogger(__name__)
 SETTINGS = "RECFUSION_SERVE"  # environment variable with the settings of worker processes
 _PAGE = Path(__file__).parent / "page"
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".woff2": "font/woff2",
-    ".txt": "text/plain; charset=utf-8",
-}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _TICK = 0.25  # seconds between checks of the event store and the model folder
 _HOUR = 3600.0
 _VISITORS = ("view", "click", "skip")  # kinds of events that pages of a shop may send
@@ -213,11 +207,12 @@ def _unknown(bundle: Bundle, ids: Sequence[str]) -> list[str]:
 
 async def _record(service: Service, http: Request, bodies: list[schemas.EventBody], prefix: str = "") -> Response:
     for number, one in enumerate(bodies):
-        if http.scope.get("browser") and one.kind not in _VISITORS:
+        field = f"{prefix}{number}.kind" if prefix else "kind"
+        if http.scope["key"].origins is not None and one.kind not in _VISITORS:
             allowed = f"Visitors know this key, so it is for events of the kinds {', '.join(_VISITORS)}."
-            raise Fault(403, f"{prefix}{number}.kind" if prefix else "kind", allowed)
+            raise Fault(403, field, allowed)
         if one.kind not in service.reading.weights:
-            raise choices("kind", one.kind, service.reading.weights, f"{prefix}{number}.kind" if prefix else "kind")
+            raise choices("kind", one.kind, service.reading.weights, field)
     events = [
         Event(
             one.user, one.item, one.kind, one.time, one.recommendation_id, one.quantity, one.price, one.idempotency_key
@@ -260,7 +255,8 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
         models = await service.current()  # answers 503 if changed item columns cannot be applied
         ignored = sorted({name for model in models.every for name in model.misfits})
         named = {"ready": True, "models": _versions(models), "generation": models.generation}
-        return reply(named | {"trouble": await service.read(service.trouble), "ignored_columns": ignored})
+        failed = await service.read(partial(trouble, service.reading))
+        return reply(named | {"trouble": failed, "ignored_columns": ignored})
 
     @app.get("/metrics", summary="Counters and latencies for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -270,32 +266,20 @@ def _add_monitoring(app: FastAPI, service: Service) -> None:
 
 def _add_page(app: FastAPI) -> None:
     # Only names that exist are looked up: no name of a request reaches the file system.
-    files = {path.relative_to(_PAGE).as_posix(): path for path in _PAGE.rglob("*") if path.suffix in _TYPES}
-    contents = {name: Packed(path.read_bytes(), _TYPES[path.suffix]) for name, path in files.items()}
+    files = [path for path in _PAGE.iterdir() if path.suffix in _TYPES]
+    contents = {path.name: Packed(path.read_bytes(), _TYPES[path.suffix]) for path in files}
     document = app.openapi()
     contents["client.js"] = Packed(javascript_client(document).encode(), _TYPES[".js"])
-    contents["client.py"] = Packed(python_client(document).encode(), _TYPES[".txt"])
+    contents["client.py"] = Packed(python_client(document).encode(), "text/plain")
 
-    def file(request: Request, name: str) -> Response:
+    async def file(request: Request) -> Response:
+        name = request.path_params.get("name") or PAGES.get(request.scope["path"], "")
         if name not in contents:
             raise Fault(404, "path", "There is no such file.")
         return contents[name].reply(request, {"Cache-Control": "no-cache"})
 
-    @app.get("/", include_in_schema=False)
-    async def page(request: Request) -> Response:
-        return file(request, "index.html")
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> Response:
-        return file(request, "routes.html")
-
-    @app.get("/workbench", include_in_schema=False)
-    async def workbench(request: Request) -> Response:
-        return file(request, "workbench.html")
-
-    @app.get("/static/{name:path}", include_in_schema=False)
-    async def static(request: Request, name: str) -> Response:
-        return file(request, name)
+    for path in (*PAGES, "/static/{name:path}"):
+        app.add_api_route(path, file, include_in_schema=False)
 
 
 async def _run_maintenance(service: Service) -> None:

@@ -3,7 +3,6 @@
 import json
 import keyword
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,20 +106,23 @@ def operations(document: Mapping[str, Any]) -> Iterator[Operation]:
             yield Operation(name, method.upper(), path, one["summary"], fields, frozenset(required), answer)
 
 
+def named_schemas(part: Any, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schemas that a part of the document names, and those that these name."""
+    found: dict[str, Any] = {}
+    pending = [part]
+    while pending:
+        for name in re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(pending.pop())):
+            if name not in found:
+                found[name] = document["components"]["schemas"][name]
+                pending.append(found[name])
+    return found
+
+
 def python_client(document: Mapping[str, Any]) -> str:
     """Return the source of a Python module with a method for each route and a type for each record."""
-    every, schemas = list(operations(document)), document["components"]["schemas"]
-    named = Counter(
-        re.findall(r'"#/components/schemas/(\w+)"', json.dumps([(one.fields, one.answer) for one in every]))
-    )
-    while found := {
-        name
-        for known in named
-        for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schemas[known]))
-        if name not in named
-    }:
-        named.update(found)
-    records = [_record(name, schemas[name]) for name in sorted(named)]
+    every = list(operations(document))
+    schemas = named_schemas([[one.fields, one.answer] for one in every], document)
+    records = [_record(name, schemas[name]) for name in sorted(schemas)]
     methods = []
     for one in every:
         order = sorted(one.fields, key=lambda name: name not in one.required)

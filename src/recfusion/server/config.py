@@ -11,6 +11,13 @@ from recfusion.server.event_kinds import parse_weights
 LOOPBACK = ("127.0.0.1", "::1", "localhost")  # addresses that only this machine can reach
 
 
+def in_folder(value: Any, folder: Path) -> Any:
+    """Return the value of an option; a path, or several, that are relative to a folder become absolute."""
+    if isinstance(value, tuple):
+        return tuple(in_folder(one, folder) for one in value)
+    return folder / value if isinstance(value, Path) else value
+
+
 class ShopOptions(BaseModel, frozen=True, extra="forbid"):
     """The options of `recfusion serve` that each shop may have of its own."""
 

@@ -5,8 +5,6 @@ import polars as pl
 from recfusion.server.event_kinds import Standing
 from recfusion.server.event_store import Store
 
-_SCHEMA: dict[str, type[pl.DataType]] = {"user": pl.String, "item": pl.String, "time": pl.Float64}
-
 
 def purchases_and_returns(store: Store) -> pl.DataFrame:
     """Return user, item, quantity (below 0 for a return) and time of the events that change what users have.
@@ -30,8 +28,8 @@ def purchases_and_returns(store: Store) -> pl.DataFrame:
 def all_rows(store: Store) -> pl.DataFrame:
     """Return all events as they were recorded."""
     query = "SELECT user, item, time, kind, recommendation, quantity, price FROM events ORDER BY id"
-    more: dict[str, type[pl.DataType]] = {"kind": pl.String, "recommendation_id": pl.String}
-    more |= {"quantity": pl.Float64, "price": pl.Float64}
+    schema = {"user": pl.String, "item": pl.String, "time": pl.Float64, "kind": pl.String}
+    schema |= {"recommendation_id": pl.String, "quantity": pl.Float64, "price": pl.Float64}
     with store.undamaged():
-        rows = pl.DataFrame(store.rows(query), schema=_SCHEMA | more, orient="row")
+        rows = pl.DataFrame(store.rows(query), schema=schema, orient="row")
         return rows.with_columns(pl.col("time").cast(pl.Int64))

@@ -20,12 +20,12 @@ import polars as pl
 
 from recfusion.core.errors import InputError, WriteError
 from recfusion.core.files import check_regular
-from recfusion.data.reading.ids import id_text
 from recfusion.server.event_kinds import WEIGHTS, Standing
 
 _VERSION = "2"
 _VERSIONS = 100  # of the placements that are kept
 _UNERASED = "unerased"  # name of a state: the write-ahead log may hold deleted rows
+_ERASE_SECONDS = 10.0  # that a deletion by a command waits for other readers
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, user TEXT NOT NULL, item TEXT NOT NULL, kind TEXT NOT NULL,
@@ -35,7 +35,7 @@ CREATE INDEX IF NOT EXISTS events_of_user ON events (user, id);
 CREATE INDEX IF NOT EXISTS events_by_age ON events (received);
 CREATE UNIQUE INDEX IF NOT EXISTS events_by_key ON events (key) WHERE key IS NOT NULL;
 CREATE TABLE IF NOT EXISTS changes (
-    item TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, number INTEGER NOT NULL, time REAL NOT NULL DEFAULT 0,
+    item TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, number INTEGER NOT NULL, time REAL NOT NULL,
     PRIMARY KEY (item, name)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS changes_by_number ON changes (number);
@@ -54,16 +54,6 @@ CREATE TABLE IF NOT EXISTS shown_items (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgotten (user BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
-_FROM_VERSION_1 = """
-ALTER TABLE events ADD COLUMN quantity REAL;
-ALTER TABLE events ADD COLUMN price REAL;
-ALTER TABLE events ADD COLUMN key TEXT;
-ALTER TABLE changes ADD COLUMN time REAL NOT NULL DEFAULT 0;
-UPDATE changes SET time = CAST(strftime('%s', 'now') AS INTEGER);
-INSERT OR REPLACE INTO state SELECT 'change', coalesce(max(number), 0) FROM changes;
-ALTER TABLE shown RENAME TO shown_before;
-UPDATE state SET value = '2' WHERE name = 'version';
 """
 
 
@@ -144,9 +134,9 @@ class Store:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "busy_timeout = 10000"):
                 self._db.execute(f"PRAGMA {pragma}")
-            if not self._is_current():
+            if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone() is None:
                 with self.writing():
-                    self._prepare()
+                    self._make_tables()
             self._salt = bytes.fromhex(str(self.state("salt")))
             self.weights: dict[str, float] = WEIGHTS | json.loads(self.state("weights") or "{}")  # of kinds of events
         except InputError:
@@ -158,32 +148,11 @@ class Store:
             message = f"The file '{path}' was written by another version: name a new one with --events."
             raise InputError(message, "events")
 
-    def _is_current(self) -> bool:
-        """Return whether the file has the tables of this version; a process that only reads then writes nothing."""
-        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone()
-        return found is not None and self.state("version") == _VERSION
-
-    def _prepare(self) -> None:
-        """Create the tables, or convert those of version 1; tables of a later version stay unchanged."""
-        found = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'state'").fetchone()
-        version = None if found is None else self.state("version")
-        if version not in (None, "1"):
-            return
-        for statement in ((_FROM_VERSION_1 if version == "1" else "") + _TABLES).split(";"):
+    def _make_tables(self) -> None:
+        for statement in _TABLES.split(";"):
             self._db.execute(statement)
-        if version == "1":
-            self._db.execute("INSERT INTO shown SELECT day, model, '', bucket, lists FROM shown_before")
-            self._db.execute("DROP TABLE shown_before")
-            self._use_one_id()
         self._db.execute("INSERT OR IGNORE INTO state VALUES ('version', ?)", (_VERSION,))
         self._db.execute("INSERT OR IGNORE INTO state VALUES ('salt', ?)", (secrets.token_hex(16),))
-
-    def _use_one_id(self) -> None:
-        """Write each id in its one form: version 1 stored 318.0 and " 318 " as they were sent."""
-        for column in ("user", "item"):
-            for (stored,) in self._db.execute(f"SELECT DISTINCT {column} FROM events").fetchall():
-                if (known := id_text(stored)) and known != stored:
-                    self._db.execute(f"UPDATE events SET {column} = ? WHERE {column} = ?", (known, stored))
 
     def close(self) -> None:
         self._db.close()
@@ -278,6 +247,19 @@ class Store:
         self._db.execute("INSERT OR IGNORE INTO forgotten VALUES (?)", (self.digest(user),))
         self.set_state(_UNERASED, secrets.token_hex(8))
         return int(deleted)
+
+    def forget_for_good(self, users: Iterable[str]) -> int:
+        """Delete the events of users, also from the write-ahead log; return the number of deleted events."""
+        with self.writing():
+            deleted = sum(map(self.forget, users))
+        if not self.erase(_ERASE_SECONDS):
+            raise WriteError(
+                f"The events are deleted ({deleted:,}), but the write-ahead log of '{self.path}' still holds them, "
+                "because another program reads the file: end it and run this command again. A running service tries "
+                "again by itself.",
+                "file",
+            )
+        return deleted
 
     def is_forgotten(self, user: str) -> bool:
         found = self._db.execute("SELECT 1 FROM forgotten WHERE user = ?", (self.digest(user),)).fetchone()

@@ -5,11 +5,9 @@ import json
 import logging
 import math
 import os
-import re
 import time
 from collections.abc import MutableMapping
 from contextlib import suppress
-from itertools import accumulate
 from typing import Any
 
 from fastapi import FastAPI
@@ -26,12 +24,10 @@ from recfusion.server.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 OPEN = ("/live", "/ready")  # health checks
+PAGES = {"/": "index.html", "/docs": "routes.html", "/workbench": "workbench.html"}
 PLACED = ("/recommend", "/recommend/batch", "/similar", "/complete")  # routes with placements
 _REFUSED = (401, 403, 421, 429)
 _DISCARD = 1 << 24  # bytes of a refused body that are read
-_DEEPEST = 20  # nested brackets of a body
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # possessive: no input makes it backtrack
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; font-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'",
@@ -102,11 +98,12 @@ class Guard:
             return
         sent, needed = headers.get("authorization"), scope_of(method, path)
         key = self._keys.check(sent, needed)
-        scope["browser"] = self._keys.is_for_browsers(sent, origin)
-        scope["placements"] = placements = self._keys.placements(sent)
-        if placements is not None and needed == "read" and path not in PLACED:
+        scope["key"] = key
+        if key.origins is not None and origin not in key.origins:
+            raise Fault(403, "Origin", "This key is for other pages: name their origins in the key file.")
+        if key.placements is not None and needed == "read" and path not in PLACED:
             raise Fault(403, "Authorization", f"This key is for {', '.join(PLACED)} with a placement: use another key.")
-        if wait := self._rates.wait(key):
+        if wait := self._rates.wait(key.name):
             most = f"{self.settings.rate_limit:g} requests per second"
             raise Fault(429, "Authorization", f"Expected at most {most}.", {"Retry-After": str(math.ceil(wait))})
 
@@ -138,10 +135,7 @@ class Guard:
                         raise too_long
         except TimeoutError:
             raise Fault(408, "body", "The body did not arrive in time.", {"Connection": "close"}) from None
-        body = b"".join(parts)
-        if _depth(body) > _DEEPEST:
-            raise Fault(422, "body", f"Expected at most {_DEEPEST} nested brackets in the body.")
-        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        pending: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
 
         async def whole() -> Message:
             return pending.pop() if pending else await receive()
@@ -185,8 +179,8 @@ class Guard:
         self._metrics.requests.labels(route, str(status)).inc()
         needed = scope_of(scope["method"], path)
         if status in _REFUSED or (needed != "read" and route in self._routes):
-            key = self._keys.name(headers.get("authorization"))
-            self._audit.write(key=key, scope=needed, route=route, status=status)
+            key = self._keys.find(headers.get("authorization"))
+            self._audit.write(key=key.name, scope=needed, route=route, status=status)
         if log.isEnabledFor(logging.INFO):
             line = {"time": round(time.time(), 3), "method": scope["method"], "route": route, "status": status}
             log.info(json.dumps(line | {"ms": round(1000 * seconds, 2), "process": os.getpid()}))
@@ -209,12 +203,4 @@ def _same(origin: str, host: str) -> bool:
 
 
 def _is_static(path: str) -> bool:
-    return path in ("/", "/docs", "/workbench", "/favicon.ico") or path.startswith("/static/")
-
-
-def _depth(body: bytes) -> int:
-    """Return how deeply brackets are nested, without those inside strings."""
-    if body.count(b"[") + body.count(b"{") <= _DEEPEST:
-        return 0
-    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
-    return max(accumulate(1 if sign in b"[{" else -1 for sign in brackets), default=0)
+    return path in PAGES or path == "/favicon.ico" or path.startswith("/static/")

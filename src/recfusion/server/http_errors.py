@@ -29,7 +29,8 @@ class Fault(Exception):  # noqa: N818
 def log_failure(what: str, error: Exception) -> None:
     """Log where a bug occurred, without its message, which may repeat what a client sent."""
     places = [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)]
-    log.error(json.dumps({"event": what, "kind": type(error).__name__, "at": places[-8:]}))
+    reason = {"reason": name} if (name := getattr(error, "sqlite_errorname", None)) else {}  # such as SQLITE_FULL
+    log.error(json.dumps({"event": what, "kind": type(error).__name__, **reason, "at": places[-8:]}))
 
 
 def reply(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -56,7 +57,7 @@ def to_fault(error: Exception, prefix: str = "") -> Fault:
         case RequestValidationError():
             return _validation_fault(error.errors()[0])
         case HTTPException():
-            field = {404: "path", 405: "method"}.get(error.status_code, "request")
+            field = {400: "body", 404: "path", 405: "method"}.get(error.status_code, "request")
             return Fault(error.status_code, field, f"{error.detail}.", error.headers)
         case sqlite3.Error():
             log_failure("The event store cannot be used", error)

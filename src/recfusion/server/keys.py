@@ -8,7 +8,6 @@ import re
 import time
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, TypeAdapter, model_validator
 
 from recfusion.core.errors import InputError, validating
 from recfusion.server.config import LOOPBACK, Settings
+from recfusion.server.file_states import FileState, file_states
 from recfusion.server.http_errors import Fault
 
 log = logging.getLogger(__name__)
@@ -34,22 +34,37 @@ def scope_of(method: str, path: str) -> Scope:
     return "events" if path.startswith("/events") else "read"
 
 
-@dataclass(frozen=True)
-class Key:
-    """A key that clients may send; only its SHA-256 is kept."""
+class _KeyTable(BaseModel, frozen=True, extra="forbid"):
+    """A table of the key file."""
+
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")  # only the digest of a key is kept
+    scopes: frozenset[Scope] = Field(min_length=1)
+    # The only placements that the key may name; None: all, and requests without one.
+    placements: frozenset[str] | None = Field(None, min_length=1)
+    # Of the pages that may send it, so that visitors can read it; None: it is no key for browsers.
+    origins: frozenset[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def _check_scopes(self) -> "_KeyTable":
+        if self.origins is not None and (self.placements is None or "admin" in self.scopes):
+            raise ValueError("expected placements and no scope admin for a key with origins, which visitors can read")
+        if self.placements is not None and "admin" in self.scopes:
+            raise ValueError("expected no scope admin for a key that is limited to placements")
+        return self
+
+
+class Key(_KeyTable, frozen=True):
+    """A key that clients may send."""
 
     name: str  # for the audit log and the rate limit
-    sha256: str
-    scopes: frozenset[Scope]
-    placements: frozenset[str] | None = None  # the only ones that it may name; None: all, and requests without one
-    origins: frozenset[str] | None = None  # of the pages that may send it; None: it is no key for browsers
 
     @classmethod
     def of(cls, name: str, key: str, scopes: Iterable[Scope]) -> "Key":
-        return cls(name, _digest(key), frozenset(scopes))
+        return cls(name=name, sha256=_digest(key), scopes=frozenset(scopes))
 
 
-_PAGE = Key("page", "", frozenset({"read"}))  # the token of the page
+_PAGE = Key.model_construct(name="page", sha256="", scopes=frozenset({"read"}))  # stands for the token of the page
+_NOBODY = Key.model_construct(name="", sha256="", scopes=frozenset())  # stands for no key, or an unknown one
 
 
 class Keys:
@@ -58,7 +73,7 @@ class Keys:
     def __init__(self, fixed: Iterable[Key] = (), file: Path | None = None, page_secret: str = "") -> None:
         self._fixed, self._file, self._page_secret = tuple(fixed), file, page_secret
         self.reading_is_open = file is None and not any(key.scopes == {"read"} for key in self._fixed)
-        self._state = _state(file)
+        self._state = self._file_state()
         self._keys = self._read()
         self._checked = time.monotonic()
 
@@ -82,43 +97,25 @@ class Keys:
     def needed_for(self, scope: Scope) -> bool:
         return not self.reading_is_open or (scope != "read" and bool(self._fixed))
 
-    def check(self, header: str | None, scope: Scope) -> str:
-        """Return the name of the key in an Authorization header; raise a Fault unless it has the scope."""
+    def check(self, header: str | None, scope: Scope) -> Key:
+        """Return the key in an Authorization header; raise a Fault unless it has the scope or none is needed."""
         self._read_again()
-        key = self._find(header)
-        if key is not None and scope in key.scopes:
-            return key.name
-        if not self.needed_for(scope):
-            return ""
+        key = self.find(header)
+        if scope in key.scopes or not self.needed_for(scope):
+            return key
         expected = f"'Bearer KEY' with a key of this service that has the scope {scope}"
         if not any(scope in one.scopes for one in self._keys.values()):
             expected = f"a service with a key for {scope}: start it with --admin-key-env NAME or --key-file FILE"
-        raise Fault(403 if key else 401, "Authorization", f"Expected {expected}.", _CHALLENGE)
+        raise Fault(401 if key is _NOBODY else 403, "Authorization", f"Expected {expected}.", _CHALLENGE)
 
-    def placements(self, header: str | None) -> frozenset[str] | None:
-        """Return the placements to which the key in an Authorization header is limited; None if it is not."""
-        return found.placements if (found := self._find(header)) else None
+    def find(self, header: str | None) -> Key:
+        """Return the key in an Authorization header; one without a name if it is unknown."""
+        given = (header or "").removeprefix("Bearer ").strip()
+        return self._keys.get(_digest(given)) or (_PAGE if self._is_token(given) else _NOBODY)
 
     def origins(self) -> frozenset[str]:
         """Return the origins of all keys for browsers."""
         return frozenset().union(*(key.origins for key in self._keys.values() if key.origins))
-
-    def is_for_browsers(self, header: str | None, origin: str | None) -> bool:
-        """Return whether visitors of pages know the key; raise a Fault if it is for pages of other origins."""
-        key = self._find(header)
-        if key is None or key.origins is None:
-            return False
-        if origin not in key.origins:
-            raise Fault(403, "Origin", "This key is for other pages: name their origins in the key file.")
-        return True
-
-    def name(self, header: str | None) -> str:
-        """Return the name of the key in an Authorization header, empty if it is unknown."""
-        return found.name if (found := self._find(header)) else ""
-
-    def _find(self, header: str | None) -> Key | None:
-        given = (header or "").removeprefix("Bearer ").strip()
-        return self._keys.get(_digest(given)) or (_PAGE if self._is_token(given) else None)
 
     def token(self) -> str | None:
         """Return a token with which the page may read for some hours; None if reading needs no key."""
@@ -139,13 +136,16 @@ class Keys:
     def _read(self) -> dict[str, Key]:
         return {key.sha256: key for key in (*self._fixed, *(read_key_file(self._file) if self._file else ()))}
 
+    def _file_state(self) -> list[FileState]:
+        return file_states([self._file] if self._file else [])
+
     def _read_again(self) -> None:
         """Read the key file again if it has changed; a wrong one leaves the old keys in use."""
         now = time.monotonic()
         if self._file is None or now - self._checked < _READ_AGAIN:
             return
         self._checked = now
-        if (state := _state(self._file)) == self._state:
+        if (state := self._file_state()) == self._state:
             return
         self._state = state
         try:
@@ -153,21 +153,6 @@ class Keys:
             log.warning('{"event": "the key file was read again", "keys": %d}', len(self._keys))
         except InputError:
             log.warning('{"event": "the new key file is wrong, the old keys stay in use"}')
-
-
-class _KeyTable(BaseModel, frozen=True, extra="forbid"):
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    scopes: frozenset[Scope] = Field(min_length=1)
-    placements: frozenset[str] | None = Field(None, min_length=1)
-    origins: frozenset[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] | None = Field(None, min_length=1)
-
-    @model_validator(mode="after")
-    def _check_scopes(self) -> "_KeyTable":
-        if self.origins is not None and (self.placements is None or "admin" in self.scopes):
-            raise ValueError("expected placements and no scope admin for a key with origins, which visitors can read")
-        if self.placements is not None and "admin" in self.scopes:
-            raise ValueError("expected no scope admin for a key that is limited to placements")
-        return self
 
 
 def read_key_file(path: Path) -> list[Key]:
@@ -180,15 +165,7 @@ def read_key_file(path: Path) -> list[Key]:
         raise InputError(f"Cannot read the key file '{path}' ({reason}).", "key_file") from None
     with validating("a table with sha256 and scopes for each key of --key-file", remedy):
         found = TypeAdapter(Annotated[dict[str, _KeyTable], Field(min_length=1)]).validate_python(tables)
-    return [Key(name, one.sha256, one.scopes, one.placements, one.origins) for name, one in found.items()]
-
-
-def _state(path: Path | None) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat() if path else None
-    except OSError:
-        return None
-    return (found.st_mtime_ns, found.st_ino, found.st_size) if found else None
+    return [Key(name=name, **dict(one)) for name, one in found.items()]
 
 
 def _from_environment(name: str) -> str:

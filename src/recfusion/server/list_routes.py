@@ -25,11 +25,13 @@ from recfusion.inference.why_not import why_not
 from recfusion.server import responses, schemas
 from recfusion.server.http_errors import Fault, reply, to_fault
 from recfusion.server.item_map import packed_map
+from recfusion.server.keys import Key
 from recfusion.server.loaded_models import LoadedModel, LoadedModels
 from recfusion.server.placements import Asked as Placed
 from recfusion.server.placements import Kind, with_placement
 from recfusion.server.service import Service
 from recfusion.server.shown_items import fade_repeats, hidden_items, next_cursor
+from recfusion.server.user_history import merged_history
 
 _TOGETHER = 2000  # cost of the lists of a batch that are made together
 _GREEDY = 11  # cost of an item of a list that is selected item by item
@@ -145,11 +147,11 @@ def add_list_routes(app: FastAPI, service: Service) -> None:
 
 def _placed(service: Service, http: Request, kind: Kind, request: Placed, prefix: str = "") -> Placed:
     """Return a request with the settings of its placement; a key may be limited to some placements."""
-    allowed = http.scope.get("placements")
-    if allowed is not None and request.placement not in allowed:
-        listed = ", ".join(sorted(allowed))
+    key: Key = http.scope["key"]
+    if key.placements is not None and request.placement not in key.placements:
+        listed = ", ".join(sorted(key.placements))
         raise Fault(403, f"{prefix}placement", f"This key is for the placements {listed}: name one of them.")
-    if http.scope.get("browser") and getattr(request, "user", None) is not None:
+    if key.origins is not None and getattr(request, "user", None) is not None:
         raise Fault(403, f"{prefix}user", "Visitors know this key, so it may not ask for a user: send a history.")
     try:
         return with_placement(service.placements, kind, request)
@@ -244,7 +246,9 @@ async def _with_history(service: Service, models: LoadedModels, request: Asked) 
     model = models.choose(request.model, None if user is None else service.position(user))
     if user is None:
         return model, request
-    history, returned = await service.read(lambda: service.merged_history(user, given, model.bundle, models.known))
+    history, returned = await service.read(
+        lambda: merged_history(service.reading, user, given, model.bundle, models.known)
+    )
     return model, request.model_copy(update={"history": history, "deny": (*request.deny, *returned)})
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,11 @@ from recfusion.inference.bundle_files import CONFIG
 from recfusion.inference.name_search import NameSearch
 from recfusion.inference.new_items import can_add, with_new
 from recfusion.server.column_values import changed_column, expected_value, fits
+from recfusion.server.config import Settings
 from recfusion.server.event_store import Change, Store
+from recfusion.server.file_states import file_states
 from recfusion.server.known_users import NOBODY, KnownUsers, histories_files
+from recfusion.server.placements import check_placements, current_placements
 
 
 class ItemFacts:
@@ -57,7 +60,7 @@ class LoadedModel:
     bundle: Bundle  # with changed columns and new items
     facts: ItemFacts
     search: NameSearch
-    change: int  # number of the last applied change of the item table
+    change: int = 0  # number of the last applied change of the item table
     misfits: tuple[str, ...] = ()  # columns with stored changes that their type cannot hold; the changes are ignored
 
     @property
@@ -70,65 +73,47 @@ class LoadedModel:
 class LoadedModels:
     """The loaded models and user histories at one moment."""
 
-    main: LoadedModel
-    second: LoadedModel | None = None
+    every: tuple[LoadedModel, ...]  # the main one first
     share: float = 0.0  # of the users who get the second model
     known: KnownUsers = NOBODY  # of the histories file
     generation: str = ""  # changes with any of the files
-    others: tuple[LoadedModel, ...] = ()  # for requests and placements that name them
 
     @property
-    def every(self) -> list[LoadedModel]:
-        """All models, the main one first."""
-        return [self.main, *([] if self.second is None else [self.second]), *self.others]
+    def main(self) -> LoadedModel:
+        return self.every[0]
 
     def choose(self, label: str | None, position: float | None = None) -> LoadedModel:
         """Return the model with this label, or the one for a user at this position, 0 to 1, among all users."""
-        if label is not None:
-            models = {model.label: model for model in self.every}
-            if label not in models:
-                raise choices("model", label, models, "model")
-            return models[label]
-        return self.second if self.second is not None and position is not None and position < self.share else self.main
+        if label is None:
+            return self.every[1] if position is not None and position < self.share else self.main
+        models = {model.label: model for model in self.every}
+        if label not in models:
+            raise choices("model", label, models, "model")
+        return models[label]
 
 
-def load_models(
-    main: Path,
-    second: Path | None,
-    share: float,
-    histories: Sequence[Path],
-    store: Store,
-    *,
-    others: Sequence[Path] = (),
-    mapped: bool = False,
-) -> LoadedModels:
-    """Read the model folders and the histories, and apply the stored changes of item columns."""
-    stamp = _file_stamps(histories)
-    first, other = _load(main, main.absolute().name, mapped=mapped), None
-    if second is not None:
-        label = second.absolute().name
-        other = _load(second, label if label != first.label else f"{label}-also", mapped=mapped)
-    more = tuple(_load(folder, folder.absolute().name, mapped=mapped) for folder in others)
-    labels = [model.label for model in (first, other, *more) if model is not None]
+def load_served(given: Settings) -> LoadedModels:
+    """Read the model folders and histories of a service, and apply the stored changes of item columns."""
+    folders = [folder for folder in (given.folder, given.also, *given.models) if folder is not None]
+    labels = [folder.absolute().name for folder in folders]
+    if given.also is not None and labels[1] == labels[0]:
+        labels[1] += "-also"
     if len(set(labels)) < len(labels):
         raise InputError(f"Expected model folders with different names, got {', '.join(labels)}: rename one.", "models")
-    known = KnownUsers.read(histories, first.bundle)
-    if _file_stamps(histories) != stamp:
+    files = file_states(histories_files(given.histories))
+    mapped = given.workers > 1
+    every = tuple(_load(folder, label, mapped=mapped) for folder, label in zip(folders, labels, strict=True))
+    known = KnownUsers.read(given.histories, every[0].bundle)
+    if file_states(histories_files(given.histories)) != files:
         raise InputError("The histories file changed while it was read: load it again.", "histories")
-    versions = [first.version, "" if other is None else other.version, stamp, *(one.version for one in more)]
+    versions = [*(one.version for one in every), *map(str, files)]
     generation = hashlib.blake2b("\n".join(versions).encode(), digest_size=8).hexdigest()
-    share = share if other is not None else 0.0
-    return with_changes(LoadedModels(first, other, share, known, generation, more), store)
-
-
-def _file_stamps(paths: Sequence[Path]) -> str:
-    """Return a text that changes when one of some files is replaced or written to."""
-    stamps = []
-    for path in histories_files(paths):
-        with suppress(OSError):  # reading it says what is wrong
-            state = path.stat()
-            stamps.append(f"{state.st_ino} {state.st_size} {state.st_mtime_ns}")
-    return " ".join(stamps)
+    share = 0.0 if given.also is None else given.also_share
+    with closing(Store(given.events)) as store:  # a connection belongs to one thread
+        found = with_changes(LoadedModels(every, share, known, generation), store)
+        placements, _ = current_placements(store, given.placements)
+    check_placements(placements, {model.label: model.bundle for model in found.every})
+    return found
 
 
 def with_changes(models: LoadedModels, store: Store) -> LoadedModels:
@@ -137,30 +122,22 @@ def with_changes(models: LoadedModels, store: Store) -> LoadedModels:
     if last == models.main.change:
         return models
     if models.main.change < store.last_clear():
-        models = _each(
-            models, lambda one: _make(one.label, one.version, one.made, one.described, one.base, one.base, 0)
-        )
+        models = replace(models, every=tuple(_with_items(one, one.base) for one in models.every))
     return apply_changes(models, store.changes(after=models.main.change), store.changes, last)
 
 
 def apply_changes(
-    models: LoadedModels, rows: Sequence[Change], every: Callable[[], Sequence[Change]], number: int
+    models: LoadedModels, rows: Sequence[Change], stored: Callable[[], Sequence[Change]], number: int
 ) -> LoadedModels:
-    """Return the models with some more changes; `every` returns all of them, also those applied before."""
+    """Return the models with some more changes; `stored` returns all of them, also those applied before."""
 
     def update(model: LoadedModel) -> LoadedModel:
         if not can_add(model.base) or (model.base.columns_of([row.item for row in rows]) >= 0).all():
             return _changed(model, rows, number)
-        bundle = with_new(model.base, _described(model.base, every()))
-        fresh = _make(model.label, model.version, model.made, model.described, model.base, bundle, number)
-        return _changed(fresh, every(), number)
+        bundle = with_new(model.base, _described(model.base, stored()))
+        return _changed(_with_items(model, bundle), stored(), number)
 
-    return _each(models, update)
-
-
-def _each(models: LoadedModels, update: Callable[[LoadedModel], LoadedModel]) -> LoadedModels:
-    second = None if models.second is None else update(models.second)
-    return replace(models, main=update(models.main), second=second, others=tuple(map(update, models.others)))
+    return replace(models, every=tuple(map(update, models.every)))
 
 
 def _described(base: Bundle, rows: Sequence[Change]) -> pl.DataFrame:
@@ -197,14 +174,17 @@ def _load(folder: Path, label: str, *, mapped: bool) -> LoadedModel:
     if file_digest(folder / CONFIG)[:12] != version:
         raise InputError(f"The model folder '{folder}' changed while it was read: load it again.")
     made = (folder / CONFIG).stat().st_mtime
-    return _make(label, version, made, made if bundle.items_time is None else bundle.items_time, bundle, bundle, 0)
+    described = made if bundle.items_time is None else bundle.items_time
+    return LoadedModel(label, version, made, described, bundle, bundle, ItemFacts(bundle), _search(bundle))
 
 
-def _make(
-    label: str, version: str, made: float, described: float, base: Bundle, bundle: Bundle, change: int
-) -> LoadedModel:
-    search = NameSearch([name for _, name in bundle.names], bundle.counts)
-    return LoadedModel(label, version, made, described, base, bundle, ItemFacts(bundle), search, change)
+def _search(bundle: Bundle) -> NameSearch:
+    return NameSearch([name for _, name in bundle.names], bundle.counts)
+
+
+def _with_items(model: LoadedModel, bundle: Bundle) -> LoadedModel:
+    """Return the model with another item table, to which no change was applied."""
+    return replace(model, bundle=bundle, facts=ItemFacts(bundle), search=_search(bundle), change=0, misfits=())
 
 
 def _changed(model: LoadedModel, rows: Sequence[Change], number: int) -> LoadedModel:
@@ -228,7 +208,5 @@ def _changed(model: LoadedModel, rows: Sequence[Change], number: int) -> LoadedM
     if not by_name:
         return model
     bundle = model.bundle.with_columns([changed_column(items[name], by_name[name]) for name in by_name])
-    model = replace(model, bundle=bundle, facts=ItemFacts(bundle))
-    if bundle.roles.get("title") in by_name:
-        return replace(model, search=NameSearch([name for _, name in bundle.names], bundle.counts))
-    return model
+    search = _search(bundle) if bundle.roles.get("title") in by_name else model.search
+    return replace(model, bundle=bundle, facts=ItemFacts(bundle), search=search)

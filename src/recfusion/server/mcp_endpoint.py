@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import Message, Scope
 
 from recfusion.core.errors import choices
+from recfusion.server.client_code import named_schemas
 
 PATH = "/mcp"
 TOOLS = {  # the routes that assistants may call
@@ -63,7 +63,7 @@ def add_mcp(app: FastAPI) -> AbstractAsyncContextManager[None]:
 def _tool(name: str, document: Mapping[str, Any]) -> Tool:
     """Return the description of a tool, from that of its route."""
     method, path = TOOLS[name]
-    route, parts = document["paths"][path][method], document["components"]["schemas"]
+    route = document["paths"][path][method]
     if "requestBody" in route:
         asked = route["requestBody"]["content"]["application/json"]["schema"]
     else:
@@ -72,21 +72,15 @@ def _tool(name: str, document: Mapping[str, Any]) -> Tool:
     return Tool(
         name=name,
         description=f"{route['summary']}.",
-        input_schema=self_contained(asked, parts),
-        output_schema=self_contained(answer, parts),
+        input_schema=self_contained(asked, document),
+        output_schema=self_contained(answer, document),
     )
 
 
-def self_contained(schema: dict[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+def self_contained(schema: dict[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema of an OpenAPI document with the definitions that it needs."""
-    root = parts[schema["$ref"].removeprefix(_REF)] if "$ref" in schema else schema
-    needed: dict[str, Any] = {}
-    pending = [root]
-    while pending:
-        for name in re.findall(f'"{_REF}([^"]+)"', json.dumps(pending.pop())):
-            if name not in needed:
-                needed[name] = parts[name]
-                pending.append(parts[name])
+    root = document["components"]["schemas"][schema["$ref"].removeprefix(_REF)] if "$ref" in schema else schema
+    needed = named_schemas(root, document)
     whole = {**root, "$defs": needed} if needed else root
     found: dict[str, Any] = json.loads(json.dumps(whole).replace(_REF, "#/$defs/"))
     return found

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from recfusion.core.errors import InputError
+from recfusion.data.column_roles import Role
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import CONTROL
 from recfusion.inference.request import describe_controls
@@ -14,6 +15,7 @@ from recfusion.server.loaded_models import LoadedModel, LoadedModels, json_value
 
 _VALUES = 50  # most frequent values of a column that are listed
 _CATEGORIES, _LONGEST = 500, 100  # a column with more different values, or longer ones, is free text
+_SHOWN: tuple[Role, ...] = ("title", "image", "link", "date", "text")  # columns to look at, not to choose from
 
 
 def describe(models: LoadedModels, image_origins: Sequence[str] = ()) -> dict[str, Any]:
@@ -74,10 +76,7 @@ def words(metric: str, mean: float, users: str) -> str:
         more = "more" if mean >= 0 else "less"
         return f"{abs(100 * mean):.1f} points {more} than the model before it, in {metric}."
     if kind in ("recall", "calibrated_recall"):
-        return (
-            f"Of the items that were hidden from it, {round(100 * mean)} in 100 of those that a list of {length} can "
-            "hold are in it."
-        )
+        return f"A list of {length} has {round(100 * mean)} in 100 of the hidden items that fit into it."
     if kind == "ndcg":
         return f"Its order is worth {round(100 * mean)} in 100 of a perfect one, over the first {length} places."
     return f"{metric}: {mean:.3f}."
@@ -92,6 +91,8 @@ def column(bundle: Bundle, name: str) -> dict[str, Any]:
     if series.dtype.is_numeric():
         low, high = json_values([series.min(), series.max()])
         return text | {"kind": "number", "min": low, "max": high}
+    if series.dtype.is_temporal() or name in [bundle.roles.get(role) for role in _SHOWN]:
+        return text
     try:
         found = bundle.categories(name)
     except (InputError, pl.exceptions.PolarsError):

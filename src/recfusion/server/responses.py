@@ -7,6 +7,8 @@ from pydantic import BaseModel, Field
 from recfusion.inference.explanations import Basis, Reason
 from recfusion.inference.reverse_steps import Step
 from recfusion.inference.why_not import WhyNot
+from recfusion.server.outcomes import Measure
+from recfusion.server.placements import Kind
 
 Json = str | int | float | bool | None
 _GENERATION = Field(description="the loaded files: the same text means the same models and histories")
@@ -197,7 +199,7 @@ class ModelInfo(Body):
 
 class PlacementBody(Body):
     name: str
-    kind: Literal["recommend", "similar", "complete"] = Field(description="the route of its requests")
+    kind: Kind = Field(description="the route of its requests")
     sets: list[str] = Field(description="fields of a request that it sets, so that the request may not")
 
 
@@ -268,7 +270,7 @@ class DayEvents(Body):
 class OutcomeBody(Body):
     """What the lists of a model or placement led to."""
 
-    measure: Literal["click-through", "conversion", "revenue"]
+    measure: Measure
     name: str
     lists: int
     total: float

@@ -11,37 +11,30 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from recfusion.core.errors import InputError
-from recfusion.data.protocol import Protocol
-from recfusion.data.rating_scale import adds_up
-from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import check_times, is_liked, lowest_liked
 from recfusion.inference.lists import lists_for_requests
-from recfusion.inference.request import Entry, ListRequest, parse_history
+from recfusion.inference.request import ListRequest
 from recfusion.inference.update import AnotherUpdate
-from recfusion.models.abilities import lowest_rating
 from recfusion.server import worker_registry as workers
 from recfusion.server.batcher import Batcher, Busy
 from recfusion.server.config import Settings
 from recfusion.server.event_kinds import parse_weights
 from recfusion.server.event_store import Change, Store
+from recfusion.server.file_states import FileState, file_states
 from recfusion.server.http_errors import Fault
-from recfusion.server.known_users import KnownUsers, histories_files
+from recfusion.server.known_users import histories_files
 from recfusion.server.learning import check_learning, has_to_unlearn, is_pending, learn, must_unlearn
 from recfusion.server.loaded_models import (
     LoadedModel,
     LoadedModels,
     apply_changes,
-    load_models,
+    load_served,
     model_tag,
     with_changes,
 )
@@ -56,7 +49,6 @@ from recfusion.server.placements import (
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-FileState = tuple[str, int, int, int]  # path, time, size and inode
 ListJob = tuple[LoadedModel, ListRequest]  # a list to make with one of the models
 BUCKETS = 256  # groups of users over which click-through is compared
 _BATCH = 64  # users scored at once
@@ -189,44 +181,6 @@ class Service:
             await self.write(lambda store: workers.report_trouble(store, trouble))
             log.warning(json.dumps({"event": "learning failed", "kind": type(error).__name__, "process": os.getpid()}))
 
-    def merged_history(
-        self, user: str, given: Sequence[Entry], bundle: Bundle, users: KnownUsers
-    ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-        """Return a user's history, and returned items that no list may have.
-
-        Each purchase is an entry; those of the request replace others of their items. A model that reads ratings gets
-        returned items as dislikes. An entry without a time follows a second after the newest before it.
-        """
-        protocol, lowest = bundle.protocol, lowest_rating(bundle.model)
-        graded, timed = "grades" in protocol.signals.used, bundle.reads_times
-        if timed:
-            check_times(given)
-        events = self.reading.user_items(user)
-        merged: dict[str, list[dict[str, Any]]] = {}
-        for entry in [] if self.reading.is_forgotten(user) else users.of(user):
-            if entry["item"] not in events.returned:
-                merged[entry["item"]] = [*merged.pop(entry["item"], []), entry]
-        returned = {item for item, own in merged.items() if not graded and not _is_kept(own, protocol)}
-        merged = {item: own for item, own in merged.items() if item not in returned}
-        if graded:
-            merged |= {item: [{"item": item, "rating": lowest, "time": t}] for item, t in events.returned.items()}
-        for item, times in events.have.items():
-            merged[item] = [*merged.pop(item, []), *({"item": item, "time": when} for when in times)]
-        keys = ["item"] + ["rating"] * graded + ["time"] * timed
-        entries: list[dict[str, Any]] = [{"item": o} if isinstance(o, str) else o.model_dump() for o in given]
-        named = {entry["item"] for entry in entries}
-        known = [entry for item, own in merged.items() if item not in named for entry in own]
-        known = [entry for entry in known if graded or entry.get("rating") is None or entry["rating"] > 0]
-        flat: list[dict[str, Any]] = [*({key: entry.get(key) for key in keys} for entry in known), *entries]
-        returned = (returned | events.returned.keys()) - named - events.have.keys()
-        newest = -1
-        for entry in flat if timed and any(entry.get("time") is not None for entry in flat) else ():
-            entry["time"] = newest + 1 if entry.get("time") is None else int(entry["time"])
-            newest = max(newest, entry["time"])
-        plain = not (graded or timed) and all(isinstance(one, str) for one in given)
-        history = tuple(dict.fromkeys(entry["item"] for entry in flat)) if plain else parse_history(flat)
-        return history, () if graded else tuple(returned)
-
     def position(self, user: str) -> float:
         """Return a user's fixed random position among all users, 0 to 1."""
         return int.from_bytes(hashlib.blake2b(user.encode(), digest_size=7).digest()) / 2**56
@@ -263,16 +217,7 @@ class Service:
         files = [
             path for folder in filter(None, (given.folder, given.also, *given.models)) for path in _files_in(folder)
         ]
-        found = []
-        for path in sorted([*files, *histories_files(given.histories)]):
-            with suppress(OSError):  # removed since it was listed
-                state = path.stat()
-                found.append((str(path), state.st_mtime_ns, state.st_size, state.st_ino))
-        return found
-
-    def trouble(self) -> str | None:
-        """Return why the last reload failed in any of the processes."""
-        return workers.trouble(self.reading)
+        return file_states([*files, *histories_files(given.histories)])
 
     async def flush(self) -> None:
         """Store the number of lists that were shown."""
@@ -385,23 +330,6 @@ class Service:
                 return await waiting
         except (Busy, TimeoutError):
             raise Fault(503, "", "The service is busy: try again in a second.", {"Retry-After": "1"}) from None
-
-
-def load_served(given: Settings) -> LoadedModels:
-    """Read the model folders and histories of a service."""
-    with closing(Store(given.events)) as store:  # a connection belongs to one thread
-        folders = (given.folder, given.also, given.also_share, given.histories)
-        found = load_models(*folders, store, others=given.models, mapped=given.workers > 1)
-        placements, _ = current_placements(store, given.placements)
-    check_placements(placements, {model.label: model.bundle for model in found.every})
-    return found
-
-
-def _is_kept(entries: Sequence[Mapping[str, Any]], protocol: Protocol) -> bool:
-    """Return whether a user has an item by the rows of the histories file; counts are added up, minus returns."""
-    ratings = [lowest_liked(protocol) if (one := entry.get("rating")) is None else one for entry in entries]
-    total = sum(ratings) if adds_up(protocol.read.columns.get("rating"), 0.0) else max(ratings)
-    return bool(is_liked(np.array(total, np.float32), protocol))
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -56,21 +56,23 @@ def _prepare(
         name = "even number of items (least popular one dropped)"
         even = PreparationStep(name, 0, len(items) - 1, int(items["n"].sum()) - n)
     ends = [step for step in (last, even) if step is not None]
+    returned = table.returns if filters.unique.added else 0
+    about = functools.partial(
+        preparation_notes, choices, filters.threshold, scale, returned=returned, late=table.future_rows
+    )
     if not (steps + ends)[-1].interactions:
-        raise nothing_left(source.data, steps + ends, scale if choices.min_rating == "auto" else None)
+        raise nothing_left(source.data, steps + ends, about(steps + ends))
     remove_parts(stages.parent)
     files = min(parts or len(table.buckets), len(table.buckets))
     users = run_tasks(session, Write(filters, rarest, stages.parent, files), range(files))
     for step, left in zip((last, even), np.sum(users, axis=0).tolist(), strict=True):
         if step is not None:
             steps.append(replace(step, users=left))
-    returned = table.returns if filters.unique.added else 0
-    notes = preparation_notes(choices, filters.threshold, scale, steps, returned=returned, late=table.future_rows)
     return Prepared(
         name=Path(source.data).name,
         preparation=choices.model_copy(update={"min_rating": filters.threshold}),
         steps=tuple(steps),
-        report=replace(table.report, notes=(*table.report.notes, *notes)),
+        report=replace(table.report, notes=(*table.report.notes, *about(steps))),
     )
 
 

@@ -18,7 +18,7 @@ from recfusion.data.options import Source
 from recfusion.data.reading.formats import table_writer
 from recfusion.data.reading.id_codes import encode_ids
 from recfusion.inference.bundle import Bundle
-from recfusion.inference.histories import Histories, read_histories
+from recfusion.inference.histories import read_histories
 from recfusion.inference.lists import ListMaker
 from recfusion.inference.recommending import recommend_batches
 from recfusion.models.registry import find
@@ -119,24 +119,16 @@ class _MakeLists:
         use_cores(self.threads)  # after the model's libraries are loaded
         maker, total = ListMaker.of(bundle), ListCounts()
         rows = self.table.rows(number)
+        # The latest of several rows of a user and item counts; of rows of the same time, the highest rating.
+        order = [name for name in ("time", "rating") if name in rows.columns] or "user"
         batch = pl.Series("batch", encode_ids(rows["user"])[0] // _BATCH)
         with table_writer(self.folder / f"part-{number:05d}.parquet") as write:
             for part in rows.with_columns(batch).partition_by("batch", include_key=False, maintain_order=True):
-                known, disliked = _known(bundle, part)
-                total += ListCounts(known.matrix.shape[0], known.unknown_rows, known.n_empty, disliked=disliked)
+                known = read_histories(bundle, part.sort(order, maintain_order=True))
+                total += ListCounts(known.matrix.shape[0], known.unknown_rows, known.n_empty, disliked=known.disliked)
                 for found in recommend_batches(maker, known, self.k, threads=1):
                     write(found)
         write_json(self.counts(number), asdict(total))
-
-
-def _known(bundle: Bundle, rows: pl.DataFrame) -> tuple[Histories, int]:
-    """Return the histories as the local path reads them, and the number of disliked rows.
-
-    The latest of several rows of a user and item counts; among rows of the same time, the highest rating counts.
-    """
-    rows = rows.sort([name for name in ("time", "rating") if name in rows.columns] or "user", maintain_order=True)
-    found = read_histories(bundle, rows)
-    return found, found.disliked
 
 
 @functools.cache

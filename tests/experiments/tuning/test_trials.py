@@ -101,16 +101,6 @@ def test_trials_come_back_as_they_were(tmp_path: Path) -> None:
     assert read_trials(path, SEARCH)[4] == trials[0]  # of two with one number the first counts
 
 
-def test_trials_of_version_1_are_read(tmp_path: Path) -> None:
-    own = {"number": 3, "status": "ok", "settings": {"l2": 2.0}, "score": 0.25, "seconds": 1.5}
-    line = {"recfusion_trial": 1, **own, "finished": "2024-01-01T00:00:00Z", "search": SEARCH.model_dump()}
-    path = tmp_path / "trials.jsonl"
-    path.write_text(json.dumps(line, separators=(",", ":")) + "\n")
-    assert read_trials(path, SEARCH) == {3: Trial({"l2": 2.0}, 0.25, 3, seconds=1.5)}
-    append_trial(path, SEARCH, Trial({}, 0.5, 5))
-    assert set(read_trials(path, SEARCH)) == {3, 5}
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

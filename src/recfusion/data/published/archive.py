@@ -136,15 +136,6 @@ def tar_files(stream: IO[bytes], path: Path) -> Iterator[tuple[str, IO[bytes]]]:
             yield member.name, content
 
 
-def check_archive(path: Path) -> None:
-    """Raise unless `path` opens as a zip archive, or as a tar archive within gzip."""
-    with open_bytes(path) as stream:
-        if isinstance(stream, _Unpacked):
-            next(tar_files(stream, path), None)
-        else:
-            Archive(path).names()
-
-
 def md5_of(path: Path) -> str:
     """Return the MD5 of a file, the checksum that publishers state."""
     check_regular(path)

@@ -56,6 +56,18 @@ def rating_table(
     return rows.drop(gaps)
 
 
+def headed_table(data: bytes, schema: Schema, where: str, separator: str = ",") -> pl.DataFrame:
+    """Return the table of a text with a header, which must name the columns of the schema."""
+    expected = f"Expected the columns {', '.join(schema)} in {where}"
+    try:
+        found = pl.read_csv(data, separator=separator, quote_char=None, schema_overrides=dict(schema))
+    except pl.exceptions.PolarsError as error:
+        raise changed_copy(f"{expected}, {str(error).partition(chr(10))[0]}") from None
+    if found.columns != list(schema):
+        raise changed_copy(f"{expected}, got {', '.join(found.columns)[:80]}")
+    return found
+
+
 def item_table(
     text: bytes, schema: Schema, parse: Callable[[str], tuple[object, ...]], expected: str, where: str
 ) -> pl.DataFrame:

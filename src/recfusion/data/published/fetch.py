@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 from recfusion.core.errors import InputError
 from recfusion.data.catalog import cache_folder, data_set, how_to_get, locate
-from recfusion.data.published.archive import check_archive, md5_of
+from recfusion.data.published.archive import md5_of
 
 TIMEOUT_SECONDS = 30.0
 PIECE_BYTES = 1 << 18
@@ -18,24 +18,17 @@ PIECE_BYTES = 1 << 18
 Progress = Callable[[int, int | None], None]  # bytes so far, total bytes if known
 
 
-def fetch(
-    name: str, *, on_progress: Progress | None = None, folder: Path | None = None, url: str | None = None
-) -> Path:
-    """Return the local copy of a data set; download it if there is none.
+def fetch(name: str, *, on_progress: Progress | None = None) -> Path:
+    """Return the local copy of a data set; download it into the cache if there is none.
 
-    The archive is saved in `folder`, by default the cache; `url` names a mirror. An interrupted download leaves a file
-    `.part`, and the next call resumes it.
+    An interrupted download leaves a file `.part`, and the next call resumes it.
     """
-    entry = data_set(name)
-    target = (cache_folder() if folder is None else Path(folder)) / entry.archive
-    present = locate(name) if folder is None or entry.layout.embedded else target
-    if present is not None and present.exists():
+    entry, present = data_set(name), locate(name)
+    if present is not None:
         return present
-    address = url or entry.url
-    if address is None:
+    if entry.url is None:
         raise InputError(f"The data set '{name}' cannot be fetched: {how_to_get(entry)}")
-    if not address.startswith(("http://", "https://")):
-        raise InputError(f"Expected an address that begins with http:// or https://, got '{address}'.")
+    target = cache_folder() / entry.archive
     with suppress(OSError):
         target.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(target.parent, os.W_OK | os.X_OK):
@@ -45,24 +38,20 @@ def fetch(
     part = target.with_name(target.name + ".part")
     if not (part.exists() and md5_of(part) == entry.md5):
         try:
-            _download(address, part, on_progress)
-        except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed address
+            _download(entry.url, part, on_progress)
+        except (OSError, HTTPException) as error:
             code = f"HTTP {error.code} " if isinstance(error, HTTPError) else ""
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise InputError(
-                f"Downloading '{address}' failed ({code}{reason}): try again later to resume, "
+                f"Downloading '{entry.url}' failed ({code}{reason}): try again later to resume, "
                 f"or put {entry.archive} into '{target.parent}' by hand."
             ) from None
-    try:
-        if entry.md5 is not None and (got := md5_of(part)) != entry.md5:
-            raise InputError(
-                f"The checksum of '{address}' is wrong: expected MD5 {entry.md5}, got {got}; the download was removed, "
-                f"so try again or put {entry.archive} into '{target.parent}' by hand."
-            )
-        check_archive(part)
-    except InputError:  # a wrong file cannot be resumed
-        part.unlink(missing_ok=True)
-        raise
+    if (got := md5_of(part)) != entry.md5:
+        part.unlink()  # a wrong file cannot be resumed
+        raise InputError(
+            f"The checksum of '{entry.url}' is wrong: expected MD5 {entry.md5}, got {got}; the download was removed, "
+            f"so try again or put {entry.archive} into '{target.parent}' by hand."
+        )
     part.replace(target)
     return target
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from recfusion.data.interactions import TEST, TRAIN, RawData, ReadReport
 from recfusion.data.published.archive import Archive, changed_copy
-from recfusion.data.published.checked_tables import Layout, Schema, item_table, whole_number
+from recfusion.data.published.checked_tables import Layout, Schema, headed_table, item_table, whole_number
 
 _PAIRS: Schema = {"user": pl.Int64, "item": pl.Int64}
 _LINES: Schema = {"user": pl.Int64, "item": pl.String}  # the items of a user, separated by blanks
@@ -14,9 +14,7 @@ _LINES: Schema = {"user": pl.Int64, "item": pl.String}  # the items of a user, s
 
 def read_gowalla(path: Path, name: str) -> RawData:
     """Read train and test: CSV tables of pairs, or texts with a user and its items in each line."""
-    source = Archive(path)
-    files = {file.rpartition("/")[2] for file in source.names()}
-    form = next((form for form in ("csv.gz", "csv", "txt") if f"train.{form}" in files), "txt")
+    source, form = Archive(path), _form(path) or "txt"
     rows = pl.concat(
         _pairs(source.read(f"{which}.{form}"), f"{which}.{form}").with_columns(part=pl.lit(part, pl.Int8))
         for which, part in (("train", TRAIN), ("test", TEST))
@@ -29,11 +27,8 @@ def _pairs(data: bytes, file: str) -> pl.DataFrame:
         lines = item_table(data, _LINES, _line, "numbers of a user and of items", file)
         pairs = lines.with_columns(pl.col("item").str.split(" ")).explode("item")
         return pairs.filter(pl.col("item") != "").cast(pl.Int64)
-    try:
-        found = pl.read_csv(data, schema_overrides=dict(_PAIRS))
-    except pl.exceptions.PolarsError as error:
-        raise changed_copy(f"Expected pairs of numbers in {file}, {str(error).partition(chr(10))[0]}") from None
-    if found.columns != list(_PAIRS) or found.null_count().sum_horizontal().item() or found.is_empty():
+    found = headed_table(data, _PAIRS, file)
+    if found.null_count().sum_horizontal().item() or found.is_empty():
         raise changed_copy(f"Expected a user and an item in each line of {file}, got others")
     return found
 
@@ -43,9 +38,10 @@ def _line(line: str) -> tuple[int, str]:
     return user, " ".join(map(str, items))
 
 
-def _is_folder(folder: Path) -> bool:
-    files = {file.rpartition("/")[2] for file in Archive(folder).names()}
-    return any({f"train.{form}", f"test.{form}"} <= files for form in ("csv.gz", "csv", "txt"))
+def _form(path: Path) -> str | None:
+    """Return how both files of pairs end; None if they are missing."""
+    files = {file.rpartition("/")[2] for file in Archive(path).names()}
+    return next((form for form in ("csv.gz", "csv", "txt") if {f"train.{form}", f"test.{form}"} <= files), None)
 
 
-GOWALLA = Layout(read_gowalla, _is_folder)
+GOWALLA = Layout(read_gowalla, lambda folder: _form(folder) is not None)

@@ -6,7 +6,7 @@ import polars as pl
 
 from recfusion.data.interactions import RawData, ReadReport
 from recfusion.data.published.archive import Archive, changed_copy
-from recfusion.data.published.checked_tables import Layout, Schema, has_file
+from recfusion.data.published.checked_tables import Layout, has_file, headed_table
 
 PLAYS, ARTISTS = "user_artists.dat", "artists.dat"
 _PLAYS = {"userID": pl.Int64, "artistID": pl.Int64, "weight": pl.Float32}
@@ -16,8 +16,8 @@ _ARTISTS = {"id": pl.Int64, "name": pl.String, "url": pl.String, "pictureURL": p
 def read_lastfm(path: Path, name: str) -> RawData:
     """Read play counts and artist names from a folder or zip archive at `path`."""
     source = Archive(path)
-    rows = _table(source.read(PLAYS), _PLAYS, f"{PLAYS} of '{path}'")
-    artists = _table(source.read(ARTISTS), _ARTISTS, f"{ARTISTS} of '{path}'")
+    rows = headed_table(_utf8(source.read(PLAYS)), _PLAYS, f"{PLAYS} of '{path}'", "\t")
+    artists = headed_table(_utf8(source.read(ARTISTS)), _ARTISTS, f"{ARTISTS} of '{path}'", "\t")
     columns = {"user": "userID", "item": "artistID", "rating": "weight"}
     rows = rows.rename({column: role for role, column in columns.items()})
     if (gaps := rows.null_count().sum_horizontal().item()) or rows.is_empty():
@@ -28,15 +28,8 @@ def read_lastfm(path: Path, name: str) -> RawData:
     return RawData(name, rows, items, ReadReport(rows.height, columns))
 
 
-def _table(data: bytes, schema: Schema, where: str) -> pl.DataFrame:
-    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").encode()
-    try:
-        found = pl.read_csv(text, separator="\t", quote_char=None, schema_overrides=dict(schema))
-    except pl.exceptions.PolarsError as error:
-        raise changed_copy(f"Expected {', '.join(schema)} in {where}, {str(error).partition(chr(10))[0]}") from None
-    if found.columns != list(schema):
-        raise changed_copy(f"Expected the columns {', '.join(schema)} in {where}, got {', '.join(found.columns)[:80]}")
-    return found
+def _utf8(data: bytes) -> bytes:
+    return data.decode("utf-8", errors="replace").replace("\r\n", "\n").encode()
 
 
 LASTFM = Layout(read_lastfm, has_file(PLAYS))

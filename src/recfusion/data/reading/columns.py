@@ -59,6 +59,12 @@ TITLE_WORDS = (
     *("libelle", "titulo", "nombre", "titolo", "nome", "naam", "nazwa", "tytul", "namn", "benamning", "navn", "nazev"),
     *("descripcion", "descrizione", "omschrijving"),
 )
+# Words for the number of a user or an item, beside the word of the role or joined with it.
+_NUMBER_WORDS = {"id", "no", "nr", "number", "num", "nummer", "code", "ref", "n", "numero", "codigo", "codice"}
+_NUMBERS = {
+    *("artnr", "artikelnr", "artikelnummer", "produktnummer", "varenummer", "stockcode", "codicearticolo"),
+    *("kundennr", "kundennummer", "klantnummer", "kundnummer"),
+}
 DOUBTFUL_WORDS = {"data", "note"}  # a date or a rating in some languages, something else in others
 _Lines = Sequence[tuple[int, str]]  # with their numbers
 _FIRST_LINES = 50  # that are examined
@@ -158,10 +164,10 @@ def guess_columns(
     for role in asked:
         if role not in chosen:
             free = [name for name in columns if name not in chosen.values()]
-            ranked = sorted((rank, name) for name in free if (rank := _role_rank(name, role)) is not None)
+            ranked = sorted((*rank, name) for name in free if (rank := _clearness(name, role)) is not None)
             if ranked:
-                _check_distinct([name for _, name in ranked], role, where)
-                chosen[role] = ranked[0][1]
+                _check_distinct([name for *_, name in ranked], role, where)
+                chosen[role] = ranked[0][-1]
     for role in ("user", "item"):
         if role in asked and role not in chosen:
             raise _cannot_tell(role, columns, where)
@@ -221,6 +227,23 @@ def _role_rank(name: str, role: str) -> int | None:
         return known.index(bare)
     hits = [known.index(word) for word in words if word in known and len(word) > 1]
     return len(known) + min(hits) if hits and not {*TITLE_WORDS} & {*words} else None
+
+
+def _clearness(name: str, role: str) -> tuple[bool, int, bool] | None:
+    """Return how clearly a name shows a role (lower is clearer): `Art.-Nr.` before `Artikel`.
+
+    A column of users or items that says it holds numbers has the ids; without such a word it may hold names.
+    """
+    rank = _role_rank(name, role)
+    if rank is None:
+        return None
+    words = words_of(name)
+    bare = [word for word in words if word not in _NUMBER_WORDS]
+    numbered = role in ("user", "item") and ("".join(words) in _NUMBERS or 0 < len(bare) < len(words))
+    own = _role_rank(" ".join(bare), role) if numbered and bare else None
+    best = rank if own is None else min(rank, own)
+    whole = best < len(_ROLE_WORDS[role])
+    return (not (numbered and whole), best, not numbered)
 
 
 def words_of(name: str) -> list[str]:

@@ -38,34 +38,37 @@ class IdEncoder:
     def __init__(self) -> None:
         self.categories = pl.Categorical(pl.Categories.random())
         self.holder = pl.Series([], dtype=self.categories)  # polars forgets categories that no column uses
-        self.ids = pl.Series("id", [], pl.String)  # the id that each cell means; null if it means none
-        self.given = pl.Series("given", [], pl.Boolean)  # whether the cell is not empty
-        self.trimmed = pl.Series("trimmed", [], pl.Boolean)  # whether blanks around the id were removed
+        self.cells = parse_texts(pl.Series([], dtype=pl.String))  # of each distinct cell
+
+    @property
+    def ids(self) -> pl.Series:
+        """The id that each distinct cell means; null if it means none."""
+        return self.cells["ids"]
 
     def encode(self, column: pl.Series) -> pl.Series:
         """Return the code of each cell, and parse the cells that are new."""
         texts = column.cast(pl.String).fill_null("")  # a missing value and an empty text mean the same
         encoded = texts.cast(self.categories)
         self.holder, codes = encoded[:0], encoded.to_physical()
-        is_new = codes >= len(self.ids)
+        is_new = codes >= len(self.cells)
         if is_new.any():
             cells = pl.DataFrame({"code": codes.filter(is_new), "text": texts.filter(is_new)})
             new = parse_texts(cells.unique("code").sort("code")["text"])
-            for name in ("ids", "given", "trimmed"):
-                setattr(self, name, pl.concat([getattr(self, name), new[name]], rechunk=True))
+            self.cells = pl.concat([self.cells, new], rechunk=True)
         return codes
 
     def parsed_columns(self, role: str, codes: pl.Series) -> list[pl.Series]:
         """Return the columns for `parse_rows`: the code if the cell is not empty, and the code if it is an id."""
         found = []
-        for name, known in (("given", self.given), ("value", self.ids.is_not_null())):
+        for name, known in (("given", self.cells["given"]), ("value", self.ids.is_not_null())):
             column = codes if known.all() else codes.set(~known.gather(codes), None)
             found.append(column.alias(f"{role} {name}"))
         return found
 
     def count_trimmed(self, codes: pl.Series) -> int:
         """Return how many rows have an id with blanks around it."""
-        return int(self.trimmed.gather(codes).sum()) if self.trimmed.any() else 0
+        trimmed = self.cells["trimmed"]
+        return int(trimmed.gather(codes).sum()) if trimmed.any() else 0
 
     def decode(self, codes: pl.Series) -> pl.Series:
         """Return the id of each row: whole numbers if all ids are, else texts."""

@@ -9,7 +9,7 @@ import polars as pl
 from recfusion.core.errors import InputError
 from recfusion.data.reading.cells import is_typed, with_given
 
-_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 _WHOLE_FLOAT = r"^(0|-?[1-9][0-9]*)\.0+$"  # as programs write whole numbers if a column has gaps
 _LARGE_FLOAT = r"^-?[0-9]+(\.[0-9]+)?[eE]\+[0-9]+$"  # of more digits than a program shows; 1e5 is a product code
 _NO_ID = "[\0\r\n\ufffd]"  # a line break, or bytes in another encoding
@@ -57,7 +57,7 @@ def parse_texts(texts: pl.Series) -> pl.DataFrame:
 
 def whole_numbers(ids: pl.Series) -> pl.Series:
     """Return ids as integers if all are whole numbers in canonical form; else unchanged."""
-    return ids.cast(pl.Int64) if ids.str.contains(_INTEGER).all() else ids
+    return ids.cast(pl.Int64) if ids.str.contains(INTEGER).all() else ids
 
 
 def parse_ids(values: pl.Series | Iterable[object], like: pl.DataType) -> pl.Series:
@@ -70,7 +70,7 @@ def parse_ids(values: pl.Series | Iterable[object], like: pl.DataType) -> pl.Ser
     given, kinds = with_given(values.alias("item").to_frame().lazy())
     ids = given.select(identifier("item", kinds["item"])).collect().to_series()
     if like.is_integer() and ids.dtype == pl.String:
-        ids = ids.set(~ids.str.contains(_INTEGER), None)
+        ids = ids.set(~ids.str.contains(INTEGER), None)
     return ids.cast(like, strict=False).alias(values.name)
 
 

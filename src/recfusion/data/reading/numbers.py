@@ -6,8 +6,8 @@ from typing import Literal
 import polars as pl
 
 from recfusion.data.reading.cells import given_text
+from recfusion.data.reading.ids import INTEGER
 
-_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 # 15 digits are exact as floats. An exponent needs a sign or a fraction, as programs write it: 1e5 is a product code.
 _PLAIN = r"^-?(0|[1-9][0-9]{0,14})(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-][0-9]+)?$"
 _CURRENCY = r"^(?:€|\$|£|EUR|USD|GBP|CHF)\s*|\s*(?:€|\$|£|EUR|USD|GBP|CHF|PLN|zł|kr)$"
@@ -26,7 +26,7 @@ def number_column(column: pl.Series, *, semicolons: bool, where: str) -> pl.Seri
     cells = column.to_frame().select(given_text(pl.col(column.name))).to_series()
     if cells.null_count() == len(cells):
         return column
-    for pattern, kind in ((_INTEGER, pl.Int64), (_PLAIN, pl.Float64)):
+    for pattern, kind in ((INTEGER, pl.Int64), (_PLAIN, pl.Float64)):
         if cells.str.contains(pattern).all():
             return cells.cast(kind).alias(column.name)
     numbers = cells.to_frame().select(grouped_number(pl.col(column.name), decimal_mark(cells, semicolons=semicolons)))
@@ -43,7 +43,7 @@ def number_column(column: pl.Series, *, semicolons: bool, where: str) -> pl.Seri
 def are_numbers(cells: pl.Series, *, semicolons: bool) -> bool:
     """Return whether nearly all texts of a column are numbers."""
     pattern = _GROUPED[decimal_mark(cells, semicolons=semicolons)]
-    found = cells.str.contains(_PLAIN) | _without_currency(cells).str.contains(pattern)
+    found = cells.str.contains(_PLAIN) | cells.str.replace_all(_CURRENCY, "").str.contains(pattern)
     return bool(cells.count() and found.sum() >= _NEARLY * cells.count())
 
 
@@ -61,7 +61,8 @@ def number_form(cells: pl.Series, given: pl.Expr, kind: type[pl.DataType], *, se
 def decimal_mark(cells: pl.Series, *, semicolons: bool) -> Mark:
     """Return the decimal mark of a column: the one by which more cells are numbers, else the file's."""
     own: Mark = "," if semicolons else "."
-    counts = {mark: _without_currency(cells).str.contains(pattern).sum() for mark, pattern in _GROUPED.items()}
+    bare = cells.str.replace_all(_CURRENCY, "")
+    counts = {mark: bare.str.contains(pattern).sum() for mark, pattern in _GROUPED.items()}
     return own if counts[","] == counts["."] else "," if counts[","] > counts["."] else "."
 
 
@@ -70,7 +71,3 @@ def grouped_number(cells: pl.Expr, mark: Mark) -> pl.Expr:
     text = cells.str.replace_all(_CURRENCY, "")
     digits = text.str.replace_all(rf"[{_BLANKS}{'.' if mark == ',' else ','}]", "").str.replace(mark, ".", literal=True)
     return pl.when(text.str.contains(_GROUPED[mark])).then(digits).cast(pl.Float64, strict=False)
-
-
-def _without_currency(cells: pl.Series) -> pl.Series:
-    return cells.str.replace_all(_CURRENCY, "")

@@ -43,12 +43,12 @@ def read_table(
     source = source or Source(data="frame")
     one = [table] if isinstance(table, Path | pl.DataFrame | FetchedRows) else table
     readers = _open_alike(one, source, lone_users=lone_users)
-    reader = readers[0]
+    reader, encoders = _whole(readers, source), readers[0].encoders
     counts: Counter[str] = Counter()
     faults: Faults = {}
     parts, count = [], 0
     with table_errors(reader.table.where):
-        for batch in encoded_batches(reader, cache) if len(readers) == 1 else _of_all(readers, parts_of_files):
+        for batch in _of_all(readers, parts_of_files) if readers[1:] else encoded_batches(reader, cache):
             counts.update(batch.counts)
             faults = {**batch.faults, **faults}
             count += batch.size
@@ -63,10 +63,10 @@ def read_table(
         dtypes = {part.schema[role] for part in parts}  # several if the ids of some parts fit into 32 bits
         dtype = pl.Int64 if len(dtypes) > 1 else dtypes.pop()
         column = pl.concat([part.drop_in_place(role).cast(dtype) for part in parts], rechunk=True)
-        if role in reader.encoders and coded:
-            column, ids[role] = reader.encoders[role].sort_codes(column)
-        elif role in reader.encoders:
-            column = reader.encoders[role].decode(column)
+        if role in encoders and coded:
+            column, ids[role] = encoders[role].sort_codes(column)
+        elif role in encoders:
+            column = encoders[role].decode(column)
         columns[role] = column.alias(role)
     name = table.name if isinstance(table, Path) else Path(source.data).name if readers[1:] else source.data
     rows, notes = _with_all_times(pl.DataFrame(columns))
@@ -89,10 +89,10 @@ def _with_all_times(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
 def _open_alike(
     tables: Sequence[Path | pl.DataFrame | FetchedRows], source: Source, *, lone_users: bool
 ) -> list[RowReader]:
-    """Return the readers of several tables with the same roles, which share the codes of ids."""
+    """Return the readers of tables with the same roles, which share the codes of ids."""
     # Histories must have times for all items or none; in data, rows without a time are kept.
-    opened = [open_rows(table, source, lone_users=lone_users) for table in tables]
-    first, *others = [replace(each, untimed=not lone_users) for each in opened]
+    opened = (open_rows(table, source, lone_users=lone_users) for table in tables)
+    first, *others = (replace(reader, untimed=not lone_users) for reader in opened)
     for other in others:
         if (*other.columns, *other.encoders) != (*first.columns, *first.encoders):
             one, two = (", ".join(f"{role} = {name}" for role, name in r.columns.items()) for r in (first, other))
@@ -102,21 +102,24 @@ def _open_alike(
                 "data",
             )
         vars(other)["encoders"] = first.encoders
+    return [first, *others]
+
+
+def _whole(readers: Sequence[RowReader], source: Source) -> RowReader:
+    """Return the reader that stands for all tables in messages and in the report."""
+    first, *others = readers
     if not others:
-        return [first]
-    notes = dict.fromkeys(note for reader in (first, *others) for note in reader.notes)
-    blank = sum(reader.table.blank_lines for reader in (first, *others))
+        return first
+    notes = dict.fromkeys(note for reader in readers for note in reader.notes)
+    blank = sum(reader.table.blank_lines for reader in readers)
     table = replace(first.table, where=source.data, blank_lines=blank)
-    whole = replace(first, table=table, notes=(f"{len(tables):,} files", *notes))
-    vars(whole)["encoders"] = first.encoders
-    return [whole, first, *others]
+    return replace(first, table=table, notes=(f"{len(readers):,} files", *notes))
 
 
 def _of_all(readers: Sequence[RowReader], parts_of_files: Sequence[int]) -> Iterator[Batch]:
-    """Yield the batches of several tables, with the name of its file in each fault; the first reader is that of all."""
-    whole, *parts = readers
-    for place, part in enumerate(parts):
-        file, offset = f" in '{Path(part.table.where).name}'", part.line_offset - whole.line_offset
+    """Yield the batches of several tables, with the name of its file in each fault."""
+    for place, part in enumerate(readers):
+        file, offset = f" in '{Path(part.table.where).name}'", part.line_offset - readers[0].line_offset
         of_split = [pl.lit(parts_of_files[place], pl.Int8).alias("part")] if parts_of_files else []
         for batch in encoded_batches(part):
             rows = batch.rows.with_columns(of_split)

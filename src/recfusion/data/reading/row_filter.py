@@ -21,11 +21,6 @@ class RowFilter:
     condition: pl.Expr
     cells: dict[str, pl.Expr]  # column -> its cells with their type
 
-    @property
-    def columns(self) -> list[str]:
-        """The columns that the condition reads."""
-        return list(self.cells)
-
     @classmethod
     def of(cls, condition: str, head: pl.DataFrame, table: Table, date_format: str | None) -> "RowFilter":
         """Return the filter of a condition on a table that begins with the rows `head`."""
@@ -46,7 +41,7 @@ class RowFilter:
         """Return which rows meet the condition; null for those that do not and lack one of its cells."""
         given = rows.select(cs.by_name(*self.cells)).with_columns(given_text(cs.string()))
         typed = given.select(cell.alias(name) for name, cell in self.cells.items())
-        absent = pl.any_horizontal(pl.col(self.columns).is_null())
+        absent = pl.any_horizontal(pl.col(list(self.cells)).is_null())
         met = self.condition.fill_null(False)
         return typed.select(pl.when(met | ~absent).then(met).alias(KEPT)).to_series()
 

@@ -65,12 +65,8 @@ class RowReader:
 
     def batches(self, skip: int = 0) -> Iterator[pl.DataFrame]:
         """Yield the rows of the table, unparsed, with columns named by role, and EXTRA_FIELD."""
-        return map(self._by_role, self.table.batches(self.wanted, skip))
-
-    @property
-    def wanted(self) -> list[str]:
-        """The columns of the table that are read."""
-        return list(dict.fromkeys((*self.columns.values(), *(self.kept.columns if self.kept else ()))))
+        wanted = dict.fromkeys((*self.columns.values(), *(self.kept.cells if self.kept else ())))
+        return map(self._by_role, self.table.batches(list(wanted), skip))
 
     def _by_role(self, rows: pl.DataFrame) -> pl.DataFrame:
         by_role = (cs.by_name(column).alias(role) for role, column in self.columns.items())

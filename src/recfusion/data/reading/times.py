@@ -64,27 +64,24 @@ def find_form(name: str, head: pl.Series, asked: str | None = None, scan: Scan |
 
 def date_column(column: pl.Series, asked: str | None = None) -> pl.Series:
     """Return a column of texts as dates or times (UTC) if all cells are date texts of known forms, else unchanged."""
-    cells = column.drop_nulls()
-    if cells.is_empty() or not (asked or cells.str.contains(_DATE_LIKE).all()):
-        return column
     try:
-        form = find_form(column.name, cells, asked)
+        form = find_dates(column.name, column, asked, least=1)
     except InputError as error:  # the column may not matter
         _log.warning("The column '%s' is read as texts. %s", column.name, error)
         return column
-    if form is None or _share(cells, column.name, form) < 1:
+    if form is None:
         return column
     seconds = column.to_frame().select(form.seconds).to_series()
     return pl.from_epoch(seconds).cast(pl.Date if form.is_date else pl.Datetime("us")).alias(column.name)
 
 
-def find_dates(name: str, cells: pl.Series, asked: str | None = None) -> TimeForm | None:
-    """Return the form of a column of texts of which nearly all first cells are dates; None if they are not."""
+def find_dates(name: str, cells: pl.Series, asked: str | None = None, least: float = _MOST) -> TimeForm | None:
+    """Return the form of a column of texts of which at least the share `least` are dates; None if fewer are."""
     texts = cells.drop_nulls()
-    if texts.is_empty() or not (asked or texts.str.contains(_DATE_LIKE).mean() >= _MOST):  # type: ignore[operator]
+    if texts.is_empty() or not (asked or texts.str.contains(_DATE_LIKE).mean() >= least):  # type: ignore[operator]
         return None
     form = find_form(name, texts, asked)
-    return form if form is not None and _share(texts, name, form) >= _MOST else None
+    return form if form is not None and _share(texts, name, form) >= least else None
 
 
 def _share(cells: pl.Series, name: str, form: TimeForm) -> float:

@@ -8,16 +8,16 @@ from recfusion.core.pool import SendProgress
 from recfusion.data.interactions import Interactions
 from recfusion.data.protocol import Protocol
 from recfusion.data.split import Split, without_test
-from recfusion.evaluation.metrics import MAIN_METRIC, is_descriptive
 from recfusion.experiments.candidate import Candidate
+from recfusion.experiments.custom_metric import main_metric
 from recfusion.experiments.fit import fit_and_judge
 from recfusion.experiments.result import Result
-from recfusion.experiments.tuning.engine import TrialJob, TrialRequest
+from recfusion.experiments.tuning.engine import TrialJob, local_engine
 from recfusion.experiments.tuning.space_file import tuning_space
-from recfusion.experiments.tuning.tune import SearchRequest, settings_to_try
+from recfusion.experiments.tuning.tune import Ledger, SearchRequest
 from recfusion.models.settings import setting_values
 from recfusion.training.search_space import Space
-from recfusion.training.trial import Trial, best_trial, curve_medians
+from recfusion.training.trial import Trial, best_trial
 
 
 def fit_with_budget(
@@ -39,20 +39,11 @@ def fit_with_budget(
     began, cpu = time.perf_counter(), time.process_time()
     ended: dict[int, Trial] = {}
     if space:
-        request = SearchRequest(candidate.entry, space, given, candidate.tune, seed=parts.seed)
-        accurate = [name for name in protocol.metrics if not is_descriptive(name)]
-        metric = MAIN_METRIC if MAIN_METRIC in accurate else (accurate or protocol.metrics)[-1]
-        work = TrialJob(candidate.entry, given, metric, protocol, without_test(parts), threads).start()
-        for number in range(candidate.tune):
-            asked = TrialRequest(
-                number, settings_to_try(request, ended, number), curve_medians(ended.values()) if number else ()
-            )
-            try:
-                trial = work(asked, report)
-                assert isinstance(trial, Trial)
-                ended[number] = trial
-            except InputError as error:  # settings that do not fit together
-                ended[number] = Trial(dict(asked.settings), None, number, "failed", reason=str(error))
+        metric = main_metric(protocol.metrics)
+        request = SearchRequest(candidate.entry, space, given, candidate.tune, metric, seed=parts.seed)
+        job = TrialJob(candidate.entry, given, metric, protocol, without_test(parts))
+        ledger = Ledger(request, ended)
+        ledger.run(job, local_engine(0, threads), lambda event: report(event[1]) if isinstance(event, tuple) else None)
     best = best_trial(ended.values())
     settings = {} if best is None else dict(best.settings)
     spent, cpu = time.perf_counter() - began, time.process_time() - cpu

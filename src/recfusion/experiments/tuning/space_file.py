@@ -4,15 +4,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from recfusion.core.errors import InputError, choices
 from recfusion.core.files import read_toml
+from recfusion.experiments.experiment_file import refusal
 from recfusion.models.abilities import skipped_settings
 from recfusion.models.base import Recommender
 from recfusion.models.registry import Entry
 from recfusion.models.settings import checked, closed_values, hints, search_space, settings_of
 from recfusion.training.search_space import Choice, Interval, Space
 
-_KEYS = ("low", "high", "log", "choices")
+
+class _Range(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    low: float | int | None = None
+    high: float | int | None = None
+    log: bool | None = None
+    choices: list[Any] | None = Field(None, min_length=1)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    space: dict[str, _Range] = Field(min_length=1)
 
 
 def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = None) -> Space:
@@ -37,7 +53,7 @@ def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = Non
             )
         return space
     space = {}
-    for name, wanted in _table(file).items():
+    for name, wanted in _read(file).items():
         if name not in settings_of(kind):
             raise choices(f"setting of {entry.name} in '{file}'", name, settings_of(kind) or ["(it has none)"], name)
         if name in given:
@@ -46,50 +62,35 @@ def tuning_space(entry: Entry, given: Mapping[str, Any], file: Path | None = Non
             space[name] = _dimension(kind, entry.name, name, wanted, declared.get(name))
         except InputError as error:
             raise InputError(f"In '{file}', {name}: {error}", name) from None
-    if not space:
-        raise InputError(f"Expected settings below [space] in '{file}', got none: name at least one.", "space")
     return space
 
 
-def _table(file: Path) -> Mapping[str, Any]:
-    document = read_toml(file)
-    unknown = next((key for key in document if key != "space"), None)
-    if unknown is not None:
-        raise choices(f"key in '{file}'", unknown, ["[space]"])
-    table = document.get("space", {})
-    if not isinstance(table, dict):
-        raise InputError(f"Expected a table [space] in '{file}', got {table!r}: correct it.", "space")
-    return table
+def _read(file: Path) -> dict[str, _Range]:
+    try:
+        return _Document.model_validate(read_toml(file), strict=True).space
+    except ValidationError as error:
+        raise refusal(str(file), error, _Document) from None
 
 
 def _dimension(
-    kind: type[Recommender], model: str, name: str, wanted: object, declared: Interval | Choice | None
+    kind: type[Recommender], model: str, name: str, wanted: _Range, declared: Interval | Choice | None
 ) -> Interval | Choice:
     """Return one dimension; missing keys are as the model declares them."""
-    if not isinstance(wanted, dict):
-        raise InputError(f"expected {{low = ..., high = ...}} or {{choices = [...]}}, got {wanted!r}.")
-    unknown = next((key for key in wanted if key not in _KEYS), None)
-    if unknown is not None:
-        raise choices("key", unknown, _KEYS)
     every = closed_values(hints(kind)[name])
-    if "choices" in wanted or every:
-        options = wanted.get("choices", list(every))
-        if len(wanted) > ("choices" in wanted):
-            raise InputError(f"expected either choices or low and high, got {dict(wanted)!r}.")
-        if not isinstance(options, list) or not options:
-            raise InputError(f"expected a list of at least one value, got {options!r}.")
+    if wanted.choices is not None or every:
+        if wanted.model_fields_set - {"choices"}:
+            raise InputError("expected either choices or low and high, got both.")
+        options = list(every) if wanted.choices is None else wanted.choices
         return Choice(tuple(checked(kind, name, option, called=model) for option in options))
     usual = declared if isinstance(declared, Interval) else None
-    low, high = (_end(wanted.get(end, getattr(usual, end, None))) for end in ("low", "high"))
+    low, high = wanted.low, wanted.high
+    if usual is not None:
+        low, high = usual.low if low is None else low, usual.high if high is None else high
+    if low is None or high is None:
+        raise InputError(f"expected numbers for low and high, got low = {low}, high = {high}.")
     for end in (low, high):
         checked(kind, name, end, called=model)
-    log = wanted.get("log", usual.log if usual else False)
-    if not isinstance(log, bool) or low >= high or (log and low <= 0):
+    log = wanted.log if wanted.log is not None else usual is not None and usual.log
+    if low >= high or (log and low <= 0):
         raise InputError(f"expected low < high (0 < low if log = true), got low = {low}, high = {high}, log = {log}.")
     return Interval(low, high, log=log, integer=hints(kind)[name] is int)
-
-
-def _end(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"expected numbers for low and high, got {value!r}.")
-    return value

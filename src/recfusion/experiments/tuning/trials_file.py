@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from recfusion.core.errors import InputError, validating
 from recfusion.core.jsonl import JsonLines, json_line
@@ -14,29 +14,20 @@ _LINES = JsonLines(b'{"recfusion_trial":', "trial", "it counts as not run")
 
 
 class Search(BaseModel):
-    """The identity of a search: all of its trials share these values."""
+    """The identity of a search: all of its trials share these values.
+
+    Titles say in messages how another search differs; the most important difference comes first.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    protocol: str  # its hash
-    seed: int  # of the split and of the fits
-    model: str
-    source: str = ""  # digest of the file of a class that is not ours
-    metric: str
-    fixed: dict[str, Any]  # given settings, which are not searched
-    space: dict[str, Any]
-
-
-# How messages name a difference, the most important first.
-_NAMES = {
-    "protocol": "another protocol (other data, preparation, split or metrics)",
-    "model": "another model",
-    "source": "another version of the model's code",
-    "metric": "another metric",
-    "seed": "another seed",
-    "fixed": "other given settings",
-    "space": "another search space",
-}
+    protocol: str = Field(title="another protocol (other data, preparation, split or metrics)")  # its hash
+    model: str = Field(title="another model")
+    source: str = Field("", title="another version of the model's code")  # digest of a file that is not ours
+    metric: str = Field(title="another metric")
+    seed: int = Field(title="another seed")  # of the split and of the fits
+    fixed: dict[str, Any] = Field(title="other given settings")  # which are not searched
+    space: dict[str, Any] = Field(title="another search space")
 
 
 class _Line(BaseModel):
@@ -55,13 +46,13 @@ def read_trials(path: Path, search: Search) -> dict[int, Trial]:
     found: dict[int, Trial] = {}
     for number, text in enumerate(_LINES.read(path), start=1):
         line = _parse(text, f"{path}, line {number}")
-        different = next((name for name in _NAMES if getattr(line.search, name) != getattr(search, name)), None)
-        if different is not None:
-            theirs, ours = (getattr(one, different) for one in (line.search, search))
-            raise InputError(
-                f"Expected trials of this search in '{path}', got those of {_NAMES[different]}: {theirs!r} there, "
-                f"{ours!r} here; name another folder with --out."
-            )
+        for name, field in Search.model_fields.items():
+            theirs, ours = (getattr(one, name) for one in (line.search, search))
+            if theirs != ours:
+                raise InputError(
+                    f"Expected trials of this search in '{path}', got those of {field.title}: {theirs!r} there, "
+                    f"{ours!r} here; name another folder with --out."
+                )
         found.setdefault(line.trial.number, line.trial)
     return found
 
@@ -74,8 +65,5 @@ def append_trial(path: Path, search: Search, trial: Trial) -> None:
 
 def _parse(text: bytes, where: str) -> _Line:
     document = _LINES.parse(text, where)
-    if document.get("recfusion_trial") == 1:  # the fields of the trial were on the top level
-        own = {name: value for name, value in document.items() if name not in ("recfusion_trial", "finished", "search")}
-        document = {"trial": own, "finished": document.get("finished"), "search": document.get("search")}
     with validating(f"a trial of format 2 in '{where}'", "remove the line, or name another folder"):
         return _Line.model_validate(document)

@@ -1,9 +1,8 @@
 """Tune a model: read the ended trials, run the missing ones, then refit the best and evaluate it once."""
 
 import json
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, TypeAlias
@@ -20,8 +19,8 @@ from recfusion.data.signals import BINARY, check_signals_are_read, used_signals
 from recfusion.data.split import split, without_test
 from recfusion.evaluation.metrics import DEFAULT_METRICS, MAIN_METRIC, parse_metric
 from recfusion.experiments.candidate import Candidate
-from recfusion.experiments.fit import check_grades, fit_and_judge
-from recfusion.experiments.train import with_intervals
+from recfusion.experiments.fit import check_grades
+from recfusion.experiments.train import train
 from recfusion.experiments.tuning.engine import Engine, TrialJob, TrialRequest, local_engine
 from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.trials_file import Search, append_trial, read_trials
@@ -69,7 +68,7 @@ class SearchRequest:
     def protocol(self, data: Interactions) -> Protocol:
         """Return the protocol; its metrics are the default ones and the one to maximise."""
         check_signals_are_read(self.signals, [(self.entry.name, self.entry.reads)])
-        used = used_signals(self.signals, data)
+        used = used_signals(self.signals, data, self.entry.reads)
         check_grades(Candidate("the model", self.entry, self.entry.make(self.given)), data, used)
         return Protocol.of(data, self.plan, tuple(dict.fromkeys((*DEFAULT_METRICS, self.metric))), used)
 
@@ -157,25 +156,18 @@ def run_trials(
         fixed=json.loads(json.dumps(request.fixed)),
         space=json.loads(json.dumps(space_document(request.space))),
     )
-    ledger = _Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
+    ledger = Ledger(request, {} if folder is None else read_trials(folder / TRIALS, search))
     report = on_progress or (lambda _: None)
     report(ledger.progress(None))
 
-    def on_event(_: TaskEvent, asked: TrialRequest, message: object) -> None:
-        if isinstance(message, Failure):
-            message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
-        if isinstance(message, Trial):
-            if folder is not None:
-                append_trial(folder / TRIALS, search, message)
-            ledger.add(message)
-            report(ledger.progress(message))
-        elif isinstance(message, Epoch):
-            report(ledger.progress((asked.number, message)))
+    def on_event(event: Trial | tuple[int, Epoch]) -> None:
+        if folder is not None and isinstance(event, Trial):
+            append_trial(folder / TRIALS, search, event)
+        report(ledger.progress(event))
 
     if ledger.pending:
         parts = without_test(split(data, request.plan, seed=request.seed, used=protocol.signals.used))
-        job = TrialJob(entry, request.given, request.metric, protocol, parts)
-        engine(job, ledger.next_trial, on_event, request.seconds)
+        ledger.run(TrialJob(entry, request.given, request.metric, protocol, parts), engine, on_event)
     return ledger.ended
 
 
@@ -199,33 +191,41 @@ def settings_to_try(request: SearchRequest, ended: Mapping[int, Trial], number: 
 
 
 @dataclass
-class _Ledger:
-    """The ended and the pending trials; engines may use it from several threads."""
+class Ledger:
+    """The ended and the pending trials of a search."""
 
     request: SearchRequest
     ended: dict[int, Trial]
     ended_here: int = 0  # in this run
     seconds: float = 0.0  # from the start of this run to the last ended trial
     _began: float = field(default_factory=monotonic)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.pending = [number for number in range(self.request.trials) if number not in self.ended]
 
-    def next_trial(self) -> TrialRequest | None:
-        with self._lock:
-            if not self.pending:
-                return None
-            number = self.pending.pop(0)
-            stops = self.request.stop_early and number > 0  # the score of the defaults must be known
-            medians = curve_medians(self.ended.values()) if stops else ()
-            return TrialRequest(number, settings_to_try(self.request, self.ended, number), medians)
+    def run(self, job: TrialJob, engine: Engine, report: Callable[[Trial | tuple[int, Epoch]], None]) -> None:
+        """Run the pending trials; report each when it ends, and the epochs of each running one with its number."""
 
-    def add(self, trial: Trial) -> None:
-        with self._lock:
-            self.ended[trial.number] = trial
-            self.ended_here += 1
-            self.seconds = monotonic() - self._began
+        def on_event(_: TaskEvent, asked: TrialRequest, message: object) -> None:
+            if isinstance(message, Failure):
+                message = Trial(dict(asked.settings), None, asked.number, "failed", reason=message.reason)
+            if isinstance(message, Trial):
+                self.ended[message.number] = message
+                self.ended_here += 1
+                self.seconds = monotonic() - self._began
+                report(message)
+            elif isinstance(message, Epoch):
+                report((asked.number, message))
+
+        engine(job, self._next_trial, on_event, self.request.seconds)
+
+    def _next_trial(self) -> TrialRequest | None:
+        if not self.pending:
+            return None
+        number = self.pending.pop(0)
+        stops = self.request.stop_early and number > 0  # the score of the defaults must be known
+        medians = curve_medians(self.ended.values()) if stops else ()
+        return TrialRequest(number, settings_to_try(self.request, self.ended, number), medians)
 
     def progress(self, event: Trial | tuple[int, Epoch] | None) -> Progress:
         done, total = len(self.ended), len(self.ended.keys() | range(self.request.trials))
@@ -256,19 +256,19 @@ def refit_best(
 ) -> TuningResult:
     """Refit the best settings, evaluate them on the test users, and write the model and best.json."""
     best, document = _best_document(data, request, trials)
-    entry, protocol = request.entry, request.protocol(data)
-    parts = split(data, request.plan, seed=request.seed, used=protocol.signals.used)
-    candidate = Candidate("best", entry, entry.make(document["settings"]))
-    judged = fit_and_judge(candidate, data, protocol, parts, on_epoch=on_epoch)
-    assert judged.test is not None
-    document["test"] = json.loads(json.dumps(with_intervals(judged.test)))
-    bundle = Bundle.of(
-        *(entry, judged.model, data, parts.train, protocol),
+    candidate = Candidate("best", request.entry, request.entry.make(document["settings"]))
+    bundle = train(
+        candidate,
+        data,
+        plan=request.plan,
         seed=request.seed,
-        fit_seconds=judged.result.fit_seconds,
-        metrics={"validation": with_intervals(judged.validation), "test": document["test"]},
-        searched={**best.settings, **best.chosen},
+        metrics=request.protocol(data).metrics,
+        signals=request.signals,
+        judge=True,
+        on_epoch=on_epoch,
     )
+    bundle = replace(bundle, searched=tuple({**best.settings, **best.chosen}))
+    document["test"] = json.loads(json.dumps(bundle.metrics["test"]))
     if folder is not None:
         bundle.save(folder / MODEL)
         write_json(folder / BEST, document)

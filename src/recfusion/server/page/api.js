@@ -14,19 +14,21 @@ export function takeToken() {
 
 export const authorization = () => token && { Authorization: `Bearer ${token}` };
 
-export async function ask(path, body) {
-	const headers = { ...authorization(), ...(body && { "Content-Type": "application/json" }) };
-	let answer, data;
+// The answer to a request, and its JSON, if it is any: a proxy may answer in its place.
+export async function send(method, path, headers, body) {
+	const sent = body && { headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
 	try {
-		answer = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
+		const answer = await fetch(path, { method, headers, ...sent });
+		return [answer, await answer.json().catch(() => undefined)];
 	} catch {
 		throw failure("The service does not answer. Is it still running?", true);
 	}
-	try {
-		data = await answer.json();
-	} catch {} // not JSON: possibly the answer of a proxy
-	if (answer.status === 401) throw failure("This page needs a token: open the address that the service printed in its terminal, or add #token=KEY with a key for reading.");
-	if (!answer.ok || !data) throw failure(data?.error ?? `The service answered ${answer.status}.`, answer.status >= 500 || answer.status === 429);
+}
+
+export async function ask(path, body) {
+	const [{ ok, status }, data] = await send(body ? "POST" : "GET", path, { ...authorization() }, body);
+	if (status === 401) throw failure("This page needs a token: open the address that the service printed in its terminal, or add #token=KEY with a key for reading.");
+	if (!ok || !data) throw failure(data?.error ?? `The service answered ${status}.`, status >= 500 || status === 429);
 	return data;
 }
 

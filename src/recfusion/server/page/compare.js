@@ -1,4 +1,4 @@
-// Two lists side by side, from two settings or two models; lines connect the items that both have.
+// Two lists side by side, from two settings or two models.
 import { count, tags } from "./dom.js";
 import { describe } from "./settings.js";
 import { change, state } from "./store.js";
@@ -39,7 +39,7 @@ function lines(left, right) {
 	}));
 }
 
-// Titles take as many lines as they need, so that rows have different heights: the lines are laid out after them.
+// Rows differ in height: the lines are laid out after them.
 export function drawLines() {
 	const box = document.querySelector(".lines")?.getBoundingClientRect(), sides = [...document.querySelectorAll(".side ol")];
 	if (!box) return;
@@ -54,7 +54,7 @@ export function compare() {
 	const { saved, current } = state.answers, left = saved?.data?.items ?? [], right = current?.data?.items ?? [];
 	const both = left.filter(({ item }) => right.some((one) => one.item === item)).length, only = right.length - both;
 	const words = right.every(({ item }, n) => left[n]?.item === item)
-		? "The two lists are the same. Move a slider, set a filter or choose another model to see a difference."
+		? "The two lists are the same. Move a slider or set a filter to see a difference."
 		: `${both} of ${count(right.length, "item")} in both lists; ${only ? `${only} new` : "only the order differs"}.`;
 	return view("compare", "Side by side", left.length && right.length ? words : saved?.error || current?.error ? "" : "Loading the lists …",
 		alertBox(saved?.error || current?.error),

@@ -11,7 +11,7 @@ export function complete() {
 	return view("complete", "Complete your history", state.history.length
 		? `${count(state.n, "more item", "more items")}, chosen to fit your history and each other.`
 		: "Add an item to your history first.",
-		div({ class: "pair" },
+		state.history.length > 0 && div({ class: "pair" },
 			slider({ id: "n", title: `How many: ${state.n}`, low: "one", high: "a dozen", min: 1, max: 12, step: 1, value: state.n, set: (n) => change({ n }) }),
 			slider({ id: "together", title: "Fit", low: "each item on its own", high: "items that belong together", default: 0.25, step: 0.05, value: state.together, set: (together) => change({ together }) })),
 		alertBox(error),

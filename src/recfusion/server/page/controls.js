@@ -1,10 +1,10 @@
-// Re-ranking sliders from the controls that the service declares, and filters from the columns of the item table.
+// Sliders from the controls that the service declares, and filters from the columns of the items.
 import { tags } from "./dom.js";
 import { chipMaps, controlsOf, defaults, isStrong, nChanged, sliders, withColumn } from "./settings.js";
 import { change, changeCurrent, state } from "./store.js";
 import { slider } from "./parts.js";
 
-const { b, button, details, div, fieldset, h2, input, label, legend, option, select, span, summary } = tags;
+const { b, button, details, div, fieldset, h2, input, label, legend, option, p, select, span, summary } = tags;
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 // What a click on a chip can set: [id, words, map, end of its range]. Two controls of one kind are told apart by name.
@@ -112,6 +112,7 @@ export function controls() {
 		summary(null, b(null, "Re-ranking and filters"), n > 0 && span({ class: "n" }, `${n} set`)),
 		div({ class: "inner" },
 			div({ class: "head" }, h2(null, "Re-ranking"), button({ class: "quiet", disabled: !n, onclick: () => changeCurrent({ ...defaults(), model: state.current.model }, true) }, "Reset all")),
+			costs?.[sliders()[0]?.name] && p({ class: "note" }, "Curves show how accurate lists stay."),
 			sliders().map((control) => slider({ ...control, id: control.name, costs: costs?.[control.name], value: state.current[control.name], set: (value) => changeCurrent({ [control.name]: value }) })),
 			columns.length > 0 && h2({ class: "second" }, "Filters and preferences"),
 			columns.map((column) => fieldset({ key: column.name, class: `column ${column.kind}` }, legend(null, column.name), FILTERS[column.kind](column)))));

@@ -1,7 +1,7 @@
 // The list of recommendations with explanations, and the items similar to one of them.
 import { count, number, tags } from "./dom.js";
-import { controlsOf, describe, endWords, isReranked, sliders } from "./settings.js";
-import { change, isCurrent, nameOf, rememberNames, state } from "./store.js";
+import { condition, controlsOf, describe, endWords, isReranked, noFilters, sliders } from "./settings.js";
+import { change, changeCurrent, isCurrent, nameOf, rememberNames, state } from "./store.js";
 import { whyNot } from "./whynot.js";
 import { addButton, addChip, alertBox, described, iconButton, screenReaderOnly, textButton, view } from "./parts.js";
 
@@ -24,7 +24,7 @@ function term({ items, text }) {
 }
 const inBar = (reason) => !term(reason);
 
-// A colour for each item of the history, in its order; of a long history, for the items that matter most to the list.
+// A colour for each item of the history; of a long one, for those that matter most to the list.
 export function colourOf(item) {
 	const { data, sent } = state.answers.list ?? {}, history = sent?.history ?? [];
 	const weights = {};
@@ -33,9 +33,8 @@ export function colourOf(item) {
 	return place >= 0 && place < COLOURS ? `--c${place}` : "--soft";
 }
 
-// The length of each bar is the score. If other items count against it, their part is crossed out at its end, so that the
-// open part is the score. Scores after re-ranking (which are not the model's), and scores below 0, are
-// logarithms: their exponentials are drawn.
+// The length of a bar is the score; what other items take away is crossed out at its end. Scores after re-ranking, and
+// those below 0, are logarithms: their exponentials are drawn.
 const modelScore = ({ because, other }) => because.filter(inBar).reduce((sum, { weight }) => sum + weight, other ?? 0);
 function lengths(items) {
 	const scores = items.map(({ score }) => score), top = Math.max(...scores);
@@ -48,10 +47,10 @@ const positive = ({ because }) => because.filter(inBar).reduce((sum, { weight })
 
 const NAMED = 3; // reasons in words
 // The parts of a bar: all reasons, and everything else hatched.
-function reasons({ because, other, reasons }, length) {
+function reasons({ because, other, reasons, users }, length) {
 	const parts = because.filter(inBar), terms = because.map(term).filter(Boolean);
 	const whole = Math.max(positive({ because }) + Math.max(other ?? 0, 0), 1e-12), against = Math.max(0, -(other ?? 0) / whole);
-	const words = reasons === "popularity" ? "popular with everybody" : !because.length && "no single item of your history";
+	const words = reasons === "popularity" ? count(users, "user") : !because.length && "no single item of your history";
 	const colour = ({ items: [item] }) => ({ "--colour": `var(${colourOf(item)})` });
 	return div({ class: "reasons" },
 		div({ class: "bar", "aria-hidden": "true", style: { width: `${length}%` } },
@@ -95,7 +94,7 @@ export function close() {
 	change({ similar: "" });
 }
 
-// What the list is made from, in words of its own request: while another one is open, the page shows the older list.
+// What the list is made from, by its own request.
 function lead({ data, error, sent }) {
 	if (!data) return error ? "" : "Loading the list …";
 	if (data.basis === "popularity") return sent.history.length ? "The model knows none of the items in your history, so these are the most popular ones." : "Your history is empty. Add an item with + and the list becomes yours.";
@@ -113,16 +112,17 @@ function changes(items) {
 }
 
 export function list() {
-	const answer = state.answers.list ?? {}, { data, error, sent, ms } = answer, items = data?.items ?? [], popular = data?.basis === "popularity", length = items.length && lengths(items);
+	const answer = state.answers.list ?? {}, { data, error, passing, sent } = answer, items = (passing || !error) && data?.items || [], popular = data?.basis === "popularity", length = items.length && lengths(items);
 	rememberNames(items);
 	return view("list", popular ? "Most popular items" : data ? `Based on ${count(sent.history.length - data.unknown.length, "item")}` : "Recommendations", lead(answer),
 		alertBox(error),
 		changes(items),
 		ol({ class: error ? "rows stale" : "rows" }, items.map((one) => row(one, length.get(one.item)))),
 		div({ class: "below" },
+			error && !passing && condition(state.current, state.model.columns) && textButton("Remove the filters", () => changeCurrent(noFilters(), true)),
 			items.length === state.k && state.k < 100 && textButton("Show more", () => change({ k: Math.min(100, state.k + 20) }, true)),
 			state.hidden.length > 0 && textButton(`Show ${count(state.hidden.length, "hidden item")}`, () => change({ hidden: [] }, true))),
 		state.history.length > 0 && whyNot(),
-		items.length > 0 && p({ class: "note" },
-			!popular && ["The length of a bar is the score. Each colour is an item of your history; ", span({ class: "bar sample" }, span({ class: "rest" })), ` is everything else; a crossed-out end is what other items take away. ${PRECISION[items[0].reasons] ?? ""} `], `Computed in ${Math.ceil(ms)} ms.`));
+		items.length > 0 && p({ class: "note" }, "+ adds an item to your history, ≈ shows similar ones, × hides it. ",
+			!popular && ["A bar is as long as the score. Each colour is an item of your history; ", span({ class: "bar sample" }, span({ class: "rest" })), ` is everything else, a crossed-out end what other items take away. ${PRECISION[items[0].reasons] ?? ""} `]));
 }

@@ -1,4 +1,4 @@
-// The page: it loads /model, draws the state, and requests whatever a change makes out of date.
+// The page: loads /model, draws the state, and requests what a change makes out of date.
 import { count, render, still, tags } from "./dom.js";
 import { requestCode } from "./code.js";
 import { ask, latest, takeToken } from "./api.js";
@@ -61,14 +61,14 @@ function refresh() {
 }
 
 async function answer(purpose, path, body, key) {
-	const begun = performance.now(), { data, sent } = state.answers[purpose], found = { data, sent }; // an error keeps the last good answer
+	const { data, sent } = state.answers[purpose], found = { data, sent }; // an error keeps the last good answer
 	try {
 		Object.assign(found, { data: await ask(path, body), sent: body });
 		patience = FIRST_PAUSE;
 	} catch (error) {
 		Object.assign(found, { error: words(error), passing: error.passing });
 	}
-	state.answers[purpose] = { ...found, key, asked: state.answers[purpose].asked, ms: performance.now() - begun };
+	state.answers[purpose] = { ...found, key, asked: state.answers[purpose].asked };
 	if (purpose === "names" && !found.error) {
 		for (const item of body.allow) state.names[item] = item;
 		rememberNames(found.data.items);
@@ -82,7 +82,7 @@ async function answer(purpose, path, body, key) {
 	announce(purpose, found);
 }
 
-// Requests that failed in an outage are sent again, after longer and longer pauses, until they succeed.
+// Requests that failed in an outage are repeated until they succeed, after longer and longer pauses.
 const FIRST_PAUSE = 1000, LONGEST_PAUSE = 10_000;
 let patience = FIRST_PAUSE, retrying;
 function words({ message, passing }) {
@@ -102,7 +102,7 @@ function retry() {
 	draw();
 }
 
-// Tells screen readers about an answer, once answers stop coming: a moving slider is announced once.
+// Tells screen readers about the last answer: a moving slider is announced once.
 let announcing;
 function announce(purpose, { data, error }) {
 	const items = data?.items ?? [];
@@ -133,12 +133,12 @@ function app() {
 				nav({ "aria-label": "Views" },
 					Object.entries(VIEWS).map(([view, title]) => a({ key: view, href: fragment({ view }), "aria-current": state.view === view && "page" }, title))),
 				VIEW_FUNCTIONS[state.view](), state.view === "list" && requestCode())),
-		footer(null, p(null, "Your history stays in this page and its address. The service computes lists from it and stores nothing. ", a({ href: "docs" }, "Routes of the service"))),
+		footer(null, p(null, "Your history stays in this page and its address. The service does not store it. ", a({ href: "docs" }, "Routes of the service"))),
 	];
 }
 
 async function copyLink() {
-	history.replaceState(null, "", fragment());
+	save("replaceState");
 	try {
 		await navigator.clipboard.writeText(location.href);
 		change({ copied: "Copied" });
@@ -164,7 +164,7 @@ function draw() {
 	}
 }
 
-// Focuses the button at a spot, "hide-3", or the last one of its kind, or the search field; without a spot, the view.
+// Focuses the button at a spot ("hide-3"), the last of its kind, or the search field; without a spot, the view.
 function refocus(spot) {
 	const find = (match) => [...document.querySelectorAll(match)].at(-1), kind = spot?.split("-")[0];
 	if (kind) (find(`[data-spot="${spot}"]`) ?? find(`[data-spot^="${kind}-"]`) ?? document.getElementById("query"))?.focus();

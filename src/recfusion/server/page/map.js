@@ -3,7 +3,6 @@ import { count, number, still, tags } from "./dom.js";
 import { change, isCurrent, rememberNames, state } from "./store.js";
 import { colourOf } from "./list.js";
 import { player, stages, summary } from "./steps.js";
-import { whyNotButton } from "./whynot.js";
 import { addButton, addChip, alertBox, iconButton, textButton, view } from "./parts.js";
 
 // Its colours are needed before the first drawing.
@@ -373,7 +372,11 @@ function card() {
 			p({ class: "note" }, `${count(data.users[n], "user")}. `, mine ? "In your history." : listed && state.history.length ? `Rank ${listed.rank}${listed.because.length ? `, because of ${listed.because.slice(0, 3).map(({ text }) => text).join(", ")}` : ""}.` : ""))),
 		div({ class: "acts" },
 			!mine && addButton(one(n)),
-			!mine && !listed && state.history.length > 0 && whyNotButton(one(n)),
+			!mine && !listed && state.history.length > 0 && iconButton("?", `Why is ${data.names[n]} not in the list?`, () => {
+				rememberNames([one(n)]);
+				change({ view: "list", whynot: state.chosen, asking: true }, true);
+				document.querySelector(".whynot").scrollIntoView({ block: "center" });
+			}),
 			iconButton("×", "Close", () => change({ chosen: "" }))));
 }
 

@@ -3,7 +3,7 @@ import { count, number, tags } from "./dom.js";
 import { state } from "./store.js";
 import { view } from "./parts.js";
 
-const { circle, dd, details, div, dl, dt, h3, li, p, section, summary, svg, ul } = tags;
+const { circle, code, dd, details, div, dl, dt, h3, li, p, section, summary, svg, ul } = tags;
 const sentence = (text) => text && `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 // A hundred dots, one filled for each hundredth.
@@ -30,7 +30,7 @@ function card(one) {
 					div({ class: "metrics" }, judged.map(metric)),
 					judged[0].judged_on === "validation" && p({ class: "note" }, "Its settings may have been chosen on these users, so expect slightly lower values for others."),
 				]
-			: p(null, "It has not been evaluated: it was trained on all users. `recfusion train --all-users --evaluate` does both."),
+			: p(null, "It has not been evaluated: it was trained on all users. ", code(null, "recfusion train --all-users --evaluate"), " does both."),
 		on("against").map(({ metric, words }) => p({ key: metric, class: "note" }, words)),
 		h3(null, "Limitations"),
 		p(null, "It knows which items people had, not why, and it repeats the habits in its data. It does not keep unsuitable items out of a list: use filters for that."),
@@ -44,7 +44,7 @@ function columns() {
 	const roles = Object.entries(state.model.roles);
 	return roles.length > 0 && section({ class: "roles" }, h3(null, "Columns of the items"),
 		dl({ class: "facts" }, roles.map(([role, column]) => div({ key: role }, dt(null, role), dd(null, column)))),
-		p({ class: "note" }, "Found by their names and values; `recfusion train --roles price=COLUMN,link=none` sets others.", roles.some(([role]) => role === "image") && !state.model.image_origins.length && " Images need `recfusion serve --image-origin ORIGIN`."));
+		p({ class: "note" }, "Found by their names and values; ", code(null, "recfusion train --roles price=COLUMN,link=none"), " sets others.", roles.some(([role]) => role === "image") && !state.model.image_origins.length && [" Images need ", code(null, "recfusion serve --image-origin ORIGIN"), "."]));
 }
 
 export const model = () => view("models", "About the model", "", state.model.models.map(card), columns());

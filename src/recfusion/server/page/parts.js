@@ -38,11 +38,12 @@ export const iconButton = (sign, words, onclick, more) =>
 export const addButton = (one, more) => iconButton("+", `Add ${one.name} to the history`, () => add(one), more);
 export const addChip = (one) =>
 	button({ key: one.item, class: "chip", "aria-label": `Add ${one.name} to the history`, onclick: () => add(one) }, span({ class: "sign" }, "+"), span({ dir: "auto" }, one.name));
-// A view: its name, its title, a sentence, and its contents.
+// A view: name, title, sentence, contents.
 export const view = (name, title, lead, ...rest) => article({ class: name, "aria-label": title }, h2(null, title), lead && p({ class: "lead" }, lead), rest);
 export const screenReaderOnly = (words) => span({ class: "hidden" }, words);
 export const textButton = (words, onclick) => button({ class: "plain", onclick }, words);
-export const alertBox = (error) => error && p({ class: "error", role: "alert" }, error);
+// Without the names of fields, which only programs use.
+export const alertBox = (error) => error && p({ class: "error", role: "alert" }, error.replace(/ \([a-z]+ removes .*?\)/, ""));
 
 export const track = (from, to) => ({ "--from": `${100 * from}%`, "--to": `${100 * to}%` });
 

@@ -2,7 +2,7 @@
 // from. Attributes: placement, kind (recommend, similar or complete), history, item, k, heading, link (such as
 // "/products/{item}"), image and price (columns), key (one with `origins` in the key file), and events="off". Style it with ::part(list), ::part(item), ::part(name), ::part(price).
 const SERVICE = new URL("..", import.meta.url);
-const STYLE = `:host { display: block; container-type: inline-size; } h2 { font-size: 1.1em; margin: 0 0 .6em; }
+const STYLE = `:host { display: block; container-type: inline-size; } :host([hidden]) { display: none; } h2 { font-size: 1.1em; margin: 0 0 .6em; }
 ul { list-style: none; margin: 0; padding: 0; display: grid; gap: 1em; grid-template-columns: repeat(auto-fill, minmax(9em, 1fr)); }
 a { color: inherit; text-decoration: none; display: block; box-sizing: border-box; height: 100%; } a:hover [part=name], a:focus-visible [part=name] { text-decoration: underline; }
 img { width: 100%; aspect-ratio: 1; object-fit: cover; display: block; } [part=name] { overflow-wrap: anywhere; } [part=price] { opacity: .75; }`;
@@ -67,7 +67,7 @@ class RecfusionList extends HTMLElement {
 		const link = this.getAttribute("link"), image = item.columns?.[this.getAttribute("image") ?? "image_url"], price = item.columns?.[this.getAttribute("price") ?? "price"];
 		const parts = [element("span", { part: "name", textContent: item.name })];
 		if (image && /^(https?:)?\/|^[\w.-]+\//.test(image)) parts.unshift(element("img", { part: "image", src: image, alt: "", loading: "lazy" }));
-		if (price !== undefined && price !== null) parts.push(element("div", { part: "price", textContent: Number.isFinite(price) ? price.toLocaleString(document.documentElement.lang || undefined, { minimumFractionDigits: 2 }) : price }));
+		if (price !== undefined && price !== null) parts.push(element("div", { part: "price", textContent: Number.isFinite(price) ? price.toLocaleString(document.documentElement.lang || undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 }) : price }));
 		const box = element(link ? "a" : "div", { ...(link && { href: link.replace("{item}", encodeURIComponent(item.item)) }), part: "item" }, ...parts);
 		box.addEventListener("click", () => this.#record(item.item, list));
 		return element("li", {}, box);

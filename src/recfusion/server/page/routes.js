@@ -35,17 +35,19 @@ function kind(schema, all, depth = 0) {
 }
 
 function bounds(schema, all) {
-  const found = resolved(schema, all);
+  const found = resolved(schema, all), { minimum: least, maximum: most } = found;
   const words = [];
-  const names = { minimum: "from", maximum: "to", minLength: "at least", maxLength: "at most", minItems: "at least", maxItems: "at most" };
+  if (least !== undefined) words.push(most === undefined ? `at least ${least}` : `${least} to ${most}`);
+  else if (most !== undefined) words.push(`at most ${most}`);
+  const names = { minLength: "at least", maxLength: "at most", minItems: "at least", maxItems: "at most" };
   for (const [key, word] of Object.entries(names)) if (found[key] !== undefined) words.push(`${word} ${found[key]}`);
   if (found.default !== undefined && found.default !== null) words.push(`default ${JSON.stringify(found.default)}`);
-  if (found.description && schema?.$ref === undefined) words.push(found.description);
+  if (found.description && schema?.$ref === undefined) return [words.join(", "), found.description].filter(Boolean).join(": ");
   return words.join(", ");
 }
 
 function table(rows) {
-  const head = element("thead", "", element("tr", "", ...["field", "type", "bounds"].map((one) => element("th", one))));
+  const head = element("thead", "", element("tr", "", ...["field", "type", "bounds and meaning"].map((one) => element("th", one))));
   const lines = rows.map(([name, type, bound]) =>
     element("tr", "", element("td", "", element("code", name)), element("td", type), element("td", bound)));
   return element("table", "", head, element("tbody", "", ...lines));

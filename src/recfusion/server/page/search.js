@@ -3,7 +3,7 @@ import { count, listed, number, tags } from "./dom.js";
 import { add, change, isCurrent, nameOf, remove, state } from "./store.js";
 import { colourOf, similar } from "./list.js";
 
-const { button, div, h2, input, label, li, p, ul } = tags;
+const { button, div, h2, input, label, li, p, span, ul } = tags;
 const failed = () => isCurrent("search") && state.answers.search?.error;
 const answered = () => (state.query.trim() && !failed() && state.answers.search?.data?.items) || [];
 export const matches = () => answered().filter(({ item }) => !state.history.includes(item));
@@ -50,7 +50,7 @@ function starts() {
 	const words = (items) => items.map(({ name }) => name);
 	return div({ class: "starts" },
 		p({ class: "note" }, "Add a few items that you like", found("examples").length > 0 && ", or start with an example:"),
-		found("examples").map(({ items }, n) => button({ key: n, class: "plain", dir: "auto", "aria-label": `Start with ${listed(words(items))}`, onclick: start(items) }, words(items).join(" · "))),
+		found("examples").map(({ items }, n) => button({ key: n, class: "plain", dir: "auto", "aria-label": `Start with ${listed(words(items))}`, onclick: start(items) }, span(null, words(items).join(" · ")))),
 		found("surprise").map(({ items }) => button({ key: "luck", class: "plain luck", onclick: start(items) }, "Surprise me")));
 }
 

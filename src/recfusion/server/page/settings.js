@@ -41,6 +41,7 @@ export function changed(settings) {
 // Whether controls other than filters are changed, and settings without such changes.
 export const noReranking = () => Object.fromEntries(Object.entries(defaults()).filter(([name]) => controls.some((control) => control.name === name)));
 export const isReranked = (settings) => Object.keys(changed(settings)).some((name) => controls.some((control) => control.name === name));
+export const noFilters = () => Object.fromEntries(Object.keys(FILTERS).map((map) => [map, {}]));
 export const nChanged = (settings) => Object.keys(changed({ ...settings, model: "" })).length;
 
 // A link may hold anything: a setting that fails its check keeps its default.

@@ -58,10 +58,11 @@ function stage(n, states) {
 			n > 1 && p({ class: "fresh" }, restored.length ? [screenReaderOnly("Restored: "), restored.slice(0, CHIPS).map((one) => (one.in_history ? span({ key: one.item, class: "chip right" }, span({ class: "sign" }, "✓"), span({ dir: "auto" }, one.name)) : addChip(one))), restored.length > CHIPS && span({ class: "note" }, `and ${restored.length - CHIPS} more`)] : span({ class: "note" }, "nothing yet"))));
 }
 
+const ALONE = "A single item cannot be removed: add a few more.";
 export function summary(states) {
 	const last = states.at(-1).items, restored = last.filter(({ known, in_history }) => in_history && !known).length;
 	const removed = known().length - states[1].items.length, others = last.filter(({ in_history }) => !in_history).map(({ name }) => name);
-	if (removed < 1) return "A single item cannot be removed: add a few more.";
+	if (removed < 1) return ALONE;
 	return `${restored} of ${count(removed, "removed item")} restored.` + (others.length ? ` Added instead: ${listed(others.length > CHIPS ? [...others.slice(0, CHIPS), `${others.length - CHIPS} more`] : others)}.` : "");
 }
 
@@ -84,6 +85,7 @@ export function steps() {
 	const lead = state.history.length
 		? "The model was trained to restore items that were removed from a history, the most likely first. Here it does so with yours: it sees only the items that are left."
 		: "Add a few items to your history: here they are removed and restored, step by step.";
+	if (last && known().length < 2) return view("steps", "Step by step", ALONE);
 	return view("steps", "Step by step", lead, alertBox(error), last > 0 && [
 		player(last),
 		ol({ class: "stages" }, states.slice(0, at + 1).map((_, n) => stage(n, states))),

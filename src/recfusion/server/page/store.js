@@ -3,8 +3,8 @@ import { changed, checkedSettings, defaults } from "./settings.js";
 
 export const VIEWS = { list: "List", map: "Map", compare: "Compare", complete: "Complete", steps: "Steps", model: "Model" };
 const LIMITS = { k: [1, 100], n: [1, 12], together: [0, 1], seed: [0, 1e6] };
-const ITEM_LISTS = { history: "shelf", hidden: "hidden" }; // name in a link -> its name in older links
-const SETTINGS = { current: "now", saved: "kept" };
+const ITEM_LISTS = ["history", "hidden"];
+const SETTINGS = ["current", "saved"];
 const initial = () => ({ view: "list", history: [], hidden: [], current: defaults(), saved: defaults(), similar: "", k: 20, n: 4, together: 0.25, seed: 0 });
 
 export const state = {
@@ -12,7 +12,7 @@ export const state = {
 	names: {}, // titles of items by id
 	model: null, // the answer of /model
 	failed: "", // the error of /model
-	answers: {}, // by purpose: { asked, key, data, error, ms }; `asked` differs from `key` while a request is open
+	answers: {}, // by purpose: { asked, key, data, error }; `asked` differs from `key` while a request is open
 	query: "", open: false, active: -1, entered: false, // the search field; `entered`: Enter waits for the answer
 	brush: "", sheet: false, copied: "", step: 0,
 	lasso: false, thinning: false, chosen: "", picked: "", colour: "", only: "", // the map
@@ -33,9 +33,11 @@ export function change(patch, now = false) {
 	if (now) save();
 	else pending = setTimeout(save, 250);
 }
-let pending;
+let pending, known; // the address that was read or written last: after Back, `readLink` reads another soon
 export function save(how = "pushState") {
-	if ((location.hash || "#") !== fragment()) history[how](null, "", fragment());
+	if (location.hash !== known) return;
+	if ((known || "#") !== fragment()) history[how](null, "", fragment());
+	known = location.hash;
 }
 
 export const changeCurrent = (patch, now) => change({ current: { ...state.current, ...patch } }, now);
@@ -56,21 +58,20 @@ export const isCurrent = (purpose) => state.answers[purpose]?.key === state.answ
 
 export function fragment(changes = {}) {
 	const shown = { ...state, ...changes }, start = initial(), params = new URLSearchParams();
-	for (const name of Object.keys(ITEM_LISTS)) for (const item of shown[name]) params.append(name, item);
-	for (const name of Object.keys(SETTINGS)) if (Object.keys(changed(shown[name])).length) params.set(name, JSON.stringify(changed(shown[name])));
+	for (const name of ITEM_LISTS) for (const item of shown[name]) params.append(name, item);
+	for (const name of SETTINGS) if (Object.keys(changed(shown[name])).length) params.set(name, JSON.stringify(changed(shown[name])));
 	for (const name of ["view", "similar", ...Object.keys(LIMITS)]) if (shown[name] !== start[name]) params.set(name, shown[name]);
 	return "#" + params;
 }
 
 export function readLink() {
+	known = location.hash;
 	const params = new URLSearchParams(location.hash.slice(1)), found = initial();
 	if (params.get("view") in VIEWS) found.view = params.get("view");
-	for (const [name, old] of Object.entries(ITEM_LISTS)) {
-		found[name] = [...new Set([...params.getAll(name), ...params.getAll(old)])].filter(Boolean).slice(0, 500);
-	}
-	for (const [name, old] of Object.entries(SETTINGS)) {
+	for (const name of ITEM_LISTS) found[name] = [...new Set(params.getAll(name))].filter(Boolean).slice(0, 500);
+	for (const name of SETTINGS) {
 		try {
-			found[name] = checkedSettings(JSON.parse(params.get(name) ?? params.get(old)));
+			found[name] = checkedSettings(JSON.parse(params.get(name)));
 		} catch {} // a link that was cut keeps the defaults
 	}
 	found.similar = params.get("similar") ?? "";

@@ -1,13 +1,11 @@
-// Why an item is not in the list: its rank, what speaks for and against it, and what would bring it in.
+// Why an item is not in the list, and what would bring it in.
 import { count, listed, number, tags } from "./dom.js";
 import { add, change, changeCurrent, isCurrent, nameOf, rememberNames, state } from "./store.js";
-import { noReranking, sliders } from "./settings.js";
-import { alertBox, iconButton, textButton } from "./parts.js";
+import { noFilters, noReranking, sliders } from "./settings.js";
+import { alertBox, textButton } from "./parts.js";
 
 const { b, button, details, div, input, label, li, p, section, span, summary, ul } = tags;
 const FIELDS = { where: "a filter", allow: "the allowed items", deny: "the hidden items", at_most: "the limit for each value", reranking: "the re-ranking", again: "your history, which has it already", history: "your history, which has it returned or disliked" };
-
-export const whyNotButton = (one) => iconButton("?", `Why is ${one.name} not in the list?`, () => (rememberNames([one]), change({ whynot: one.item, asking: true })));
 
 const reasonWords = (reasons) => listed(reasons.map(({ text, items }) => (items.length ? text : sliders().find(({ name }) => name === text)?.title ?? text)));
 
@@ -16,7 +14,7 @@ function apply({ field, items, rank }) {
 	if (items.length) return textButton(`Add ${nameOf(items[0])}`, () => add(...items.map((item) => ({ item, name: nameOf(item) }))));
 	if (field === "k" && rank <= 100) return textButton(`Show ${rank} items`, () => change({ k: rank }, true));
 	if (field === "reranking") return textButton("Reset re-ranking", () => changeCurrent(noReranking(), true));
-	if (field === "where") return textButton("Remove the filters", () => changeCurrent({ only: {}, never: {}, range: {}, contains: {}, is: {} }, true));
+	if (field === "where") return textButton("Remove the filters", () => changeCurrent(noFilters(), true));
 	if (field === "deny") return textButton("Show hidden items", () => change({ hidden: [] }, true));
 	return false;
 }

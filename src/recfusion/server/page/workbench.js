@@ -1,6 +1,6 @@
 // The workbench: what lists led to, which items they show, and an editor of placements with versions.
 import { count, number, render, tags } from "./dom.js";
-import { latest } from "./api.js";
+import { latest, send } from "./api.js";
 const { main, header, h1, h2, h3, p, section, dl, div, dt, dd, table, thead, tbody, tr, th, td, ol, ul, li, i, b, label, input, button, select, option, textarea, form, a, span } = tags;
 
 const KEY = "recfusion-admin-key";
@@ -9,16 +9,9 @@ const percent = (value) => `${number(100 * value, 1)} %`;
 const amount = (measure) => (measure === "revenue" ? (value) => number(value, 2) : percent);
 
 async function call(method, path, body) {
-	const headers = { ...(state.key && { Authorization: `Bearer ${state.key}` }), ...(body && { "Content-Type": "application/json" }) };
-	let answer;
-	try {
-		answer = await fetch(path, { method, headers, ...(body && { body: JSON.stringify(body) }) });
-	} catch {
-		throw new Error("The service does not answer. Is it still running?");
-	}
-	const data = await answer.json().catch(() => undefined);
-	if (answer.status === 401 || answer.status === 403) throw Object.assign(new Error(data?.error ?? "This needs the admin key."), { locked: true });
-	if (!answer.ok || !data) throw new Error(data?.error ?? `The service answered ${answer.status}.`);
+	const [{ ok, status }, data] = await send(method, path, state.key ? { Authorization: `Bearer ${state.key}` } : {}, body);
+	if (status === 401 || status === 403) throw Object.assign(new Error(data?.error ?? "This needs the admin key."), { locked: true });
+	if (!ok || !data) throw new Error(data?.error ?? `The service answered ${status}.`);
 	return data;
 }
 
@@ -28,7 +21,7 @@ async function attempt(job) {
 		await job();
 	} catch (error) {
 		state.locked = Boolean(error.locked);
-		state.error = state.locked && !state.key ? "" : error.message;
+		state.error = !state.locked ? error.message : state.key ? "This key does not open the workbench." : "";
 	}
 	draw();
 }
@@ -97,7 +90,7 @@ function suggestions(one) {
 	if (column) return column.kind === "number" ? [">", ">=", "<", "<=", "=", "!="] : column.kind === "boolean" ? ["= true", "= false"] : ["=", "!=", "in"];
 	const asked = columns.find((each) => new RegExp(`${each.name.replace(/\W/g, "\\$&")}\\s*(=|!=)$`, "i").test(words));
 	if (asked) return asked.values.slice(0, 12).map((value) => (typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value)));
-	return ["and", "or"];
+	return /[<>=!]$/.test(words) ? [] : ["and", "or"]; // a number has no suggestion
 }
 
 // ---- views
@@ -118,7 +111,7 @@ function daily() {
 function summary() {
 	const { stats } = state, sum = (values, field) => values.reduce((all, row) => all + row[field], 0), { catalogue } = stats;
 	const figures = [["Lists", number(sum(stats.lists, "lists"))], ["Events", number(sum(stats.events, "events"))],
-		["Items shown", `${number(catalogue.shown)} of ${number(catalogue.items)}`], ["Concentration (Gini)", catalogue.gini === null ? "–" : number(catalogue.gini, 2)]];
+		["Items shown", `${number(catalogue.shown)} of ${number(catalogue.items)}`], ["Concentration (Gini, 0 to 1)", catalogue.gini === null ? "–" : number(catalogue.gini, 2)]];
 	return section({}, h2({}, `The last ${stats.days} days`), dl({ class: "figures" }, figures.map(([name, value]) => div({ key: name }, dt({}, name), dd({}, value)))));
 }
 
@@ -129,7 +122,7 @@ function outcomes(by) {
 		const show = amount(one.measure), scale = Math.max(...found.filter((each) => each.measure === one.measure).map((each) => each.ci95[1])) || 1;
 		const at = (value) => `${100 * Math.max(0, Math.min(1, value / scale))}%`;
 		return tr({ key: one.measure + one.name }, cells(one.measure, one.name || "without a placement", one.lists), td({ class: "n" }, show(one.rate)),
-			td({}, div({ class: "range", title: `${show(one.ci95[0])} to ${show(one.ci95[1])}`, style: { "--from": at(one.ci95[0]), "--width": at(one.ci95[1] - Math.max(0, one.ci95[0])), "--at": at(one.rate) } }, i({}), b({})), span({ class: "hidden" }, `${show(one.ci95[0])} to ${show(one.ci95[1])}`)));
+			td({}, div({ class: "range", style: { "--from": at(one.ci95[0]), "--width": at(one.ci95[1] - Math.max(0, one.ci95[0])), "--at": at(one.rate) } }, i({}), b({})), span({ class: "note" }, `${show(one.ci95[0])} to ${show(one.ci95[1])}`)));
 	});
 	return rows(["measure", by, "lists #", "per list #", "95 % interval, may be checked daily"], body);
 }
