@@ -59,6 +59,7 @@ html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_sidebars: dict[str, list[str]] = {"docs/gallery/index": []}
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # the colours of the system
 html_copy_source = False
 html_theme_options = {
     "logo": {"text": "recfusion"},
