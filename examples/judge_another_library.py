@@ -42,7 +42,7 @@ def main(folder: Path, out: Path) -> None:
         rows.writerow(["user", "item", "score"])
         for user, its_items, its_scores in zip(users, found, scores, strict=True):
             rows.writerows((user, items[n], score) for n, score in zip(its_items, its_scores, strict=True))
-    print(f"Fitted in {seconds:.1f} s; lists of {len(users):,} users are in {out}")  # noqa: T201  # noqa: T201
+    print(f"Fitted in {seconds:.1f} s; lists of {len(users):,} users are in {out}")  # noqa: T201
 
 
 if __name__ == "__main__":
