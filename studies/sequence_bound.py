@@ -2,10 +2,10 @@
 
     python studies/sequence_bound.py --data ml-100k --out studies/results/ml-100k-sequence-bound.json
 
-Models are fitted on the training users of a split by time (split 0) and measured on the whole ordered rows of its test
-users (docs/explanation/signals.md). The likelihood is that of the model's own noise, by `Ordered`: exact, and by
-the bound that its loss uses; then with a cut at every place, the likelihood of next-item prediction. The reference is
-popularity; differences are paired by user. All have the same distribution of lengths.
+Models are fitted on the training users of a per-user temporal split (split 0) and measured on the whole ordered rows
+of its test users (docs/explanation/signals.md). The likelihood is that of the model's own noise, by `Ordered`: exact,
+and by the bound that its loss uses; then with a cut at every place, the likelihood of next-item prediction. The
+reference is popularity; differences are paired by user. All have the same distribution of lengths.
 One thread; `--quick` trains for an epoch.
 """
 

@@ -1,6 +1,7 @@
 """The examples run."""
 
 import gzip
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -39,10 +40,15 @@ def test_the_digits_are_learned_drawn_and_completed(
     monkeypatch.syspath_prepend(EXAMPLES)
     example = import_module("binary_digits")
     monkeypatch.setattr(example, "STEPS", 20)  # a fraction of the example's steps and epochs
-    monkeypatch.setattr("sys.argv", ["binary_digits", "--epochs", "6", "--out", str(tmp_path / "digits.png")])
+    files = ["--out", str(tmp_path / "digits.png"), "--figures", str(tmp_path / "digits.json")]
+    monkeypatch.setattr("sys.argv", ["binary_digits", "--epochs", "6", *files])
     example.main()
     bound = float(capsys.readouterr().out.split("held-out bound ")[1].split()[0])
     assert 0.3 < bound < 1.0  # bits per pixel; 1 is a fair coin for each
+    figures = json.loads((tmp_path / "digits.json").read_text())
+    assert figures["bits per pixel"] == pytest.approx(bound, abs=0.0005)
+    assert figures["bits per pixel"] == pytest.approx(sum(figures[part] for part in ("L_T", "L_steps", "L_0")))
+    assert (figures["data"], figures["epochs"], figures["held-out digits"]) == ("digits", 6, 360)
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
 
 

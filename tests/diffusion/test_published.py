@@ -88,6 +88,20 @@ def test_t_and_the_u_nets_only_shrink_their_outputs() -> None:
     assert (value, slope) == pytest.approx((6.452000, 1.808400), abs=1e-6)
 
 
+def test_a_picture_s_loss_is_the_mean_over_its_rows_of_sums_over_items() -> None:
+    row, other = [1.0, 0.0], [1.0, 1.0]
+    pictures = torch.tensor([[row, other, other], [row, row, row]], dtype=torch.float64)  # (pictures, rows, items)
+    losses = published_loss(
+        FixedChain(SCHEDULE), scaled(torch.tensor(W)), pictures, None, schedule=SCHEDULE, shrinks=True
+    )
+    # A row with both items differs in the reconstruction of the second: (1 - .25)^2 / 2 instead of .25^2 / 2.
+    wanted = 6.452000 + 2 / 3 * (0.75**2 - 0.25**2) / 2
+    assert losses.tolist() == pytest.approx([wanted, 6.452000], abs=1e-6)
+    value, slope = found(published_loss, scaled, pictures[:1], shrinks=True)
+    # Its slope there is -(1 - .25) .5 instead of -(0 - .25) .5.
+    assert (value, slope) == pytest.approx((6.618667, 1.808400 - 2 / 3 * 0.5), abs=1e-6)
+
+
 def test_a_predicted_variance_takes_the_place_of_the_noise_rate() -> None:
     def heads(w: Tensor) -> Denoiser:
         return lambda z, t: torch.cat([0.25 * z, w * torch.ones_like(z)], dim=-1)  # W is the log-variance

@@ -42,7 +42,8 @@ from recfusion.nightly.inputs import read_inputs
 OLD_WON = 3  # exit code
 
 _SPLIT_HELP = (
-    f"{SplitPlan.model_fields['kind'].description}; by default temporal if timestamps are used, strong otherwise."
+    f"{SplitPlan.model_fields['kind'].description}; by default temporal (per-user temporal) if timestamps are used, "
+    "strong otherwise."
 )
 
 
@@ -186,7 +187,7 @@ def _note_signals(there: Collection[Signal], used: Collection[Signal], plan: Spl
     """Print the available and the used signals, and how items are held out."""
     names = {"grades": "ratings or counts", "times": "timestamps", "item_features": "item features"}
     found = ", ".join(names.get(signal, signal) for signal in there) or "no ratings, timestamps or features"
-    how = "in time" if plan.kind in ("temporal", "global") else "at random"
+    how = {"temporal": "at the end of each history", "global": "after one moment"}.get(plan.kind, "at random")
     note(f"The data has {found}; --signals {asked_signals(used)} is used, and items are held out {how}")
 
 

@@ -46,7 +46,9 @@ class Shop(BaseModel, frozen=True, extra="forbid"):
     preparation: Preparation = Field(Preparation(), description="table of choices that replace those of the preset")
     source: Source = Field(Source(), description="table of columns and other options for reading the orders")
     split: SplitPlan | None = Field(
-        None, description="table of options for the split into training and test; by default in time if times are used"
+        None,
+        description="table of options for the split into training and test; by default per-user temporal if times are "
+        "used",
     )
     histories: bool = Field(True, description="whether the model may hold histories of customers")
     seed: int = Field(0, ge=0, description="seed of the split and of the model")
