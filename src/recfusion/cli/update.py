@@ -44,7 +44,9 @@ def update(
     source = source.model_copy(update={"data": str(rows)})
     with updating(out), working("Updating the model"):
         bundle = load_bundle(folder, trust)
-        new = update_bundle(bundle, rows, forget=names, replace_histories=replace, others=others, source=source)
+        new = update_bundle(
+            bundle, rows, forget=names, replace_histories=replace, others=others, source=source, in_place=True
+        )
         new.save(out)
     last, before = new.updates[-1], bundle.updates[-1:]
     gained = {

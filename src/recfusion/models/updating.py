@@ -94,6 +94,7 @@ class Change:
     others: Others = "keep"  # what happens to parts of a mixture that cannot be updated
     rng: RngLike = None  # for models that are fitted again
     again: bool = False  # solve the model again from all rows instead of correcting it
+    in_place: bool = False  # the old model is not used any more: its arrays may be overwritten
 
     @property
     def n_items(self) -> int:

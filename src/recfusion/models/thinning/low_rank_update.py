@@ -20,7 +20,7 @@ from recfusion.models.linear.gram import blas_threads
 from recfusion.models.self_tuning import relative
 
 Numbers = NDArray[np.float64]
-_ROWS = 256  # rows of a matrix that are scaled and corrected while they are in the cache
+_ROWS = 512  # rows of a matrix that are scaled and corrected while they are in the cache
 
 
 @dataclass(frozen=True)
