@@ -8,9 +8,9 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.signals import Extra
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.linear.gram import gram, invert_in_place
+from recfusion.models.linear.gram import invert_in_place
 from recfusion.models.thinning.blocks import own_excluded, trends, with_dislikes
-from recfusion.models.thinning.low_rank_update import Numbers, correct, isolate, weighted_gram
+from recfusion.models.thinning.low_rank_update import Numbers, correct, gram_by_length, isolate, weighted_gram
 from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.models.thinning.updates import Counts, Exact, largest_error, weighted_rows
 from recfusion.models.updating import Arrays, Change, Kept, UserRows, widened
@@ -76,7 +76,7 @@ class Blocks:
 def solved_blocks(counts: Counts, rows: UserRows, n_blocks: int, trends: FloatArray) -> Blocks:
     """Return P by a new inverse, with the fixed means of the last full fit."""
     z, fixed = blocks_of(rows, n_blocks), counts.fixed
-    g = gram(weighted_rows(fixed, rows.matrix, z))
+    g = gram_by_length(weighted_rows(fixed, rows.matrix, z))
     n = fixed.counts(rows.matrix, z)
     g[np.diag_indices(len(g))] += fixed.ridge(n).astype(np.float32)
     return Blocks(counts, n, invert_in_place(g), trends)

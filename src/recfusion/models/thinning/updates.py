@@ -10,13 +10,14 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.linear.gram import blas_threads, gram, invert_in_place, solve_items
+from recfusion.models.linear.gram import blas_threads, invert_in_place, solve_items
 from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear
 from recfusion.models.thinning.low_rank_update import (
     Fixed,
     Numbers,
     core,
     correct,
+    gram_by_length,
     isolate,
     scale_and_add,
     weighted_gram,
@@ -28,7 +29,7 @@ _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
 _TESTED = 256  # items whose scores the certificate tests
 _CORRECTIONS = 300  # after so many, a new inverse removes their rounding errors
-_MOST = 0.5  # share of changed items from which a new inverse is quicker than a correction of the old one
+_MOST = 0.4  # share of changed items from which a new inverse is quicker than a correction of the old one
 
 
 def find(model: object) -> Updater | None:
@@ -183,7 +184,7 @@ def solved(counts: Counts, rows: Csr) -> tuple[FloatArray, Numbers]:
 
 
 def _gram(counts: Counts, rows: Csr, features: Csr | None = None) -> FloatArray:
-    return gram(weighted_rows(counts.fixed, rows, rows if features is None else features))
+    return gram_by_length(weighted_rows(counts.fixed, rows, rows if features is None else features))
 
 
 def weighted_rows(fixed: Fixed, rows: Csr, features: Csr) -> Csr:
