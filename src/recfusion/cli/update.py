@@ -54,8 +54,9 @@ def update(
         for name in last.COUNTS
     }
     done = f"{counted(gained['added'], 'user')} added, {gained['changed']:,} changed, {gained['forgotten']:,} forgotten"
+    error = "not tested" if last.error is None else f"error {last.error:.1e} of the spread of scores"
     kind = "" if last.exact else "; some parts are approximate"
-    note(f"{done}; {counted(gained['new_items'], 'new item')}; error {last.error:.1e} of the spread of scores{kind}")
+    note(f"{done}; {counted(gained['new_items'], 'new item')}; {error}{kind}")
     for sentence in last.notes:
         note(sentence)
     note(f"The model has {new.train_users:,} users and {len(new.items):,} items; saved to {out}")

@@ -120,9 +120,9 @@ def changed_bundle(
         change = replace(change, rows=rows, others=others, rng=rng, again=again, in_place=in_place)
         model, kept = updater.update(bundle.model, training.kept, change)
         error = updater.error(model, kept, change.rows, probes)
-        if error <= TOLERANCE:
+        if error is None or error <= TOLERANCE:
             break
-    if not error <= TOLERANCE:  # also NaN
+    if error is not None and not error <= TOLERANCE:  # also NaN
         raise InputError(
             f"The update would leave an error of {error:.1e} of the spread of scores, above {TOLERANCE:g}: {HOW}."
         )
@@ -133,7 +133,7 @@ def changed_bundle(
         changed=known,
         forgotten=len(gone),
         new_items=len(new.new_items),
-        error=float(f"{error:.1e}"),
+        error=None if error is None else float(f"{error:.1e}"),
         exact=exact,
         notes=notes,
     )

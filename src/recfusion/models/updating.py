@@ -123,8 +123,8 @@ class Updater(Protocol):
     def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         """Return a new model and its kept arrays after a change."""
 
-    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
-        """Return the largest error of the probes' scores, in standard deviations of each probe's scores."""
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float | None:
+        """Return the largest error of the probes' scores, in standard deviations of them; None if nothing is tested."""
 
     def describe(self, model: Recommender, change: Change) -> tuple[bool, tuple[str, ...]]:
         """Return whether an update equals a fit on the rows that remain, and sentences about it."""
