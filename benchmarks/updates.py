@@ -100,8 +100,8 @@ class Bench:
 
     def forget(self, places: IntArray, *, in_place: bool = False) -> tuple[ThinningLinear, Arrays, UserRows, float]:
         """Return model, kept arrays, rows and error of the certificate after forgetting users."""
-        change = forgetting(self.rows, places)
-        model, kept = self.updater.update(self.model, self.kept, change, in_place=in_place)
+        change = replace(forgetting(self.rows, places), in_place=in_place)
+        model, kept = self.updater.update(self.model, self.kept, change)
         assert isinstance(model, ThinningLinear)
         probes = probe_rows(change.rows.matrix, np.random.default_rng(0))
         return model, kept, change.rows, self.updater.error(model, kept, change.rows, probes)
@@ -229,7 +229,7 @@ def repeated(count: int, data: str) -> Iterator[dict[str, Any]]:
         places = rng.integers(rows.matrix.shape[0], size=1) if gone is None else np.zeros(0, np.int64)
         before, after = (rows.take(places), blank) if gone is None else (blank, gone)
         rows = rows.replaced(places, after)
-        found, kept = bench.updater.update(model, kept, Change(before, after, rows), in_place=True)
+        found, kept = bench.updater.update(model, kept, Change(before, after, rows, in_place=True))
         assert isinstance(found, ThinningLinear)
         model, gone = found, before if gone is None else None
         spent += time.process_time() - began

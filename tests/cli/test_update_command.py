@@ -66,6 +66,16 @@ def test_a_full_disk_leaves_the_folder_unchanged(
     assert digests(model) == before
 
 
+def test_a_failed_certificate_leaves_the_folder_unchanged(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = digests(model)
+    monkeypatch.setattr("recfusion.inference.update.TOLERANCE", 1e-12)
+    assert run("update", "model", "--rows", "new.csv", "--out", "model") == 2
+    assert "of the spread of scores, above 1e-12: train it again" in " ".join(capsys.readouterr().err.split())
+    assert digests(model) == before
+
+
 def test_files_are_read_like_the_orders_of_the_model(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

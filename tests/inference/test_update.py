@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from recfusion.experiments.train import evaluate_bundle, train
 from recfusion.inference import update as updating
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.update import update
+from recfusion.models.thinning import updates as linear_updates
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.updates import equivalent_l2
 
@@ -166,11 +168,34 @@ def test_an_update_that_fails_its_certificate_is_refused(bundle: Bundle, monkeyp
         update(bundle, forget=["u1"])
 
 
-def test_a_damaged_inverse_is_noticed_and_solved_again(bundle: Bundle) -> None:
+def weights(bundle: Bundle) -> FloatArray:
+    assert isinstance(bundle.model, ThinningLinear)
+    return bundle.model.weights_
+
+
+def test_only_an_update_in_place_changes_the_model_that_it_was_given(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_updates, "_MOST", 2.0)  # a correction, also if most items change
+    own, before = Bundle.load(bundle.save(tmp_path / "model")), weights(bundle).copy()
+    found = update(bundle, {"u5": ["i00", "i15"]}, forget=["u3"])
+    np.testing.assert_array_equal(weights(bundle), before)
+    again = update(own, {"u5": ["i00", "i15"]}, forget=["u3"], in_place=True)
+    assert weights(again) is weights(own)
+    np.testing.assert_array_equal(weights(again), weights(found))
+
+
+def test_a_damaged_inverse_is_noticed_and_solved_again(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the correction has overwritten the weights in place."""
+    monkeypatch.setattr(linear_updates, "_MOST", 2.0)
     assert bundle.training is not None
     kept = bundle.training.kept | {"diagonal": bundle.training.kept["diagonal"] * 1.01}
-    found = update(replace(bundle, training=replace(bundle.training, kept=kept)), forget=["u1"])
+    model = copy(bundle.model)
+    vars(model)["weights_"] = weights(bundle).copy()
+    damaged = replace(bundle, model=model, training=replace(bundle.training, kept=kept))
+    found = update(damaged, forget=["u1"], in_place=True)
     np.testing.assert_allclose(scores(found), scores(update(bundle, forget=["u1"])), atol=1e-5)
+    assert not np.array_equal(weights(damaged), weights(bundle))
 
 
 def test_a_folder_is_updated_by_one_process_at_a_time(tmp_path: Path) -> None:

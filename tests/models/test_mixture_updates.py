@@ -12,13 +12,15 @@ import recfusion as rf
 from recfusion.core.errors import InputError
 from recfusion.experiments.train import train
 from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle_files import UpdateRecord
 from recfusion.inference.model_card import model_card
 from recfusion.inference.update import update
 from recfusion.models.factors.ials import IALS
+from recfusion.models.mixture_updates import FactorUpdater
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.signals import ThinningSignals
-from recfusion.models.thinning.updates import equivalent_l2
+from recfusion.models.thinning.updates import LinearUpdater, equivalent_l2
 
 
 def frame(n_users: int = 90) -> pl.DataFrame:
@@ -53,8 +55,25 @@ def test_added_users_update_the_parts_that_can_be_updated_and_the_others_are_kep
     assert not np.array_equal(parts(found)["thinning-linear"].weights_, parts(mixture)["thinning-linear"].weights_)
     assert not found.updates[-1].exact
     assert any(note.startswith("popularity: kept") for note in found.updates[-1].notes)
-    assert any(note.startswith("ials: updated approximately") for note in found.updates[-1].notes)
+    assert any(note.startswith("ials: updated approximately, not tested") for note in found.updates[-1].notes)
     assert "updated approximately" in model_card(found)
+
+
+def test_the_error_is_the_largest_one_of_the_parts_that_are_tested(
+    mixture: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LinearUpdater, "error", lambda *_: 3e-5)
+    found = update(mixture, NEW)
+    assert found.updates[-1].error == 3e-5
+    assert "| 0 | 3.0e-05 |" in model_card(found)
+    monkeypatch.setattr(FactorUpdater, "error", lambda *_: float("nan"))
+    with pytest.raises(InputError, match="error of nan"):
+        update(mixture, NEW)
+    monkeypatch.undo()
+    alone = update(trained(IALS(factors=2, iterations=2)), NEW)
+    assert alone.updates[-1].error is None
+    assert "| 0 | not tested |" in model_card(alone)
+    assert UpdateRecord(day="2026-01-01", error=0.0).error == 0  # as older versions stored it
 
 
 def test_forgetting_drops_parts_that_cannot_forget_or_trains_them_again(mixture: Bundle) -> None:

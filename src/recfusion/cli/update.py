@@ -44,7 +44,9 @@ def update(
     source = source.model_copy(update={"data": str(rows)})
     with updating(out), working("Updating the model"):
         bundle = load_bundle(folder, trust)
-        new = update_bundle(bundle, rows, forget=names, replace_histories=replace, others=others, source=source)
+        new = update_bundle(
+            bundle, rows, forget=names, replace_histories=replace, others=others, source=source, in_place=True
+        )
         new.save(out)
     last, before = new.updates[-1], bundle.updates[-1:]
     gained = {
@@ -52,8 +54,9 @@ def update(
         for name in last.COUNTS
     }
     done = f"{counted(gained['added'], 'user')} added, {gained['changed']:,} changed, {gained['forgotten']:,} forgotten"
+    error = "not tested" if last.error is None else f"error {last.error:.1e} of the spread of scores"
     kind = "" if last.exact else "; some parts are approximate"
-    note(f"{done}; {counted(gained['new_items'], 'new item')}; error {last.error:.1e} of the spread of scores{kind}")
+    note(f"{done}; {counted(gained['new_items'], 'new item')}; {error}{kind}")
     for sentence in last.notes:
         note(sentence)
     note(f"The model has {new.train_users:,} users and {len(new.items):,} items; saved to {out}")

@@ -38,7 +38,7 @@ class UpdateRecord(BaseModel, frozen=True, extra="forbid"):
     changed: StrictInt = Field(0, ge=0)
     forgotten: StrictInt = Field(0, ge=0)
     new_items: StrictInt = Field(0, ge=0)
-    error: FiniteFloat = 0.0  # of the last certificate, in standard deviations of scores
+    error: FiniteFloat | None = None  # of the last certificate, in standard deviations of scores; None if not tested
     exact: StrictBool = True
     notes: tuple[StrictStr, ...] = ()  # sentences about parts of a mixture
 

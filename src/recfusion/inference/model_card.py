@@ -131,9 +131,10 @@ def _results(bundle: Bundle) -> list[str]:
 
 def _updates(bundle: Bundle) -> list[str]:
     """Return what updates changed: counts and days, never users."""
+    errors = ("not tested" if one.error is None else f"{one.error:.1e}" for one in bundle.updates)
     rows = [
-        f"| {one.day} | {one.added:,} | {one.changed:,} | {one.forgotten:,} | {one.new_items:,} | {one.error:.1e} |"
-        for one in bundle.updates
+        f"| {one.day} | {one.added:,} | {one.changed:,} | {one.forgotten:,} | {one.new_items:,} | {error} |"
+        for one, error in zip(bundle.updates, errors, strict=True)
     ]
     inexact = "" if all(one.exact for one in bundle.updates) else " Some parts were updated approximately."
     return [

@@ -50,7 +50,7 @@ class TrainingRows:
     def places(self, digests: NDArray[np.uint8]) -> IntArray:
         """Return the row of each user; -1 for an unknown user."""
         known, asked = (np.ascontiguousarray(part).view(np.uint64) for part in (self.users, digests))  # (users, 2)
-        if not len(known):
+        if not len(known) or not len(asked):
             return np.full(len(asked), -1, np.int64)
         order = np.argsort(known[:, 0], kind="stable")
         found = order[np.minimum(np.searchsorted(known[order, 0], asked[:, 0]), len(order) - 1)]

@@ -58,6 +58,7 @@ def update(
     replace_histories: bool = False,
     others: Others | None = None,
     source: Source | None = None,
+    in_place: bool = False,
 ) -> Bundle:
     """Return the model after adding rows of new and known users, and after forgetting users.
 
@@ -67,7 +68,8 @@ def update(
     without them. Items that enough users of `rows` have become new items of the model.
 
     `others` says what happens to parts of a mixture that cannot be updated: "keep" (the default without `forget`),
-    "drop" (the default with it) or "retrain".
+    "drop" (the default with it) or "retrain". `in_place` saves the memory of a second matrix: it overwrites the weights
+    of `bundle`, which cannot be used any more then, also if the update fails.
     """
     training = training_of(bundle)
     names = forgotten_ids(bundle, forget)
@@ -90,11 +92,17 @@ def update(
         raise InputError(f"Expected rows or users to forget, got nothing to update ({listed}).", "rows")
     for reason, count in ({} if new is None else new.left_out).items():
         log.warning("Left out: %s %s.", f"{count:,} row{'s' * (count != 1)}", reason)
-    return changed_bundle(bundle, new, gone, replaced=replace_histories, others=how)
+    return changed_bundle(bundle, new, gone, replaced=replace_histories, others=how, in_place=in_place)
 
 
 def changed_bundle(
-    bundle: Bundle, new: NewRows | None, gone: IntArray, *, replaced: bool = False, others: Others = "keep"
+    bundle: Bundle,
+    new: NewRows | None,
+    gone: IntArray,
+    *,
+    replaced: bool = False,
+    others: Others = "keep",
+    in_place: bool = False,
 ) -> Bundle:
     """Return the model with new rows and without the training rows `gone`; raise if its certificate fails."""
     training, updater = training_of(bundle), updater_of(bundle.model)
@@ -109,12 +117,12 @@ def changed_bundle(
     probes = probe_rows(change.rows.matrix, stream(bundle.seed, "probes"))
     for again in (False, True):  # a correction that is not exact enough is replaced by a new solution
         rng = stream(bundle.seed, f"fit {bundle.name}")
-        change = replace(change, rows=rows, others=others, rng=rng, again=again)
+        change = replace(change, rows=rows, others=others, rng=rng, again=again, in_place=in_place)
         model, kept = updater.update(bundle.model, training.kept, change)
         error = updater.error(model, kept, change.rows, probes)
-        if error <= TOLERANCE:
+        if error is None or error <= TOLERANCE:
             break
-    if not error <= TOLERANCE:  # also NaN
+    if error is not None and not error <= TOLERANCE:  # also NaN
         raise InputError(
             f"The update would leave an error of {error:.1e} of the spread of scores, above {TOLERANCE:g}: {HOW}."
         )
@@ -125,7 +133,7 @@ def changed_bundle(
         changed=known,
         forgotten=len(gone),
         new_items=len(new.new_items),
-        error=float(f"{error:.1e}"),
+        error=None if error is None else float(f"{error:.1e}"),
         exact=exact,
         notes=notes,
     )

@@ -69,18 +69,12 @@ def new_rows(
     texts = table["user"].cast(pl.String)
     left_out = {"of users to forget": int(texts.is_in(list(without)).sum())} if without else {}
     table = table.filter(~texts.is_in(list(without))) if without else table
-    preparation, ids = bundle.protocol.preparation, bundle.items["item"]
-    of_new = table.filter(pl.Series(to_columns(ids, table["item"]) < 0) & table["item"].is_not_null())
-    counts = of_new.group_by("item").agg(pl.col("user").n_unique().alias("n"))
-    wanted = pl.lit(grows) & (pl.col("n") >= max(1, preparation.min_users_per_item))
-    enough = counts.filter(wanted)["item"].sort()
-    entering = parse_ids(enough, ids.dtype).alias("item")
-    if entering.null_count():
-        raise InputError("Expected whole numbers as ids of new items, as the model's items have: name them so.", "item")
-    wide = replace(bundle, items=with_new_ids(bundle.items, entering))
-    few = "of new items with too few users" if grows else "of new items, which a part that is kept does not know"
-    left_out[few] = len(of_new) - int(of_new["item"].is_in(enough.implode()).sum())
-    found = read_histories(wide, table)
+    found, wide, entering = read_histories(bundle, table), bundle, bundle.items["item"].clear()
+    if found.unknown_rows:
+        why = " with too few users" if grows else ", which a part that is kept does not know"
+        entering, left_out[f"of new items{why}"] = _new_items(bundle, table, grows=grows)
+        wide = replace(bundle, items=with_new_ids(bundle.items, entering))
+        found = read_histories(wide, table)
     assert found.users is not None
     users = found.users.cast(pl.String).to_list()
     removed = csr_array(found.matrix.shape, dtype=np.float32) if found.returned is None else found.returned
@@ -89,13 +83,25 @@ def new_rows(
     known = training.places(training.digests(users)) >= 0
     lengths = np.diff(found.matrix.indptr)
     named = (lengths > 0) | (np.diff(removed.indptr) > 0)
-    stay = np.where(known, named, lengths >= max(1, preparation.min_items_per_user))
+    stay = np.where(known, named, lengths >= max(1, bundle.protocol.preparation.min_items_per_user))
     left_out["of new users with too few items"] = int(lengths[~stay & ~known].sum())
     left_out["of new users rated below the threshold or returned"] = int(np.diff(removed.indptr)[~known].sum())
     places = np.flatnonzero(stay)
     used = UserRows(found.matrix, found.extra).take(places)
     told = {reason: count for reason, count in left_out.items() if count}
     return NewRows([users[place] for place in places], used, removed[places], entering, told)
+
+
+def _new_items(bundle: Bundle, table: pl.DataFrame, *, grows: bool) -> tuple[pl.Series, int]:
+    """Return the ids of new items with enough users, and the number of rows of the other new items."""
+    ids = bundle.items["item"]
+    rows = table.filter(pl.Series(to_columns(ids, table["item"]) < 0) & table["item"].is_not_null())
+    wanted = pl.lit(grows) & (pl.col("n") >= max(1, bundle.protocol.preparation.min_users_per_item))
+    enough = rows.group_by("item").agg(pl.col("user").n_unique().alias("n")).filter(wanted)["item"].sort()
+    entering = parse_ids(enough, ids.dtype).alias("item")
+    if entering.null_count():
+        raise InputError("Expected whole numbers as ids of new items, as the model's items have: name them so.", "item")
+    return entering, len(rows) - int(rows["item"].is_in(enough.implode()).sum())
 
 
 def _pairs(bundle: Bundle, users: pl.Series, table: pl.DataFrame) -> Csr:

@@ -46,33 +46,31 @@ def refitted(model: Recommender, change: Change) -> Recommender:
     return fresh
 
 
-class RefitUpdater:
-    """Fits a closed form again with its chosen settings: no search, and no data but the kept rows."""
+class Untested:
+    """An update that keeps no arrays and has no certificate."""
 
     def n_bytes(self, model: Recommender, shape: Shape) -> int:
         return 0
 
     def keep(self, model: Recommender, rows: UserRows) -> Arrays:
         return {}
+
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> None:
+        return None
+
+
+class RefitUpdater(Untested):
+    """Fits a closed form again with its chosen settings: no search, and no data but the kept rows."""
 
     def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         return refitted(model, change), {}
 
-    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
-        return 0.0
-
     def describe(self, model: Recommender, change: Change) -> tuple[bool, tuple[str, ...]]:
-        return True, ("fitted again with the chosen settings",)
+        return True, ("fitted again with the chosen settings, not tested",)
 
 
-class FactorUpdater:
+class FactorUpdater(Untested):
     """Updates iALS: all users are folded in, then the changed items, a few times. Forgetting fits it again."""
-
-    def n_bytes(self, model: Recommender, shape: Shape) -> int:
-        return 0
-
-    def keep(self, model: Recommender, rows: UserRows) -> Arrays:
-        return {}
 
     def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         assert isinstance(model, IALS)
@@ -89,13 +87,10 @@ class FactorUpdater:
             found.items_ = fresh
         return found, {}
 
-    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
-        return 0.0
-
     def describe(self, model: Recommender, change: Change) -> tuple[bool, tuple[str, ...]]:
         if change.forgets:
-            return True, ("fitted again with the chosen settings, since its update is approximate",)
-        return False, (f"updated approximately: {_PASSES} passes over the changed items",)
+            return True, ("fitted again with the chosen settings, since its update is approximate; not tested",)
+        return False, (f"updated approximately, not tested: {_PASSES} passes over the changed items",)
 
 
 class MixtureUpdater:
@@ -144,11 +139,13 @@ class MixtureUpdater:
         found.contributions_, found.signal_gains_ = {}, {}
         return found, arrays
 
-    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float | None:
+        """Return the largest error of the parts that are tested; NaN if one of them has NaN."""
         assert isinstance(model, Thinning)
         known = [(updater_of(part), part, _own(kept, name)) for name, part in model.parts_.items()]
         found = [updater.error(part, own, rows, probes) for updater, part, own in known if updater is not None]
-        return max(found, default=0.0)
+        tested = [error for error in found if error is not None]
+        return float(np.max(tested)) if tested else None
 
     def describe(self, model: Recommender, change: Change) -> tuple[bool, tuple[str, ...]]:
         assert isinstance(model, Thinning)

@@ -94,6 +94,7 @@ class Change:
     others: Others = "keep"  # what happens to parts of a mixture that cannot be updated
     rng: RngLike = None  # for models that are fitted again
     again: bool = False  # solve the model again from all rows instead of correcting it
+    in_place: bool = False  # the old model is not used any more: its arrays may be overwritten
 
     @property
     def n_items(self) -> int:
@@ -122,8 +123,8 @@ class Updater(Protocol):
     def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         """Return a new model and its kept arrays after a change."""
 
-    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
-        """Return the largest error of the probes' scores, in standard deviations of each probe's scores."""
+    def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float | None:
+        """Return the largest error of the probes' scores, in standard deviations of them; None if nothing is tested."""
 
     def describe(self, model: Recommender, change: Change) -> tuple[bool, tuple[str, ...]]:
         """Return whether an update equals a fit on the rows that remain, and sentences about it."""

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from recfusion.core.arrays import Csr
 from recfusion.models.thinning import updates
 from recfusion.models.thinning.linear import ThinningLinear
+from recfusion.models.thinning.low_rank_update import gram_by_length
 from recfusion.models.updating import TOLERANCE, Change, UserRows, probe_rows, updater_of
 
 SETTINGS: dict[str, Any] = {"l2": 3.0, "nu": 0.4, "kappa": 0.7, "b": 0.5, "c": 0.3}
@@ -103,13 +104,18 @@ class Shop:
             if kind != "forget" or len(self.users) > 1:
                 self.apply(place, set() if kind == "forget" else items)
 
+    def error(self) -> float:
+        probes = probe_rows(self.rows, np.random.default_rng(0))
+        found = self.updater.error(self.model, self.kept, UserRows(self.rows), probes)
+        assert found is not None
+        return found
+
     def check(self) -> None:
         pairs = [(int(one), int(two)) for one, two in self.model.pairs_]
         expected = brute_weights(rows_of(self.users, self.n_items).toarray(), self.fixed, pairs, 5.0)
         np.testing.assert_allclose(self.model.weights_, expected, atol=2e-5)
-        probes = probe_rows(self.rows, np.random.default_rng(0))
         # With so few users scores hardly differ, so rounding may exceed the tolerance: an update then solves again.
-        assert self.updater.error(self.model, self.kept, UserRows(self.rows), probes) < 10 * TOLERANCE
+        assert self.error() < 10 * TOLERANCE
 
 
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -174,8 +180,26 @@ def test_a_damaged_inverse_fails_the_certificate() -> None:
     rng = np.random.default_rng(2)
     shop = Shop([set(rng.choice(20, 5, replace=False).tolist()) for _ in range(60)], 20)
     shop.model.weights_ = shop.model.weights_ * np.float32(1.001)
-    probes = probe_rows(shop.rows, np.random.default_rng(0))
-    assert shop.updater.error(shop.model, shop.kept, UserRows(shop.rows), probes) > TOLERANCE
+    assert shop.error() > TOLERANCE
+
+
+def test_weights_that_are_not_symmetric_fail_the_certificate() -> None:
+    """P is read from rows of the weights: an error in one column alone must not go unnoticed."""
+    rng = np.random.default_rng(2)
+    shop = Shop([set(rng.choice(20, 5, replace=False).tolist()) for _ in range(60)], 20)
+    for column in range(20):
+        shop.model.weights_ = shop.model.weights_.copy()
+        shop.model.weights_[:, column] *= np.float32(1.01)
+        assert shop.error() > TOLERANCE
+        shop.model.weights_[:, column] /= np.float32(1.01)
+
+
+@pytest.mark.parametrize("lengths", [(2, 3), (2, 40), (40, 50)])
+def test_the_gram_matrix_of_short_and_long_rows_is_the_sum_over_all_rows(lengths: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    x = rows_of([set(rng.choice(80, rng.choice(lengths), replace=False).tolist()) for _ in range(50)], 80)
+    x.data[:] = rng.random(x.nnz)
+    np.testing.assert_allclose(gram_by_length(x), (x.T @ x).toarray(), atol=1e-5)
 
 
 def test_an_item_that_nobody_has_any_more_gets_no_weights() -> None:

@@ -16,11 +16,13 @@ from scipy.linalg.blas import sgemm
 from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray
-from recfusion.models.linear.gram import blas_threads
+from recfusion.models.linear.gram import blas_threads, gram
 from recfusion.models.self_tuning import relative
 
 Numbers = NDArray[np.float64]
-_ROWS = 256  # rows of a matrix that are scaled and corrected while they are in the cache
+_SPARSE = 500.0  # cost of a multiply-add of a sparse product over that of a dense one (measured)
+_SMALL = 6000  # items up to which a second matrix, for a moment, does not matter
+_ROWS = 512  # rows of a matrix that are scaled and corrected while they are in the cache
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,16 @@ def weighted_gram(rows: Csr, weights: Numbers, columns: IntArray) -> Numbers:
     part = rows[:, columns].astype(np.float64)
     scaled = csr_array((part.data * np.repeat(weights, np.diff(part.indptr)), part.indices, part.indptr), part.shape)
     return np.asarray((part.T @ scaled).toarray())
+
+
+def gram_by_length(z: Csr) -> FloatArray:
+    """Return Z'Z (items, items): rows with many entries by a dense product, and those with few by a sparse one."""
+    few = _SPARSE * np.square(np.diff(z.indptr).astype(np.float64)) < float(z.shape[1]) ** 2
+    if z.shape[1] > _SMALL or few.all() or not few.any():
+        return gram(z)
+    g = gram(z[~few])
+    g += gram(z[few])
+    return g
 
 
 def core(p_ss: Numbers, m: Numbers) -> Numbers:

@@ -8,12 +8,12 @@ import numpy as np
 from recfusion.core.arrays import Csr, FloatArray
 from recfusion.data.signals import Extra
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.linear.gram import gram, invert_in_place
+from recfusion.models.linear.gram import invert_in_place
 from recfusion.models.thinning.blocks import own_excluded, trends, with_dislikes
-from recfusion.models.thinning.low_rank_update import Numbers, correct, isolate, weighted_gram
+from recfusion.models.thinning.low_rank_update import Numbers, correct, gram_by_length, isolate, weighted_gram
 from recfusion.models.thinning.signals import ThinningSignals
 from recfusion.models.thinning.updates import Counts, Exact, largest_error, weighted_rows
-from recfusion.models.updating import Arrays, Change, Kept, UserRows, widened
+from recfusion.models.updating import Arrays, Change, Kept, UserRows
 
 MOST_FEATURES = 12_000  # with more, P would take more space than a new fit is worth
 
@@ -76,7 +76,7 @@ class Blocks:
 def solved_blocks(counts: Counts, rows: UserRows, n_blocks: int, trends: FloatArray) -> Blocks:
     """Return P by a new inverse, with the fixed means of the last full fit."""
     z, fixed = blocks_of(rows, n_blocks), counts.fixed
-    g = gram(weighted_rows(fixed, rows.matrix, z))
+    g = gram_by_length(weighted_rows(fixed, rows.matrix, z))
     n = fixed.counts(rows.matrix, z)
     g[np.diag_indices(len(g))] += fixed.ridge(n).astype(np.float32)
     return Blocks(counts, n, invert_in_place(g), trends)
@@ -120,12 +120,19 @@ class SignalsUpdater(Exact):
     def error(self, model: Recommender, kept: Kept, rows: UserRows, probes: Csr) -> float:
         assert isinstance(model, ThinningSignals)
         blocks = Blocks.kept(model, kept)
-        z = blocks_of(rows, blocks.n_blocks)
-        n_items, p = rows.matrix.shape[1], blocks.p
-        v = widened(probes.T.toarray().astype(np.float64), len(p), probes.shape[0])  # likes alone
+        p, n_blocks, n_items = blocks.p, blocks.n_blocks, rows.matrix.shape[1]
+        z, likes = blocks_of(rows, n_blocks), probes.T.toarray().astype(np.float64)
+        # A probe's dislikes are the likes of the probe before it.
+        v = np.concatenate([np.roll(likes, block, axis=1) for block in range(n_blocks)])  # (features, probes)
         y = p.astype(np.float64) @ v
         weighed = blocks.counts.fixed.weights(rows.matrix)[:, None] * (z @ y)
         r = v - (z.T @ weighed + blocks.ridge[:, None] * y)
-        per_score = (blocks.counts.scaling / np.diag(p)[:n_items])[:, None]
-        wrong = (p @ r.astype(np.float32))[:n_items]
-        return largest_error(wrong * per_score, y[:n_items] * per_score, v[:n_items])
+        # A score sums P v over the item's own like and dislike S_j, with the first column of the inverse of P_SS.
+        own = np.arange(len(p)).reshape(n_blocks, n_items)
+        first = np.linalg.inv(p[own[:, None], own].transpose(2, 0, 1).astype(np.float64))[:, 0]  # (items, blocks)
+
+        def scores(values: Numbers) -> Numbers:
+            by_block = values.reshape(n_blocks, n_items, -1)
+            return np.asarray(np.einsum("jb,bjp->jp", first, by_block) * blocks.counts.scaling[:, None])
+
+        return largest_error(scores(p @ r.astype(np.float32)), scores(y), likes)

@@ -10,13 +10,14 @@ from scipy.sparse import csr_array
 
 from recfusion.core.arrays import Csr, FloatArray, IntArray, column_counts, row_numbers
 from recfusion.models.base import Recommender, Shape
-from recfusion.models.linear.gram import blas_threads, gram, invert_in_place, solve_items
+from recfusion.models.linear.gram import blas_threads, invert_in_place, solve_items
 from recfusion.models.thinning.linear import RIDGE, RidgeRecommender, ThinningLinear
 from recfusion.models.thinning.low_rank_update import (
     Fixed,
     Numbers,
     core,
     correct,
+    gram_by_length,
     isolate,
     scale_and_add,
     weighted_gram,
@@ -28,7 +29,7 @@ _CELLS = 1 << 22  # users x items scored at once
 _LEAST_SPREAD = 0.01  # of the scores of probes: they estimate values of 0 and 1
 _TESTED = 256  # items whose scores the certificate tests
 _CORRECTIONS = 300  # after so many, a new inverse removes their rounding errors
-_MOST = 0.5  # share of changed items from which a new inverse is quicker than a correction of the old one
+_MOST = 0.4  # share of changed items from which a new inverse is quicker than a correction of the old one
 
 
 def find(model: object) -> Updater | None:
@@ -113,14 +114,7 @@ class LinearUpdater(Exact):
         counts = Counts.of(model, rows.matrix)
         return counts.arrays() | {"diagonal": _diagonal(model.weights_, counts, rows.matrix)}
 
-    def update(
-        self,
-        model: Recommender,
-        kept: Kept,
-        change: Change,
-        *,
-        in_place: bool = False,
-    ) -> tuple[Recommender, Arrays]:
+    def update(self, model: Recommender, kept: Kept, change: Change) -> tuple[Recommender, Arrays]:
         assert isinstance(model, ThinningLinear)
         old = Counts.kept(model, kept)
         new, n_items, s = old.after(change), change.n_items, change.items
@@ -133,8 +127,8 @@ class LinearUpdater(Exact):
         fresh = 1 / before.ridge[len(kept["diagonal"]) :]  # a new item: nothing but its penalty
         d = np.append(kept["diagonal"], fresh)
         old_scale, new_scale = before.scaling, new.scaling
-        # P_.S from the weights: W_ij = -P_ij scale_j / P_jj
-        u = weights[:, s] * (-d[s] / old_scale[s]).astype(np.float32)  # (items, S)
+        # P_.S from rows, which are contiguous: W_ij = -P_ij scale_j / P_jj, and P is symmetric.
+        u = (weights[s] * (-d / old_scale).astype(np.float32)).T  # (items, S)
         u[s, np.arange(len(s))] = d[s]
         fixed = new.fixed
         m = _gram_change(fixed, change, change.before.matrix, change.after.matrix, s)
@@ -145,7 +139,7 @@ class LinearUpdater(Exact):
         after = (new_scale / diagonal).astype(np.float32)
         ratio = (d / old_scale * new_scale / diagonal).astype(np.float32)
         right = np.ascontiguousarray((u * after[:, None]).T)
-        found.weights_ = weights if in_place or weights is not model.weights_ else np.empty_like(weights)
+        found.weights_ = weights if change.in_place or weights is not model.weights_ else np.empty_like(weights)
         scale_and_add(weights, ratio, mixed, right, found.weights_)
         np.fill_diagonal(found.weights_, 0)
         lone = s[new.users[s] == 0]  # exactly nothing but their penalty is left: rounding errors would be large there
@@ -156,12 +150,12 @@ class LinearUpdater(Exact):
         assert isinstance(model, ThinningLinear)
         counts, d, weights = Counts.kept(model, kept), kept["diagonal"], model.weights_
         back = d / counts.scaling  # W_ij back_j = -P_ij
-        # P v in 64 bits from the few columns of each probe; then r = v - A P v, and P r is the error of P v.
+        # P v in 64 bits from the rows of each probe's items; then r = v - A P v, and P r is the error of P v.
         v = probes.T.toarray().astype(np.float64)  # (items, probes)
         y = d[:, None] * v
         for place in range(probes.shape[0]):
             own = probes.indices[probes.indptr[place] : probes.indptr[place + 1]]
-            y[:, place] -= weights[:, own].astype(np.float64) @ back[own]
+            y[:, place] -= weights[own].sum(axis=0, dtype=np.float64) * back
         r = v - normal_product(counts, rows.matrix, y)
         some = np.linspace(0, len(d) - 1, min(len(d), _TESTED)).astype(np.int64)
         wrong = d[some, None] * r[some] - weights[some] @ (r * back[:, None]).astype(np.float32)
@@ -190,7 +184,7 @@ def solved(counts: Counts, rows: Csr) -> tuple[FloatArray, Numbers]:
 
 
 def _gram(counts: Counts, rows: Csr, features: Csr | None = None) -> FloatArray:
-    return gram(weighted_rows(counts.fixed, rows, rows if features is None else features))
+    return gram_by_length(weighted_rows(counts.fixed, rows, rows if features is None else features))
 
 
 def weighted_rows(fixed: Fixed, rows: Csr, features: Csr) -> Csr:
