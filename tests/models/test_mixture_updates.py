@@ -11,12 +11,13 @@ import pytest
 import recfusion as rf
 from recfusion.core.errors import InputError
 from recfusion.experiments.train import train
-from recfusion.inference.bundle import Bundle
+from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import UpdateRecord
 from recfusion.inference.model_card import model_card
 from recfusion.inference.update import update
 from recfusion.models.factors.ials import IALS
 from recfusion.models.mixture_updates import FactorUpdater
+from recfusion.models.settings import setting_values
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.mixture import Thinning
 from recfusion.models.thinning.signals import ThinningSignals
@@ -140,29 +141,54 @@ def described(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "data.csv", tmp_path / "items.csv"
 
 
-@pytest.mark.parametrize("model", ["thinning-features", "mixture"])
-def test_a_model_with_item_features_forgets_and_still_places_items_by_their_features(
-    model: str, tmp_path: Path
-) -> None:
+FEATURES: dict[str, Any] = {"all_users": True, "signals": "features"}
+
+
+@pytest.mark.parametrize("name", ["thinning-features", "thinning"])
+def test_a_model_with_item_features_forgets_as_if_fitted_without(name: str, tmp_path: Path) -> None:
     data, items = described(tmp_path)
     settings: dict[str, Any] = {"tune_trials": 0}
-    if model == "mixture":
+    if name == "thinning":
         settings |= {"members": "thinning-linear,thinning-features"}
-    name = "thinning" if model == "mixture" else model
-    shared: dict[str, Any] = {"all_users": True, "signals": "features"}
-    bundle = train(name, rf.load(data, items=items), settings, updatable=True, **shared)
+    bundle = train(name, rf.load(data, items=items), settings, updatable=True, **FEATURES)
     found = update(Bundle.load(bundle.save(tmp_path / "model")), forget=["u3"])
     frame().filter(pl.col("user") != "u3").write_csv(data)
-    without = train(name, rf.load(data, items=items), settings, **shared)
-    history = {"tea": [f"i{n:02}" for n in range(6)]}
+    # The settings of the fit: without them, a rule would choose others for other data.
+    same = setting_values(bundle.model) | bundle.model.chosen()
+    if name == "thinning":
+        assert found.training is not None
+        kept, linear = found.training.kept, parts(found)["thinning-linear"]
+        own = {key.removeprefix("thinning-linear/"): array for key, array in kept.items()}
+        same["parts"]["thinning-linear"]["l2"] = equivalent_l2(linear, own, found.training.rows.matrix)
+    without = train(name, rf.load(data, items=items), same, **FEATURES)
+    assert found.items.to_dicts() == without.items.to_dicts()
+    history = {"tea": [f"i{n:02}" for n in range(6)], "book": [f"i{n:02}" for n in (8, 9, 12)]}
     one, two = (
-        rf.recommend(Bundle.load(each.save(tmp_path / "again")), history, k=5).frame for each in (found, without)
+        rf.recommend(Bundle.load(each.save(tmp_path / "again")), history, k=9).frame for each in (found, without)
     )
     assert one["item"].to_list() == two["item"].to_list()
-    assert "i50" in one["item"].to_list()
-    # In a mixture, the item that was placed by its features now counts in the spread of the other part's scores.
-    apart = np.abs(one["score"].to_numpy() - two["score"].to_numpy()).max()
-    assert apart < (0.05 if model == "mixture" else 0.01) * np.abs(two["score"].to_numpy()).max()
+    assert "i50" in one["item"].to_list()  # it has no users: features place it
+    expected = two["score"].to_numpy()
+    np.testing.assert_allclose(one["score"].to_numpy(), expected, atol=1e-4 * expected.std())
+
+
+def test_an_item_that_features_place_enters_with_enough_users_and_unless_a_part_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, items = described(tmp_path)
+    settings = {"tune_trials": 0, "members": "thinning-linear,thinning-features,popularity"}
+    bundle = train("thinning", rf.load(data, items=items), settings, updatable=True, **FEATURES)
+    more = {"new": [*NEW["new"], "i50"]} | {f"u{n}": ["i50"] for n in range(8)}
+    found = update(bundle, more)
+    assert "9 rows of new items, which a part that is kept does not know" in caplog.text
+    lists = [
+        rf.recommend(Bundle.load(each.save(tmp_path / "one")), {"tea": NEW["new"]}, k=5) for each in (bundle, found)
+    ]
+    assert all("i50" in one.frame["item"].to_list() for one in lists)
+    whole = update(found, more, others="retrain")
+    assert whole.items["item"].to_list() == bundle.items["item"].to_list()
+    assert whole.items[COUNT][-1] == 9
+    assert {part.score(whole.training.rows.matrix[:1]).shape for part in parts(whole).values()} == {(1, 17)}  # type: ignore[union-attr]
 
 
 def test_a_model_with_ratings_and_times_forgets_as_if_fitted_without() -> None:

@@ -103,11 +103,22 @@ def with_new(bundle: Bundle, table: pl.DataFrame) -> Bundle:
 
 
 def without_new(bundle: Bundle) -> Bundle:
-    """Return the model with the items of its fit alone: test users have no items that were added by features."""
-    n_items = bundle.protocol.items
-    if adding_part(bundle.model) is None or len(bundle.items) <= n_items:
+    """Return the model with the items of its fit alone, without those that were added by features."""
+    adds = adding_part(bundle.model)
+    n_items = len(bundle.items) if adds is None else len(getattr(adds[1], "new_"))  # noqa: B009
+    if len(bundle.items) <= n_items:
         return bundle
     return replace(bundle, model=_with_added(bundle.model, None, n_items), items=bundle.items.head(n_items))
+
+
+def with_new_of(bundle: Bundle, old: Bundle) -> Bundle:
+    """Return the model with those items of an older one that it lacks: they were added there by their features."""
+    adds, missing = adding_part(old.model), to_columns(bundle.items["item"], old.items["item"]) < 0
+    if adds is None or not missing.any():
+        return bundle
+    features: Csr = getattr(adds[1], "features_")[missing]  # noqa: B009
+    model = _with_added(bundle.model, features, len(bundle.items))
+    return replace(bundle, model=model, items=pl.concat([bundle.items, old.items.filter(pl.Series(missing))]))
 
 
 def _with_added(model: Recommender, features: Csr | None, n_items: int) -> Recommender:

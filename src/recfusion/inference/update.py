@@ -24,6 +24,7 @@ from recfusion.data.options import Source
 from recfusion.data.signals import Extra
 from recfusion.inference.bundle import COUNT, Bundle
 from recfusion.inference.bundle_files import UpdateRecord
+from recfusion.inference.new_items import with_new_of, without_new
 from recfusion.inference.training_rows import TrainingRows, without_features
 from recfusion.inference.update_rows import (
     HOW,
@@ -71,8 +72,8 @@ def update(
     "drop" (the default with it) or "retrain". `in_place` saves the memory of a second matrix: it overwrites the weights
     of `bundle`, which cannot be used any more then, also if the update fails.
     """
-    training = training_of(bundle)
-    names = forgotten_ids(bundle, forget)
+    training, given = training_of(bundle), bundle
+    bundle, names = without_new(given), forgotten_ids(given, forget)
     gone = training.places(training.digests(names))
     if (missing := np.flatnonzero(gone < 0)).size:  # a place in the list, because messages name no user
         raise InputError(
@@ -92,7 +93,8 @@ def update(
         raise InputError(f"Expected rows or users to forget, got nothing to update ({listed}).", "rows")
     for reason, count in ({} if new is None else new.left_out).items():
         log.warning("Left out: %s %s.", f"{count:,} row{'s' * (count != 1)}", reason)
-    return changed_bundle(bundle, new, gone, replaced=replace_histories, others=how, in_place=in_place)
+    found = changed_bundle(bundle, new, gone, replaced=replace_histories, others=how, in_place=in_place)
+    return with_new_of(found, given)
 
 
 def changed_bundle(
@@ -104,7 +106,10 @@ def changed_bundle(
     others: Others = "keep",
     in_place: bool = False,
 ) -> Bundle:
-    """Return the model with new rows and without the training rows `gone`; raise if its certificate fails."""
+    """Return the model with new rows and without the training rows `gone`; raise if its certificate fails.
+
+    `bundle` has no items that were added by their features: they are no part of a fit.
+    """
     training, updater = training_of(bundle), updater_of(bundle.model)
     assert updater is not None
     if new is None:

@@ -19,6 +19,7 @@ from recfusion.core.errors import InputError
 from recfusion.core.files import file_digest
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.bundle_files import CONFIG
+from recfusion.inference.new_items import with_new_of, without_new
 from recfusion.inference.training_rows import TrainingRows
 from recfusion.inference.update import changed_bundle, grows, updating
 from recfusion.inference.update_rows import new_rows, training_of
@@ -68,7 +69,8 @@ def learn(folder: Path, bundle: Bundle, version: str, events: Path) -> bool:
     with updating(folder), closing(Store(events)) as store:
         if not file_digest(folder / CONFIG).startswith(version):
             raise InputError("The model folder was replaced: it learns again after a reload.")
-        training, first = training_of(bundle), bundle
+        training, given = training_of(bundle), bundle
+        bundle = first = without_new(given)
         unlearned = list(store.states(_UNLEARN))
         digests = b"".join(bytes.fromhex(name.removeprefix(_UNLEARN)) for name in unlearned)
         places = training.places(np.frombuffer(digests, np.uint8).reshape(-1, 16))
@@ -77,7 +79,7 @@ def learn(folder: Path, bundle: Bundle, version: str, events: Path) -> bool:
         users, last, arrived = store.changed_users(*_learned(store, training), _EVENTS)
         bundle = _with_events(bundle, store, users)
         if bundle is not first:
-            bundle.save(folder)
+            with_new_of(bundle, given).save(folder)
         with store.writing():
             store.set_state(_LEARNED, json.dumps([training.salt.hex(), last, arrived]))
             for name in unlearned:
