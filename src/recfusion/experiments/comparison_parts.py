@@ -37,6 +37,7 @@ class ModelSummary:
     score_seconds: float
     trials: float | None
     cpu_seconds: float | None
+    energy_joules: float | None  # measured; None unless all splits have it
     metrics: dict[str, Summary]
 
     def mean(self, metric: str) -> float:
@@ -52,6 +53,7 @@ class ModelSummary:
         versions = (f"{one.code} (commit {one.commit})" if one.commit else one.code for one in results if one.code)
         trials = [one.trials for one in results if one.trials is not None]
         cpu = [one.cpu_seconds for one in results if one.cpu_seconds is not None]
+        joules = [one.energy_joules for one in results if one.energy_joules is not None]
         summaries = {metric: summarise([one.test[metric] for one in results], d) for metric, d in drawn.items()}
         overall = {name: summarise([np.array([one.overall[name]]) for one in results], None) for name in first.overall}
         return cls(
@@ -70,6 +72,7 @@ class ModelSummary:
             score_seconds=float(np.mean([one.score_seconds for one in results])),
             trials=float(np.mean(trials)) if trials else None,
             cpu_seconds=float(np.mean(cpu)) if cpu else None,
+            energy_joules=float(np.mean(joules)) if len(joules) == len(results) else None,
             metrics=summaries | overall,
         )
 

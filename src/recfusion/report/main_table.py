@@ -35,6 +35,15 @@ def energy(model: ModelSummary) -> float | None:
     return None if model.cpu_seconds is None else model.cpu_seconds * WATTS / 3600
 
 
+def measured_energy(model: ModelSummary) -> float | None:
+    """Return the measured energy of a fit with its search in watt hours, of whole processor packages."""
+    return None if model.energy_joules is None else model.energy_joules / 3600
+
+
+def _is_measured(comparison: Comparison) -> bool:
+    return any(model.energy_joules is not None for model in comparison.models.values())
+
+
 def _cpu_is_known(comparison: Comparison) -> bool:
     return any(model.cpu_seconds is not None for model in comparison.models.values())
 
@@ -64,6 +73,7 @@ COLUMNS: tuple[ModelColumn, ...] = (
     ModelColumn("fit s", lambda model: model.fit_seconds, page_text=seconds),
     ModelColumn("score s", lambda model: model.score_seconds, page_text=seconds),
     ModelColumn(f"energy Wh at {WATTS:g} W a core", energy, digits=3, places=("files", "csv"), shown=_cpu_is_known),
+    ModelColumn("measured Wh", measured_energy, digits=3, places=("files", "csv"), shown=_is_measured),
     ModelColumn("chosen in the fit", lambda model: chosen_text(model.chosen), places=("files", "csv")),
     ModelColumn("code", lambda model: model.code, places=("csv",)),
 )
