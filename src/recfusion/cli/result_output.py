@@ -14,7 +14,7 @@ from recfusion.evaluation.significance import Summary
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.rules import cost_text
 from recfusion.report.formats import p_text
-from recfusion.report.main_table import row_name, stale_note
+from recfusion.report.main_table import code_note, row_name
 
 
 def print_protocol(protocol: Protocol) -> Console:
@@ -66,8 +66,8 @@ def print_results(console: Console, comparison: Comparison) -> None:
     for cost in (cost for cost in comparison.costs if cost.metric == comparison.main_metric):
         text = cost_text(cost.difference, cost.ci95, cost.metric)
         console.print(f"These rules {text} with {cost.a}.", markup=False, soft_wrap=True)
-    if stale := stale_note(comparison):
-        note(stale)
+    if marks := code_note(comparison):
+        note(marks)
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:
