@@ -12,13 +12,19 @@ from scipy.stats import rankdata, studentized_range
 
 from recfusion.core.files import read_json, replacing
 from recfusion.evaluation.metrics import MAIN_METRIC
+from recfusion.experiments.comparison_parts import joint_code_state
+from recfusion.experiments.custom_metric import main_metric
+from recfusion.experiments.foreign_lists import PLACE
 from recfusion.experiments.result import Result, read_results
+from recfusion.inference.model_card import WATTS
 from recfusion.models.registry import MODELS
+from recfusion.report.main_table import MARKS, code_mark
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 BEYOND = ROOT / "studies" / "results" / "beyond_accuracy.json"
 # Title -> name of the diagram, and stores. With ratings, known dislikes are no candidates, which raises all values.
+PLANNED = "Planned data sets and a given split"
 PROTOCOLS = {
     "Binary, users outside of the training data": (
         "binary",
@@ -30,9 +36,12 @@ PROTOCOLS = {
     ),
     "Per-user temporal, times alone": ("times", ("sequential-ml1m", "sequential-ml100k", "sequential-shop")),
     "Global temporal": ("global", ("global-ml1m-10", "global-ml100k-10", "global-small-10", "global-shop-10")),
+    PLANNED: ("planned", ("msweb", "douban", "gowalla")),
 }
+MORE = {"ml-100k": ("unets", "judged-ml100k")}  # stores with other models under the same protocol
+KNOWN = "mixture of known models"  # the one label of a mixture that is in all stores of PLANNED
 POWER = 2.8  # standard errors of a difference that a test at 5 % finds with a chance of 80 %
-FEWEST = 4  # models that a diagram needs
+FEWEST = 5  # models that a diagram needs
 
 
 def main() -> None:
@@ -46,11 +55,11 @@ def texts() -> dict[Path, str]:
     """Return the leaderboard and its diagrams, by their paths."""
     text, found = ["# Leaderboard\n", INTRODUCTION], {}
     for title, (short, names) in PROTOCOLS.items():
-        sets = {name: of_registry(read_results(RESULTS / f"{name}.jsonl")) for name in names}
+        sets = {name: of_registry(stored(name)) for name in names}
         sets = {name: its for name, its in sets.items() if its}
         if not sets:
             continue
-        text += [f"\n## {title}\n", table(sets), facts(sets)]
+        text += [f"\n## {title}\n", *([ABOUT_PLANNED] if title == PLANNED else []), table(sets), facts(sets)]
         common = everywhere(sets)
         if len(sets) > 1 and len(common) >= FEWEST:
             ranks, distance = mean_ranks(shared_means(sets, common)), critical_difference(len(common), len(sets))
@@ -72,22 +81,45 @@ INTRODUCTION = f"""
 {MAIN_METRIC} x 100 of every model of the registry with its defaults, from the stores of this folder
 (`python scripts/leaderboard.py`). A mean is over the splits that the model has, so means with fewer splits (in
 brackets) are not quite comparable; the tables of each store have paired tests. Rank: the mean rank among the models
-that all data sets of the table have, on the splits that all of them have. Fit: seconds on the first data set. Rare:
-the recall@100 of the rarest items divided by that of the most popular ones, on the first data set; items are sorted by
-popularity and cut so that each third has a third of the training interactions. 1 is no popularity bias, 0 is a model
-that never finds a rare item. In the tables with ratings, items that a test user is known to dislike are no
-candidates, so their values are higher than without ratings. An empty cell was not run. †: fitted by older code than
-that of this version. Trials, energy, intervals and tests are in the table of each store.
+that all data sets of the table have, on the splits that all of them have. The other columns are of the first data set
+that has the model. Rare: the recall@100 of the rarest items divided by that of the most popular ones; items are sorted
+by popularity and cut so that each third has a third of the training interactions. 1 is no popularity bias, 0 is a model
+that never finds a rare item. Fit: seconds of a fit with its search. Energy: its watt hours, estimated as CPU seconds
+times {WATTS:g} W, or measured (with an m); older results do not have it. In the tables with ratings, items that a test
+user is known to dislike are no candidates, so their values are higher than without ratings. An empty cell was not run.
+Trials, intervals and tests are in the table of each store.
+{" ".join(f"{mark}: {meaning}" for mark, meaning in MARKS.items())}
+"""
+ABOUT_PLANNED = f"""
+The models, settings and hypotheses of msweb and douban were written down before the runs. Gowalla has the published
+split, and its metric is NDCG@20. `{KNOWN}` has the members of `mixture`, on Gowalla known models that need no matrix of
+items by items.
 """
 
 
+def stored(name: str) -> list[Result]:
+    """Return the results of a store, and those of other models in the stores that have its protocol too."""
+    found = read_results(RESULTS / f"{name}.jsonl")
+    for other in MORE.get(name, ()):
+        labels, hashes = {one.label for one in found}, {one.protocol.hash for one in found}
+        more = read_results(RESULTS / f"{other}.jsonl")  # nothing if there is no such store
+        found += [one for one in more if one.protocol.hash in hashes and one.label not in labels]
+    return found
+
+
 def of_registry(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Return the results of models with their own names, so with their defaults."""
+    """Return the results of models with their own names, so with their defaults, and those of other libraries."""
     found: dict[str, list[Result]] = {}
     for one in results:
-        if one.label == one.model and one.model in MODELS and MAIN_METRIC in one.test:
+        named = (one.label == one.model and one.model in MODELS) or one.label == KNOWN or one.place == PLACE
+        if named and deciding(one) in one.test:
             found.setdefault(one.label, []).append(one)
     return found
+
+
+def deciding(result: Result) -> str:
+    """Return the metric that ranks the models of a result's store."""
+    return main_metric(result.protocol.metrics)
 
 
 def everywhere(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> list[str]:
@@ -96,7 +128,7 @@ def everywhere(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> list[str]:
 
 
 def mean(results: Sequence[Result]) -> float:
-    return float(np.concatenate([one.test[MAIN_METRIC] for one in results]).mean())
+    return float(np.concatenate([one.test[deciding(one)] for one in results]).mean())
 
 
 def shared_means(sets: Mapping[str, Mapping[str, Sequence[Result]]], common: Sequence[str]) -> np.ndarray:
@@ -125,20 +157,41 @@ def table(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
     ranks = dict(zip(common, mean_ranks(shared_means(sets, common)).tolist(), strict=True)) if common else {}
     labels = dict.fromkeys(label for its in sets.values() for label in its)
     most = {name: max(len(results) for results in its.values()) for name, its in sets.items()}
-    lines = [f"| model | {' | '.join(f'[{name}]({name}.md)' for name in sets)} | rank | rare | fit |"]
-    lines.append(f"|---|{'---:|' * (len(sets) + 3)}")
+    heads = [f"[{name}]({name}.md){other_metric(its)}" for name, its in sets.items()]
+    lines = [f"| model | {' | '.join(heads)} | rank | rare | fit | energy |", f"|---|{'---:|' * (len(sets) + 4)}"]
     first_mean = {label: next(mean(its[label]) for its in sets.values() if label in its) for label in labels}
     for label in sorted(labels, key=lambda label: (ranks.get(label, np.inf), -first_mean[label])):
         cells = []
         for name, its in sets.items():
-            fewer = f" ({len(its[label])})" if label in its and len(its[label]) < most[name] else ""
-            cells.append(f"{100 * mean(its[label]):.2f}{fewer}" if label in its else "")
+            cells.append(cell(its[label], most[name]) if label in its else "")
         first = next(its[label] for its in sets.values() if label in its)
         seconds = float(np.mean([one.fit_seconds for one in first]))
         cells += [f"{ranks[label]:.1f}" if label in ranks else "", f"{rare_share(first):.2f}", f"{seconds:.0f} s"]
-        old = " †" * any(one.code_state == "stale" for its in sets.values() for one in its.get(label, ()))
-        lines.append(f"| `{label}`{old} | {' | '.join(cells)} |")
+        other = " (another library)" if first[0].place == PLACE else ""
+        lines.append(f"| `{label}`{other} | {' | '.join([*cells, energy(first)])} |")
     return "\n".join(lines) + "\n"
+
+
+def cell(results: Sequence[Result], most: int) -> str:
+    """Return a mean with the number of splits, if it is below `most`, and the mark of the code."""
+    fewer = f"({len(results)})" if len(results) < most else ""
+    mark = code_mark(joint_code_state(results), results[0].place)
+    return " ".join(filter(None, (f"{100 * mean(results):.2f}", fewer, mark)))
+
+
+def other_metric(its: Mapping[str, Sequence[Result]]) -> str:
+    """Return the metric of a data set after a space, if it is not the usual one."""
+    metric = deciding(next(iter(its.values()))[0])
+    return "" if metric == MAIN_METRIC else f" {metric}"
+
+
+def energy(results: Sequence[Result]) -> str:
+    """Return the mean watt hours of fits, measured if all of them are, else estimated; empty if nothing is known."""
+    measured = [one.energy_joules for one in results if one.energy_joules is not None]
+    if len(measured) == len(results):
+        return f"{np.mean(measured) / 3600:.3f} m"
+    cpu = [one.cpu_seconds for one in results if one.cpu_seconds is not None]
+    return f"{np.mean(cpu) * WATTS / 3600:.3f}" if cpu else ""
 
 
 def rare_share(results: Sequence[Result]) -> float:
@@ -202,13 +255,12 @@ def facts(sets: Mapping[str, Mapping[str, Sequence[Result]]]) -> str:
         by_seed = {one.seed: one for one in its[first]}
         other = {one.seed: one for one in its[second]}
         seeds = [seed for seed in by_seed if seed in other]
-        spread = (
-            float(np.std([one.test[MAIN_METRIC].mean() for one in its[first]], ddof=1)) if len(its[first]) > 1 else None
-        )
+        metric = deciding(its[first][0])
+        spread = float(np.std([one.test[metric].mean() for one in its[first]], ddof=1)) if len(its[first]) > 1 else None
         users = np.concatenate([by_seed[seed].users for seed in seeds]) if seeds else np.zeros(0, np.int64)
         least = "–"
         if seeds and first != second:
-            gaps = [by_seed[seed].test[MAIN_METRIC] - other[seed].test[MAIN_METRIC] for seed in seeds]
+            gaps = [by_seed[seed].test[metric] - other[seed].test[metric] for seed in seeds]
             least = f"{100 * POWER * clustered_error(users, np.concatenate(gaps)):.2f}"
         shown = "–" if spread is None else f"{100 * spread:.2f}"
         lines.append(f"| {name} | {len(np.unique(users)):,} | {len(its[first])} | {shown} | {least} |")

@@ -3,6 +3,7 @@
 import runpy
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,61 @@ def test_popularity_bias_is_the_recall_of_rare_items_over_that_of_popular_ones()
     one = SimpleNamespace(slices=PopularitySlices((5, 9, 90), (10, 10, 10), {20: (1, 1, 1), 100: (8, 3, 2)}))
     other = SimpleNamespace(slices=PopularitySlices((5, 9, 90), (10, 10, 30), {20: (1, 1, 1), 100: (8, 3, 4)}))
     assert SCRIPT["rare_share"]([one, other]) == pytest.approx((6 / 40) / (16 / 20))
+
+
+def fitted(label: str, **others: Any) -> Any:
+    """Return what the leaderboard reads of a result."""
+    made: dict[str, Any] = {
+        "label": label,
+        "model": label,
+        "place": "",
+        "seed": 0,
+        "code_state": "current",
+        "test": {"ndcg@100": np.array([0.25, 0.5])},
+        "cpu_seconds": None,
+        "energy_joules": None,
+        "protocol": SimpleNamespace(hash="a", metrics=("recall@20", "ndcg@100")),
+    }
+    return SimpleNamespace(**(made | others))
+
+
+def test_rows_are_models_with_their_defaults_and_other_libraries() -> None:
+    library = {"model": "lists", "place": "lists of another program"}
+    known = fitted("mixture of known models", model="mixture")
+    results = [fitted("ease"), fitted("ease, tuned", model="ease"), known, fitted("implicit-als", **library)]
+    assert list(SCRIPT["of_registry"](results)) == ["ease", "mixture of known models", "implicit-als"]
+
+
+def test_a_store_gets_other_models_of_the_same_protocol_from_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = SimpleNamespace(hash="b", metrics=("ndcg@100",))
+    stores = {
+        "ml-100k.jsonl": [fitted("ease")],
+        "unets.jsonl": [fitted("ease", seed=1), fitted("recfusion-unet1d"), fitted("slim", protocol=strange)],
+    }
+    function = SCRIPT["stored"]
+    monkeypatch.setitem(function.__globals__, "read_results", lambda path: list(stores.get(path.name, ())))
+    assert [(one.label, one.seed) for one in function("ml-100k")] == [("ease", 0), ("recfusion-unet1d", 0)]
+    assert [one.label for one in function("unets")] == ["ease", "recfusion-unet1d", "slim"]
+
+
+def test_energy_is_measured_where_all_fits_are_and_estimated_where_their_processor_time_is_known() -> None:
+    assert SCRIPT["energy"]([fitted("a")]) == ""
+    assert SCRIPT["energy"]([fitted("a", cpu_seconds=240.0), fitted("a", cpu_seconds=720.0)]) == "2.000"  # at 15 W
+    half = fitted("a", cpu_seconds=240.0, energy_joules=7200.0)
+    assert SCRIPT["energy"]([half, half]) == "2.000 m"
+    assert SCRIPT["energy"]([half, fitted("a", cpu_seconds=240.0)]) == "1.000"
+
+
+def test_a_cell_has_fewer_splits_in_brackets_and_the_mark_of_its_code() -> None:
+    assert SCRIPT["cell"]([fitted("a")], 1) == "37.50"
+    assert SCRIPT["cell"]([fitted("a", code_state="unknown")], 3) == "37.50 (1) ‡"
+    assert SCRIPT["cell"]([fitted("a"), fitted("a", code_state="stale")], 3) == "37.50 (2) †"
+    assert SCRIPT["cell"]([fitted("a", code_state="unknown", place="own.py:Model")], 1) == "37.50"
+
+
+def test_a_data_set_with_another_metric_names_it() -> None:
+    other = fitted("a", protocol=SimpleNamespace(hash="c", metrics=("recall@20", "ndcg@20")))
+    assert [SCRIPT["other_metric"]({"a": [one]}) for one in (fitted("a"), other)] == ["", " ndcg@20"]
 
 
 def test_a_model_without_random_numbers_has_no_variation_between_seeds() -> None:

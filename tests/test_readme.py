@@ -236,5 +236,17 @@ def test_the_results_tables_are_what_the_stored_results_give() -> None:
     assert script["with_tables"](text) == text, "write them again: scripts/default_table.py --write"
 
 
+def test_every_row_of_the_headline_was_fitted_by_today_s_code() -> None:
+    table = runpy.run_path(str(ROOT / "scripts" / "readme_table.py"))
+    rows = runpy.run_path(str(ROOT / "scripts" / "row_code.py"))["rows"]
+    assert len(table["SETS"]) == 5
+    for store in table["SETS"]:
+        found = [row for row in rows(table["RESULTS"] / f"{store}.jsonl") if row.label in table["HEADLINE"]]
+        splits = {(label, seed) for label in table["HEADLINE"] for seed in range(10)}
+        assert {(row.label, row.seed) for row in found} == splits, store
+        current = {(row.label, row.seed) for row in found if row.state == "current"}
+        assert sorted(splits - current) == [], f"{store}: fit these again"
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) < MOST_BYTES

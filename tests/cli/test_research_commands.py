@@ -1,4 +1,4 @@
-"""`split export`, `judge`, `plan`, `run --plan` and `diff`, used as a person would."""
+"""`compare --by`, `split export`, `judge`, `plan`, `run --plan` and `diff`, used as a person would."""
 
 import json
 from collections.abc import Callable
@@ -103,3 +103,21 @@ def test_bad_input_is_one_sentence(leave: Leave, words: tuple[str, ...], expecte
     assert expected in said
     assert progress in ([], ["Judging shop.csv"])
     assert not Path("s.jsonl").exists()
+
+
+def test_a_comparison_by_a_column_of_the_users_fits_nothing_again(leave: Leave) -> None:
+    Path("users.csv").write_text("user,age\n" + "".join(f"u{n},{'old' if n % 2 else 'young'}\n" for n in range(50)))
+    words = ("compare", "--data", "shop.csv", "--models", "popularity,ease", "--workers", "0", "--out", "s.jsonl")
+    assert leave(*words)[0] == 0
+    stored = Path("s.jsonl").read_bytes()
+    code, out, _ = leave(*words, "--users-file", "users.csv", "--by", "age")
+    assert code == 0
+    assert "ease, age old (" in out
+    assert "popularity, age young (" in out
+    assert "By age: the mean ndcg@100 of the test users in each group." in out
+    assert Path("s.jsonl").read_bytes() == stored
+    code, out, _ = leave(*words, "--users-file", "users.csv", "--by", "age", "--json")
+    assert {group["value"] for group in json.loads(out)["by"]["ease"]["groups"]} == {"old", "young"}
+    code, _, err = leave(*words, "--by", "age")
+    assert code == 2
+    assert "Expected a file of users with the column 'age', got none: name it with --users-file." in err

@@ -140,6 +140,7 @@ def test_no_clock_decides_anything(groups: Interactions, monkeypatch: pytest.Mon
         timed: Any = {
             "fit_seconds": True,
             "cpu_seconds": True,
+            "energy_joules": True,
             "score_seconds": True,
             "finished": True,
             "curve": {"seconds"},

@@ -74,15 +74,16 @@ def store(experiment: Experiment, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def values(result: Result) -> Any:
     """Return what must not depend on when and how a result was computed."""
-    when_and_how = {"fit_seconds", "cpu_seconds", "score_seconds", "finished", "threads", "label", "commit"}
-    return result.model_dump(mode="json", exclude=when_and_how)
+    when_and_how = {"fit_seconds", "cpu_seconds", "energy_joules", "score_seconds", "finished", "threads", "label"}
+    return result.model_dump(mode="json", exclude={*when_and_how, "commit"})
 
 
 def untimed(ran: RunSummary) -> dict[str, Any]:
     document = Comparison.of(ran.results).document()
     del document["finished"]
     for entry in document["models"].values():
-        del entry["fit_seconds"], entry["cpu_seconds"], entry["score_seconds"], entry["code_versions"]
+        for name in ("fit_seconds", "cpu_seconds", "energy_joules", "score_seconds", "code_versions"):
+            del entry[name]
     return document
 
 

@@ -20,6 +20,8 @@ from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.fit import fit_and_judge
 from recfusion.experiments.result import Example, ExampleItem, Result
+from recfusion.models.code_digest import code_digest
+from recfusion.models.registry import MODELS as REGISTRY
 from recfusion.training.epoch import Curve
 
 METRICS = ("recall@20", "ndcg@100")
@@ -82,6 +84,10 @@ def result(label: str, mean: float, wobble: float = 0.0, *, seed: int = 0, **oth
         "protocol": protocol(),
     }
     made |= others
+    if entry := REGISTRY.get(made["model"]):
+        made.setdefault("code", code_digest(entry, made["settings"]))  # today's
+    elif "model" not in others:
+        made.setdefault("place", "own.py:Model")
     made["test"] = {name: of for name, of in made["test"].items() if name in made["protocol"].metrics}
     return Result(**made)
 

@@ -218,12 +218,14 @@ def test_real_results_show_slices_curves_and_how_to_run_them_again() -> None:
     assert "u1" not in page.text  # ids stay at home
 
 
-def test_stale_models_are_marked_and_the_details_name_the_code() -> None:
+def test_models_of_older_and_of_unknown_code_are_marked_and_the_details_name_the_code() -> None:
     old = result("ease", 0.3, code="0" * 16, commit="abc123+")
-    page = Page(render(Comparison.of([old, result("slim", 0.2)])))
+    page = Page(render(Comparison.of([old, result("slim", 0.2, code=""), result("popularity", 0.1)])))
     assert "ease †" in page.text
-    assert "slim †" not in page.text
+    assert "slim ‡" in page.text
+    assert not re.search("popularity [†‡]", page.text)
     assert "†: fitted by older code than that of this version." in page.text
+    assert "‡: not known to be fitted by the code of this version." in page.text
     assert f"code: {'0' * 16} (commit abc123+) (stale)" in page.text
     assert "code: unknown" in page.text
-    assert "†" not in Page(rendered("ordinary")).text
+    assert not {"†", "‡"} & set(Page(rendered("ordinary")).text)

@@ -111,21 +111,32 @@ def test_a_title_and_a_note_stand_above_the_tables() -> None:
     assert results_markdown(found).startswith("# My title\n\n**Quick.**\n\nData: ")
 
 
-def test_stale_models_are_marked_in_every_format_and_unknown_ones_are_not() -> None:
+def test_models_of_older_and_of_unknown_code_are_marked_in_every_format() -> None:
     old = result("ease", 0.3, code="0" * 16, commit="abc123")
-    found = Comparison.of([old, result("slim", 0.2), result("popularity", 0.1)])
-    assert [model.code for model in found.models.values()] == ["stale", "unknown", "unknown"]
+    found = Comparison.of([old, result("slim", 0.2, code=""), result("popularity", 0.1), result("theirs", 0.05)])
+    assert [model.code for model in found.models.values()] == ["stale", "unknown", "current", "unknown"]
     for table in result_tables(found):
-        assert [row[0] for row in table.rows] == ["ease †", "slim", "popularity"]
-        assert table.note.endswith("†: fitted by older code than that of this version.")
+        assert [row[0] for row in table.rows] == ["ease †", "slim ‡", "popularity", "theirs"]
+        assert table.note.endswith(
+            "†: fitted by older code than that of this version. ‡: not known to be fitted by the code of this version."
+        )
     assert "ease † &" in results_latex(found)
+    assert "slim ‡ &" in results_latex(found)
     lines = list(csv.DictReader(io.StringIO(results_csv(found))))
-    assert [(line["model"], line["code"]) for line in lines[-3:]] == [
+    assert [(line["model"], line["code"]) for line in lines[-4:]] == [
         ("ease", "stale"),
         ("slim", "unknown"),
-        ("popularity", "unknown"),
+        ("popularity", "current"),
+        ("theirs", "unknown"),
     ]
-    assert "†" not in results_markdown(Comparison.of([result("slim", 0.2), result("popularity", 0.1)]))
+
+
+def test_only_marks_that_are_used_are_explained() -> None:
+    unknown = results_markdown(Comparison.of([result("slim", 0.2, code=""), result("popularity", 0.1)]))
+    assert "‡:" in unknown
+    assert "†" not in unknown
+    current = results_markdown(Comparison.of([result("slim", 0.2), result("theirs", 0.1)]))
+    assert not {"†", "‡"} & set(current)
 
 
 def test_one_record_adds_a_column_to_the_page_and_to_every_file(monkeypatch: pytest.MonkeyPatch) -> None:

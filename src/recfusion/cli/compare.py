@@ -1,6 +1,7 @@
 """`recfusion compare`: compare models on the same splits, with intervals and paired tests."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,13 @@ from recfusion.cli.options import (
 )
 from recfusion.cli.output import note, print_json
 from recfusion.cli.request_options import request_options, split_commas
-from recfusion.cli.result_output import print_protocol, print_results
+from recfusion.cli.result_output import print_groups, print_protocol, print_results
 from recfusion.cli.run import KeepStaleOption, leave_on_failures, shown
 from recfusion.core.errors import InputError
 from recfusion.core.files import check_writable_file
 from recfusion.evaluation.metrics import DEFAULT_METRICS
 from recfusion.experiments.candidate import parse_models
+from recfusion.experiments.column_report import check_user_column, compare_by
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.custom_metric import check_search_metric, deciding_metric, main_metric, named_metrics
 from recfusion.experiments.rules import rules_document
@@ -54,6 +56,10 @@ def compare(
     ] = None,
     workers: WorkersOption = None,
     user_ids: UserIdsOption = False,
+    by: Annotated[
+        str | None,
+        Option(help="Also show results by a column of --users-file, from the stored fits.", metavar="COLUMN"),
+    ] = None,
     keep_stale: KeepStaleOption = False,
     as_json: JsonOption = False,
     store: Annotated[
@@ -75,6 +81,8 @@ def compare(
         if path is not None:
             check_writable_file(path)
     rules, data = rules_document(filters, reranking), choice.load()
+    if by is not None:
+        check_user_column(data.user_table, by)
     seeds = tuple(range(seed, seed + splits))
     store = store or _default_store(data.name)
     with shown("Comparing", store, ranked_by or main_metric(names)) as on_event:
@@ -93,11 +101,15 @@ def compare(
         )
     if summary.results:
         comparison = Comparison.of(summary.results, deciding=ranked_by)
+        groups = {} if by is None else compare_by(summary.results, by, data, comparison.main_metric)
         if as_json:
-            print_json(comparison.document())
+            more = {"by": {label: asdict(report) for label, report in groups.items()}} if groups else {}
+            print_json(comparison.document() | more)
         else:
             console = print_protocol(summary.protocol)
             print_results(console, comparison)
+            if groups:
+                print_groups(console, [*groups.values()], [f"{label}, " for label in groups])
             console.print(comparison.advice(), markup=False, soft_wrap=True)
         if page is not None:
             note(f"Report written to {write_page(comparison, page)}")

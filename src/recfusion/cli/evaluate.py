@@ -10,7 +10,7 @@ from typer import Argument, Option
 from recfusion.cli.options import JsonOption, TrustOption, load_bundle
 from recfusion.cli.output import note, print_json, working
 from recfusion.cli.request_options import request_options
-from recfusion.cli.result_output import interval_text, print_protocol
+from recfusion.cli.result_output import interval_text, print_groups, print_protocol
 from recfusion.core.errors import InputError
 from recfusion.experiments.column_report import report_by
 from recfusion.experiments.custom_metric import main_metric
@@ -61,12 +61,8 @@ def evaluate(
     else:
         console = print_protocol(bundle.protocol)
         _print_report(console, metrics, report)
-        for group in groups.groups if groups else ():
-            what = "held-out items" if groups and groups.of == "items" else "users"
-            found = f"{100 * group.mean:.2f}{interval_text(group.ci95)}"
-            console.print(f"{by} {group.value} ({group.size:,} {what}): {found}", markup=False)
         if groups:
-            console.print(f"By {by}: the mean {groups.metric} of the test users in each group.", markup=False)
+            print_groups(console, [groups])
     try:
         replace(bundle, metrics=bundle.metrics | {"test": metrics}).save(folder)
     except InputError as error:

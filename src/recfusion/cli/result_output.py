@@ -11,10 +11,11 @@ from recfusion.data.interactions import ReadReport
 from recfusion.data.load import read_about
 from recfusion.data.protocol import Protocol
 from recfusion.evaluation.significance import Summary
+from recfusion.experiments.column_report import ColumnReport
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.rules import cost_text
 from recfusion.report.formats import p_text
-from recfusion.report.main_table import row_name, stale_note
+from recfusion.report.main_table import code_note, row_name
 
 
 def print_protocol(protocol: Protocol) -> Console:
@@ -66,8 +67,8 @@ def print_results(console: Console, comparison: Comparison) -> None:
     for cost in (cost for cost in comparison.costs if cost.metric == comparison.main_metric):
         text = cost_text(cost.difference, cost.ci95, cost.metric)
         console.print(f"These rules {text} with {cost.a}.", markup=False, soft_wrap=True)
-    if stale := stale_note(comparison):
-        note(stale)
+    if marks := code_note(comparison):
+        note(marks)
     total = len(comparison.seeds)
     fewer = [f"{label} {len(model.seeds)}" for label, model in comparison.models.items() if len(model.seeds) < total]
     if fewer:
@@ -98,6 +99,18 @@ def _cell(value: Summary, *, bold: bool, interval: bool) -> str:
     if value.ci95 is None or not interval:
         return shown
     return f"{shown} [dim]{100 * value.ci95[0]:.1f}–{100 * value.ci95[1]:.1f}[/dim]"
+
+
+def print_groups(console: Console, reports: Sequence[ColumnReport], labels: Sequence[str] = ("",)) -> None:
+    """Print the groups of a column for each model; the labels stand before them."""
+    for label, report in zip(labels, reports, strict=True):
+        what = "held-out items" if report.of == "items" else "users"
+        for group in report.groups:
+            found = f"{100 * group.mean:.2f}{interval_text(group.ci95)}"
+            about = f"{label}{report.column} {group.value} ({group.size:,} {what})"
+            console.print(f"{about}: {found}", markup=False)
+    first = reports[0]
+    console.print(f"By {first.column}: the mean {first.metric} of the test users in each group.", markup=False)
 
 
 def interval_text(ends: Sequence[float] | None, sign: str = "") -> str:

@@ -1,5 +1,6 @@
-"""Results of a saved model by any column of its items or users."""
+"""Results by any column of the items or users: of a saved model, and of the models of a comparison."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,15 +9,18 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, hstack
 
-from recfusion.core.arrays import cell_numbers, column_counts, row_numbers
+from recfusion.core.arrays import IntArray, cell_numbers, column_counts, row_numbers
 from recfusion.core.errors import InputError, choices
+from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import Source
+from recfusion.data.protocol import check_same_data
 from recfusion.data.split import Split
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.evaluation.metrics import Values
 from recfusion.evaluation.significance import bootstrap_means, summarise
 from recfusion.experiments.custom_metric import main_metric
+from recfusion.experiments.result import Result
 from recfusion.experiments.train import rebuild_split
 from recfusion.inference.bundle import Bundle
 from recfusion.inference.categories import Categories
@@ -57,16 +61,50 @@ def report_by(bundle: Bundle, column: str, source: Source | None = None, k: int 
         return ColumnReport(column, "items", f"recall@{k}", groups)
     asked = source or bundle.protocol.source
     table = load(asked.model_copy(update={"items": None}), bundle.protocol.preparation).user_table
-    known = [*bundle.items.columns, *([] if table is None else table.columns)]
-    if table is None or column not in table.columns:
-        more = "" if table is not None else " (columns of users need --users-file)"
-        raise InputError(f"{choices('column', column, known, 'by')}{more}", "by")
+    table = check_user_column(table, column, bundle.items.columns)
     metric = main_metric(bundle.protocol.metrics)
     values = evaluate(model, parts.test, parts.train, [metric]).per_user[metric]
-    names, has = _groups(table[parts.test.users], column)
-    chosen = [(names[number], has[:, [number]].nonzero()[0]) for number in _largest(np.diff(has.indptr))]
-    groups = tuple(_group(name, len(own), own, values[own], parts) for name, own in chosen)
-    return ColumnReport(column, "users", metric, groups)
+    users = parts.test.users
+    return ColumnReport(column, "users", metric, _user_groups(*_groups(table[users], column), users, values))
+
+
+def compare_by(
+    results: Sequence[Result], column: str, data: Interactions, metric: str | None = None
+) -> dict[str, ColumnReport]:
+    """Return the results of each model, by its label, by a column of the users' file; nothing is fitted again.
+
+    `metric` is by default the one that ranks the models. Results hold values per user, so they cannot be grouped by a
+    column of the items.
+    """
+    table = check_user_column(data.user_table, column)
+    for one in results:
+        check_same_data(one.protocol, data, f"of {one.label}")
+    metric, found = metric or main_metric(results[0].protocol.metrics), {}
+    if metric not in results[0].test:
+        raise InputError(
+            f"Expected a metric with a value per user, got {metric}: name another deciding one.", "deciding"
+        )
+    everybody = np.unique(np.concatenate([one.users for one in results]))
+    names, has = _groups(table[everybody], column)  # the same groups for every model
+    for label in dict.fromkeys(one.label for one in results):
+        its = [one for one in results if one.label == label]
+        users, values = np.concatenate([one.users for one in its]), np.concatenate([one.test[metric] for one in its])
+        groups = _user_groups(names, has[np.searchsorted(everybody, users)], users, values)
+        found[label] = ColumnReport(column, "users", metric, groups)
+    return found
+
+
+def check_user_column(table: pl.DataFrame | None, column: str, others: Sequence[str] = ()) -> pl.DataFrame:
+    """Return the table of users, or raise if it lacks a column; `others` are columns that could be named as well."""
+    if table is None and not others:
+        raise InputError(
+            f"Expected a file of users with the column '{column}', got none: name it with --users-file.", "by"
+        )
+    if table is None or column not in table.columns:
+        known = [*others, *([] if table is None else table.columns)]
+        more = "" if table is not None else " (columns of users need --users-file)"
+        raise InputError(f"{choices('column', column, known, 'by')}{more}", "by")
+    return table
 
 
 def found_items(model: Recommender, parts: Split, k: int) -> NDArray[np.bool_]:
@@ -85,14 +123,19 @@ def _item_groups(parts: Split, hit: NDArray[np.bool_], table: pl.DataFrame, colu
         own = has[:, [number]].toarray()[items, 0] > 0
         held_out, hits = np.bincount(users[own], minlength=n_users), np.bincount(users[own], hit[own], n_users)
         who = np.flatnonzero(held_out)
-        found.append(_group(names[number], int(held_out.sum()), who, hits[who] / held_out[who], parts))
+        found.append(_group(names[number], int(held_out.sum()), test.users[who], hits[who] / held_out[who]))
     return tuple(found)
 
 
-def _group(name: str, size: int, who: NDArray[Any], values: Values, parts: Split) -> GroupResult:
-    drawn = bootstrap_means(parts.test.users[who], values[:, None])[:, 0]
-    summary = summarise([values], drawn)
-    return GroupResult(name, size, len(who), summary.mean, summary.ci95)
+def _user_groups(names: Sequence[str], has: csc_array, users: IntArray, values: Values) -> tuple[GroupResult, ...]:
+    """Return the groups of users; `has` (values, groups) says who is in which."""
+    chosen = [(names[number], has[:, [number]].nonzero()[0]) for number in _largest(np.diff(has.indptr))]
+    return tuple(_group(name, len(np.unique(users[own])), users[own], values[own]) for name, own in chosen)
+
+
+def _group(name: str, size: int, users: IntArray, values: Values) -> GroupResult:
+    summary = summarise([values], bootstrap_means(users, values[:, None])[:, 0])
+    return GroupResult(name, size, len(np.unique(users)), summary.mean, summary.ci95)
 
 
 def _groups(table: pl.DataFrame, column: str) -> tuple[list[str], csc_array]:

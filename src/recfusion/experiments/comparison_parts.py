@@ -1,7 +1,7 @@
 """The parts of a comparison: summaries of models, metrics by user activity and item popularity, example lists."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ class ModelSummary:
     model: str  # the name in the registry, or that of the class
     title: str
     place: str  # of a class that is not ours
-    code: CodeState  # stale if one of the fits is, else unknown if one is
+    code: CodeState  # of all its fits
     code_versions: tuple[str, ...]  # distinct digests and commits of its fits
     settings: dict[str, Any]
     chosen: dict[str, list[Any]]  # setting -> one value per split
@@ -37,6 +37,7 @@ class ModelSummary:
     score_seconds: float
     trials: float | None
     cpu_seconds: float | None
+    energy_joules: float | None  # measured; None unless all splits have it
     metrics: dict[str, Summary]
 
     def mean(self, metric: str) -> float:
@@ -48,10 +49,10 @@ class ModelSummary:
         results = list(its.values())
         first = results[0]
         chosen = sorted({key for one in results for key in one.chosen})
-        states = {one.code_state for one in results}
         versions = (f"{one.code} (commit {one.commit})" if one.commit else one.code for one in results if one.code)
         trials = [one.trials for one in results if one.trials is not None]
         cpu = [one.cpu_seconds for one in results if one.cpu_seconds is not None]
+        joules = [one.energy_joules for one in results if one.energy_joules is not None]
         summaries = {metric: summarise([one.test[metric] for one in results], d) for metric, d in drawn.items()}
         overall = {name: summarise([np.array([one.overall[name]]) for one in results], None) for name in first.overall}
         return cls(
@@ -59,7 +60,7 @@ class ModelSummary:
             model=first.model,
             title=first.title or first.model,
             place=first.place,
-            code="stale" if "stale" in states else "unknown" if "unknown" in states else "current",
+            code=joint_code_state(results),
             code_versions=tuple(dict.fromkeys(versions)),
             settings=first.settings,
             chosen={key: [one.chosen.get(key, one.settings.get(key)) for one in results] for key in chosen},
@@ -70,8 +71,15 @@ class ModelSummary:
             score_seconds=float(np.mean([one.score_seconds for one in results])),
             trials=float(np.mean(trials)) if trials else None,
             cpu_seconds=float(np.mean(cpu)) if cpu else None,
+            energy_joules=float(np.mean(joules)) if len(joules) == len(results) else None,
             metrics=summaries | overall,
         )
+
+
+def joint_code_state(results: Iterable[Result]) -> CodeState:
+    """Return stale if one of the results is, else unknown if one is, else current."""
+    states = {one.code_state for one in results}
+    return "stale" if "stale" in states else "unknown" if "unknown" in states else "current"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from recfusion.evaluation.list_evaluation import evaluate_metrics
 from recfusion.evaluation.scoring import read_by
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.checked_scorer import CheckedScorer
+from recfusion.experiments.energy import POWERCAP, EnergyMeter
 from recfusion.experiments.result import Example, ExampleItem, Result, package_versions
 from recfusion.experiments.rules import fold_lists, rule_maker
 from recfusion.inference.bundle import Bundle
@@ -107,15 +108,16 @@ def fit_and_judge(
     With rules in the protocol, the lists of test users are made under them, and the metrics without them are kept too.
     If the split has a `whole` training matrix, the model that is tested is fitted on it, with the chosen settings.
     """
-    cpu = time.process_time()
-    model, curve, seconds, stopped = fit(
-        *(candidate, parts.train, parts.valid),
-        seed=parts.seed,
-        extra=parts.extra,
-        checkpoint=checkpoint,
-        on_epoch=on_epoch,
-        stop=stop,
-    )
+    cpu, meter = time.process_time(), EnergyMeter(POWERCAP)
+    with meter:
+        model, curve, seconds, stopped = fit(
+            *(candidate, parts.train, parts.valid),
+            seed=parts.seed,
+            extra=parts.extra,
+            checkpoint=checkpoint,
+            on_epoch=on_epoch,
+            stop=stop,
+        )
     cpu = time.process_time() - cpu
     steps.info("evaluation")
     most = max(_FEWEST, _CELLS // max(1, parts.train.shape[1]))
@@ -127,7 +129,8 @@ def fit_and_judge(
     if data is not None:
         if parts.whole is not None:
             final, before = replace(candidate, model=settled(model)), time.process_time()
-            model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
+            with meter:
+                model, _, more, _ = fit(final, parts.whole, None, seed=parts.seed, extra=parts.extra, on_epoch=on_epoch)
             seconds += more
             cpu += time.process_time() - before
         rows = example_rows(parts.test)
@@ -164,6 +167,7 @@ def fit_and_judge(
         curve=curve,
         fit_seconds=seconds,
         cpu_seconds=cpu,
+        energy_joules=meter.joules,
         threads=threads or available_cores(),
         validation=valid.mean(),
         **tested,

@@ -105,6 +105,7 @@ class Result(BaseModel):
     curve: Curve
     fit_seconds: float
     cpu_seconds: float | None = None  # of all cores, with the search; null in older results
+    energy_joules: float | None = None  # measured, of whole processor packages; null where it cannot be
     threads: int
     validation: dict[str, float]  # each metric's mean over the validation users
     # On the test users; trials of a search are never evaluated on them.

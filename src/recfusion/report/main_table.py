@@ -11,11 +11,16 @@ from typing import Any, Literal, TypeAlias
 from recfusion.experiments.comparison import Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.inference.model_card import WATTS
+from recfusion.models.code_digest import CodeState
 from recfusion.report.formats import Cell, Column
 from recfusion.report.sections import PageCell, base_tests, difference_cells, metric_cells, seconds
 
 Place: TypeAlias = Literal["page", "files", "csv"]  # files: Markdown and LaTeX
-STALE = "†"
+STALE, UNKNOWN = "†", "‡"  # marks of rows that are not known to be made by today's code
+MARKS: Mapping[str, str] = {
+    STALE: "fitted by older code than that of this version.",
+    UNKNOWN: "not known to be fitted by the code of this version.",
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,15 @@ class ModelColumn:
 def energy(model: ModelSummary) -> float | None:
     """Return the energy of a fit with its search in watt hours: the seconds of busy cores times a stated power."""
     return None if model.cpu_seconds is None else model.cpu_seconds * WATTS / 3600
+
+
+def measured_energy(model: ModelSummary) -> float | None:
+    """Return the measured energy of a fit with its search in watt hours, of whole processor packages."""
+    return None if model.energy_joules is None else model.energy_joules / 3600
+
+
+def _is_measured(comparison: Comparison) -> bool:
+    return any(model.energy_joules is not None for model in comparison.models.values())
 
 
 def _cpu_is_known(comparison: Comparison) -> bool:
@@ -64,6 +78,7 @@ COLUMNS: tuple[ModelColumn, ...] = (
     ModelColumn("fit s", lambda model: model.fit_seconds, page_text=seconds),
     ModelColumn("score s", lambda model: model.score_seconds, page_text=seconds),
     ModelColumn(f"energy Wh at {WATTS:g} W a core", energy, digits=3, places=("files", "csv"), shown=_cpu_is_known),
+    ModelColumn("measured Wh", measured_energy, digits=3, places=("files", "csv"), shown=_is_measured),
     ModelColumn("chosen in the fit", lambda model: chosen_text(model.chosen), places=("files", "csv")),
     ModelColumn("code", lambda model: model.code, places=("csv",)),
 )
@@ -103,15 +118,21 @@ def file_columns(columns: Sequence[ModelColumn]) -> list[Column]:
     return [Column(column.head, digits=column.digits) for column in columns]
 
 
+def code_mark(code: CodeState, place: str) -> str:
+    """Return the mark of results by older or unknown code; classes that are not ours (with a `place`) have none."""
+    return STALE if code == "stale" else UNKNOWN if code == "unknown" and not place else ""
+
+
 def row_name(model: ModelSummary) -> str:
-    """Return the label of a model, with a mark if its results are stale."""
-    return f"{model.label} {STALE}" if model.code == "stale" else model.label
+    """Return the label of a model, with the mark of its code."""
+    mark = code_mark(model.code, model.place)
+    return f"{model.label} {mark}" if mark else model.label
 
 
-def stale_note(comparison: Comparison) -> str:
-    """Return the meaning of the mark of stale results; an empty text if there are none."""
-    stale = any(model.code == "stale" for model in comparison.models.values())
-    return f"{STALE}: fitted by older code than that of this version." if stale else ""
+def code_note(comparison: Comparison) -> str:
+    """Return the meanings of the marks in a comparison; an empty text if there are none."""
+    used = {code_mark(model.code, model.place) for model in comparison.models.values()}
+    return " ".join(f"{mark}: {meaning}" for mark, meaning in MARKS.items() if mark in used)
 
 
 def code_text(model: ModelSummary) -> str:

@@ -13,7 +13,7 @@ from recfusion.experiments.comparison import Comparison
 from recfusion.report import sections
 from recfusion.report.charts import BOX_PLOT_FROM, cost_chart, curve_charts, difference_chart, mean_charts
 from recfusion.report.experiment_toml import FILE, experiment_toml
-from recfusion.report.main_table import STALE, chosen_text, code_text, page_columns, stale_note
+from recfusion.report.main_table import chosen_text, code_mark, code_note, code_text, page_columns
 from recfusion.report.tables import metric_table, paper_table, results_csv
 
 
@@ -46,8 +46,8 @@ def render(comparison: Comparison, item_map: str = "") -> str:
         models={label: comparison.models[label] for label in comparison.ranked()},
         columns=page_columns(comparison, metrics),
         compared=bool(tests),
-        stale=STALE,
-        stale_note=stale_note(comparison),
+        marks={label: code_mark(model.code, model.place) for label, model in comparison.models.items()},
+        code_note=code_note(comparison),
         groups=sections.significance_groups(comparison),
         differences=difference_chart(comparison),
         means=mean_charts(comparison),

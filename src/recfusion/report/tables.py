@@ -4,7 +4,7 @@ from recfusion.experiments.comparison import MARKS, Comparison
 from recfusion.experiments.comparison_parts import ModelSummary
 from recfusion.experiments.paired_tests import PairedTest
 from recfusion.report.formats import Cell, Column, Row, Table, counted, csv_text, latex, markdown, p_cell, percent
-from recfusion.report.main_table import columns_in, file_columns, row_name, stale_note
+from recfusion.report.main_table import code_note, columns_in, file_columns, row_name
 
 
 def paper_table(comparison: Comparison) -> Table | None:
@@ -28,7 +28,7 @@ def paper_table(comparison: Comparison) -> Table | None:
         f"Percent points. Paper: {paper.title}. Ours: the median over the splits of each split's mean; "
         "difference: ours minus the paper's."
     )
-    return Table("Paper and ours", tuple(columns), tuple(rows), f"{note} {stale_note(comparison)}".rstrip())
+    return Table("Paper and ours", tuple(columns), tuple(rows), f"{note} {code_note(comparison)}".rstrip())
 
 
 def metric_table(comparison: Comparison, metric: str) -> Table:
@@ -57,7 +57,7 @@ def metric_table(comparison: Comparison, metric: str) -> Table:
         )
         if all(test.p is None for test in best.values()):
             note += " A single test user gives no interval and no test."
-    return Table(metric, tuple(columns), tuple(rows), f"{note} {stale_note(comparison)}".rstrip())
+    return Table(metric, tuple(columns), tuple(rows), f"{note} {code_note(comparison)}".rstrip())
 
 
 def cost_table(comparison: Comparison) -> Table:
@@ -69,7 +69,7 @@ def cost_table(comparison: Comparison) -> Table:
     unit, length = next((one for one in (("hours", 3600), ("minutes", 60)) if total >= one[1]), ("seconds", 1))
     note = f"The times of all {fits:,} fits add up to {total / length:.1f} {unit}."
     means = "Seconds, epochs and the trials of a fit's own search are means over the splits"
-    note = f"{means} (–: none, or an older result that does not say). {note} {stale_note(comparison)}".rstrip()
+    note = f"{means} (–: none, or an older result that does not say). {note} {code_note(comparison)}".rstrip()
     return Table("Cost", (Column("model"), *file_columns(columns)), rows, note)
 
 
@@ -103,7 +103,7 @@ def overview_table(comparison: Comparison) -> Table:
         for model in _ranked(comparison)
     )
     note = f"{counted(len(comparison.seeds), 'split')}. {MARKS} Ranked by {comparison.main_metric}."
-    return Table(f"Results on {comparison.protocol.name}", columns, rows, f"{note} {stale_note(comparison)}".rstrip())
+    return Table(f"Results on {comparison.protocol.name}", columns, rows, f"{note} {code_note(comparison)}".rstrip())
 
 
 def results_latex(comparison: Comparison) -> str:

@@ -10,6 +10,7 @@ from recfusion.data.protocol import Protocol
 from recfusion.data.split import Split, without_test
 from recfusion.experiments.candidate import Candidate
 from recfusion.experiments.custom_metric import main_metric
+from recfusion.experiments.energy import EnergyMeter
 from recfusion.experiments.fit import fit_and_judge
 from recfusion.experiments.result import Result
 from recfusion.experiments.tuning.engine import TrialJob, local_engine
@@ -36,14 +37,17 @@ def fit_with_budget(
     searched. The seconds and trials of the result include the search.
     """
     given, space = _searched(candidate)
-    began, cpu = time.perf_counter(), time.process_time()
+    began, cpu, meter = time.perf_counter(), time.process_time(), EnergyMeter()
     ended: dict[int, Trial] = {}
     if space:
         metric = main_metric(protocol.metrics)
         request = SearchRequest(candidate.entry, space, given, candidate.tune, metric, seed=parts.seed)
         job = TrialJob(candidate.entry, given, metric, protocol, without_test(parts))
         ledger = Ledger(request, ended)
-        ledger.run(job, local_engine(0, threads), lambda event: report(event[1]) if isinstance(event, tuple) else None)
+        with meter:
+            ledger.run(
+                job, local_engine(0, threads), lambda event: report(event[1]) if isinstance(event, tuple) else None
+            )
     best = best_trial(ended.values())
     settings = {} if best is None else dict(best.settings)
     spent, cpu = time.perf_counter() - began, time.process_time() - cpu
@@ -56,6 +60,7 @@ def fit_with_budget(
             "trials": len(ended) + (result.trials or 0),
             "fit_seconds": result.fit_seconds + spent,
             "cpu_seconds": (result.cpu_seconds or 0.0) + cpu,
+            "energy_joules": result.energy_joules and result.energy_joules + (meter.joules or 0.0),
         }
     )
 
