@@ -67,6 +67,14 @@ def test_a_u_net_keeps_odd_shapes(dims: int, shape: tuple[int, ...]) -> None:
     assert all(parameter.grad is not None for parameter in net.parameters())
 
 
+def test_a_u_net_is_told_the_step() -> None:
+    torch.manual_seed(0)
+    for dims, shape in ((1, (2, 8)), (2, (2, 4, 8))):
+        net, x = UNet(dims, channels=2, levels=2), torch.randn(shape)
+        first, second = (net(x, torch.full((2,), t)) for t in (1, 2))
+        assert not torch.equal(first, second)
+
+
 def test_a_u_net_refuses_examples_of_another_dimension() -> None:
     with pytest.raises(InputError, match="batch of 2-D examples"):
         UNet(2)(torch.zeros(2, 8), torch.ones(2))
