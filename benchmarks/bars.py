@@ -1,6 +1,6 @@
 """The large sizes, each as one process from the file to the judged model: seconds and peak memory by stage.
 
-    python benchmarks/bars.py netflix exact million near --data FOLDER --out benchmarks/bars.json
+    python benchmarks/bars.py netflix exact million shop near --data FOLDER --out benchmarks/bars.json
 
 Data is generated into FOLDER where it is not there yet, as `recfusion data generate --form parquet` does. A stage's
 peak is the most memory that the process had during it. The clock says how long it took here; where a machine is busy
@@ -51,6 +51,7 @@ BARS = {
     "netflix": Bar(Size(480_189, 17_770, 100_480_507), (LINEAR,), 10_000, 15, 10),
     "exact": Bar(Size(150_000, 42_000, 6_000_000), (LINEAR,), 5_000, 12, 9),
     "million": Bar(Size(1_000_000, 1_000_000, 100_000_000), (("thinning-local", {"neighbours": 50}),), 1_000, 60, 12),
+    "shop": Bar(Size(400_000, 200_000, 5_000_000), (LOCAL,), 5_000, 5, 3),
     "near": Bar(Size(60_000, 18_000, 3_000_000), (LINEAR, LOCAL), 6_000),
 }
 
