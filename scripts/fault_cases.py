@@ -9,7 +9,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
@@ -47,10 +47,13 @@ INPUTS = (
     f"train ease {_DATA} --out model",
     f"train popularity {_DATA} --out old",
     _DESCRIBED,
+    f"train thinning-linear {_DATA} --all-users --updatable --out learned",
 )
 _NIGHT = ("shop", "reports/nights.jsonl", "reports/latest.json", "reports/latest.html")
 _UNFINISHED = ("reports/.lock", "reports/pending.json")
-RECORD, EVENTS = "record", "events.sqlite"  # not a command: a service that records events and reloads
+# Not commands: a service that records events and reloads, and one that learns from them.
+RECORD, LEARN, EVENTS = "record", "learn", "events.sqlite"
+_CLAIM = (".learned.update",)
 _OVER = Case("train over", f"train ease {_DATA} --out model", ("model",), f"train popularity {_DATA} --out model")
 CASES = (
     Case("train", f"train ease {_DATA} --out out/model", ("out/model",)),
@@ -79,6 +82,16 @@ CASES = (
     Case("nightly", "nightly shop.toml", _NIGHT, keeps=_UNFINISHED),
     Case("nightly over", "nightly shop.toml", ("shop.previous", *_NIGHT), "nightly first.toml", keeps=_UNFINISHED),
     Case("serve", RECORD, (EVENTS,)),
+    Case("serve learning", LEARN, ("learned", EVENTS), keeps=_CLAIM, renews=("learned",)),
+    Case(
+        *("update", "update learned --rows today.csv --forget gone.txt --out out/model", ("out/model",)),
+        keeps=("out/.model.update",),
+    ),
+    Case(
+        *("update over", "update learned --rows today.csv --out learned", ("learned",)),
+        keeps=_CLAIM,
+        renews=("learned",),
+    ),
     Case("report csv", "report results.jsonl --out out/r.csv", ("out/r.csv",)),
     Case("report png", "report results.jsonl --out out/r.png", ("out/r.png",)),
 )
@@ -96,6 +109,8 @@ def write_inputs(folder: Path) -> None:
     described = [f"i{item:02d},{kinds[item // 8]},{item % 4}" for item in range(24)]
     (folder / "items.csv").write_text("\n".join(["item,kind,price", *described]) + "\n")
     (folder / "new.csv").write_text("item,kind,price\nn1,Tea,2\nn2,Cups,9\n")
+    (folder / "today.csv").write_text("\n".join(["user,item", *(f"ann,i{item:02d}" for item in range(6)), "u01,i20"]))
+    (folder / "gone.txt").write_text("u05\nu06\n")
     models = "[models.popularity]\n[models.ease]\ntune_trials = 0\n"
     for name, model in (("first", "popularity"), ("shop", "ease")):
         settings = "[settings]\ntune_trials = 0\n" if model == "ease" else ""
@@ -144,12 +159,10 @@ def serve() -> Offer:
     return Offer(f"http://127.0.0.1:{server.server_port}/{ARCHIVE}", md5(content).hexdigest(), process)
 
 
-def record() -> int:
+def record() -> None:
     """Record three events as a service does, print each acknowledgement, and reload the model."""
-    from recfusion.core.errors import InputError
     from recfusion.server.config import Settings
     from recfusion.server.event_store import Event, Store
-    from recfusion.server.http_errors import Fault
     from recfusion.server.metrics import Metrics
     from recfusion.server.service import Service
 
@@ -162,9 +175,34 @@ def record() -> int:
         await service.reload()
         service.close()
 
+    asyncio.run(serve_some(Service(Settings(folder=Path("model"), events=Path(EVENTS)), Metrics())))
+
+
+def learn() -> None:
+    """Record an event of a training user, print the acknowledgement, and update the model by it as a service does."""
+    from recfusion.core.files import file_digest
+    from recfusion.inference.bundle import Bundle
+    from recfusion.inference.bundle_files import CONFIG
+    from recfusion.server import learning
+    from recfusion.server.event_store import Event, Store
+
+    with closing(Store(Path(EVENTS))) as store:
+        if "i20" not in store.user_items("u01").have:
+            with store.writing():
+                store.add([Event("u01", "i20", time=0.0)])
+            print("acknowledged i20", flush=True)
+    folder = Path("learned")
+    learning.learn(folder, Bundle.load(folder), file_digest(folder / CONFIG), Path(EVENTS))
+
+
+def served(run: Callable[[], None]) -> int:
+    """Return 0, or 2 after an error that the HTTP service answers, like a command."""
+    from recfusion.core.errors import InputError
+    from recfusion.server.http_errors import Fault
+
     try:
-        asyncio.run(serve_some(Service(Settings(folder=Path("model"), events=Path(EVENTS)), Metrics())))
-    except (Fault, InputError, OSError, sqlite3.Error) as error:  # the HTTP service answers each of them
+        run()
+    except (Fault, InputError, OSError, sqlite3.Error) as error:
         print(f"Error: {str(error).rstrip('.')}.")
         sys.stdout.flush()
         return 2
@@ -193,6 +231,7 @@ def program(arguments: str, folder: Path, offer: Offer, log: Path, *, exchanges:
         from recfusion.experiments import fit as judge
         from recfusion.experiments.tuning import engine as local
         from recfusion.experiments.tuning import trials_file
+        from recfusion.inference import update
         from recfusion.nightly import run as night
 
         printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -204,12 +243,13 @@ def program(arguments: str, folder: Path, offer: Offer, log: Path, *, exchanges:
         offered = replace(catalog.CATALOG["ml-100k"], md5=offer.md5)
         vars(catalog)["_PUBLISHER"] = offer.url.removesuffix(offered.archive)
         vars(catalog)["CATALOG"] = {**catalog.CATALOG, "ml-100k": offered}
-        vars(judge)["datetime"] = vars(trials_file)["datetime"] = vars(night)["datetime"] = _Still
+        for module in (judge, trials_file, night, update):
+            vars(module)["datetime"] = _Still
         vars(time)["perf_counter"] = vars(time)["process_time"] = lambda: 0.0
         if not exchanges:
             vars(files)["_exchanged"] = lambda *_: False
-        if arguments.split() == [RECORD]:
-            return record()
+        if arguments.strip() in (RECORD, LEARN):
+            return served(record if arguments.strip() == RECORD else learn)
         engine = local.local_engine
         vars(tune)["local_engine"] = lambda *_: engine(0)  # run trials in this process, as they write nothing
         sys.argv = ["recfusion", *arguments.split()]

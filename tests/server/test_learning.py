@@ -86,6 +86,37 @@ def test_events_and_deletions_reach_the_weights_of_a_running_service(bundle: Bun
         assert client.get("/ready").json["trouble"] is None
 
 
+def full_disk(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("place", "fault", "reason"),
+    [
+        ("recfusion.inference.bundle.save_file", full_disk, "No space left on device"),
+        ("recfusion.inference.update.TOLERANCE", 1e-12, "of the spread of scores, above 1e-12"),
+    ],
+)
+def test_a_failed_update_leaves_the_old_model_in_use_and_says_why(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, fault: object, reason: str
+) -> None:
+    folder = bundle.save(tmp_path / "shop")
+    with running(settings_for(folder, **LEARNING)) as client, monkeypatch.context() as patch:
+        first, before = version(client), {file.name: file.read_bytes() for file in folder.iterdir()}
+        lists = client.post("/recommend", {"history": ["i00"]}).json
+        patch.setattr(place, fault)
+        client.post("/events/batch", {"events": [{"user": "new", "item": item} for item in NEW]})
+        eventually(lambda: client.get("/ready").json["trouble"] is not None)
+        assert client.get("/ready").json["trouble"].startswith("The model cannot learn.")
+        assert reason in client.get("/ready").json["trouble"]
+        assert version(client) == on_disk(folder) == first
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+        assert client.post("/recommend", {"history": ["i00"]}).json["items"] == lists["items"]
+        patch.undo()
+        eventually(lambda: is_saved(folder, update(bundle, {"new": NEW})))
+        eventually(lambda: client.get("/ready").json["trouble"] is None)
+
+
 def test_every_worker_gets_the_update_and_a_killed_one_loses_nothing(bundle: Bundle, tmp_path: Path) -> None:
     folder = bundle.save(tmp_path / "shop")
     settings = settings_for(folder, **LEARNING)
