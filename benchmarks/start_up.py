@@ -83,6 +83,7 @@ def main() -> None:
         name: {
             "seconds": round(statistics.median(seconds for seconds, _ in values), 3),
             "best_seconds": round(min(seconds for seconds, _ in values), 3),
+            "cpu_seconds": round(statistics.median(cpu for _, cpu in values), 3),
             "best_cpu_seconds": round(min(cpu for _, cpu in values), 3),
             "cpu_times_python": round(min(cpu for _, cpu in values) / peer, 1),
         }

@@ -1,5 +1,6 @@
 """Installations without optional packages: what works, what says which extra it needs, and what is imported when."""
 
+import gc
 import io
 import json
 import re
@@ -14,7 +15,7 @@ import pytest
 
 from conftest import random_csr
 from named_tests import ROOT
-from recfusion.cli.loading import loading
+from recfusion.cli.loading import loading, without_collection
 from recfusion.core.compiled import compiled
 from recfusion.core.errors import InputError
 from recfusion.core.extras import EXTRAS, is_installed, missing_package
@@ -239,3 +240,16 @@ def test_loading_is_shown_on_a_terminal_after_half_a_second_and_then_erased(monk
     with loading("the model"):
         pass
     assert file.getvalue() == ""
+
+
+def test_a_command_is_imported_without_garbage_collection() -> None:
+    with pytest.raises(InputError), without_collection():
+        assert not gc.isenabled()
+        raise InputError("stopped")
+    assert gc.isenabled()
+    frozen = gc.get_freeze_count()
+    assert frozen > 0
+    with without_collection():
+        later: list[list[int]] = [[] for _ in range(10_000)]
+    assert gc.get_freeze_count() < frozen + len(later)  # only the first command of a process is left out
+    gc.unfreeze()

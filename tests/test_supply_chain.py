@@ -48,6 +48,20 @@ def test_the_bill_names_every_dependency_with_its_licence() -> None:
     assert BILL["as_markdown"](listed[:1]).splitlines()[2].startswith(f"| {listed[0].name} | {listed[0].version} | ")
 
 
+def test_the_floors_are_the_lowest_versions_that_the_project_allows() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    (names,) = re.findall(r"\[(.*)\]", extras["all"][0])
+    allowed: dict[str, list[tuple[int, ...]]] = {}
+    for text in [*project["dependencies"], *(each for name in names.split(",") for each in extras[name])]:
+        package, least = re.split("[>=;]+", text)[:2]
+        allowed.setdefault(package, []).append(tuple(map(int, least.split("."))))
+    lines = (ROOT / "requirements" / "floors.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    least = {package: ".".join(map(str, max(versions))) for package, versions in allowed.items()}
+    assert pinned == {package: version for package, version in least.items() if package != "torch"}
+
+
 def test_the_licences_that_are_listed_are_of_the_pinned_versions() -> None:
     rows = re.findall(
         r"^\| ([\w.-]+) \| (\d\S*) \| \S", (ROOT / "docs" / "reference" / "licences.md").read_text(), re.MULTILINE

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from recfusion.cli.loading import loading
+from recfusion.cli.loading import loading, without_collection
 from recfusion.cli.low_memory import NO_MEMORY, guard_low_memory, report
 from recfusion.core.errors import InputError
 from recfusion.core.extras import missing_package
@@ -60,7 +60,7 @@ class Command(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the arguments by the function of the command."""
         own = typer.Typer(add_completion=False)
-        with loading("recfusion"):
+        with loading("recfusion"), without_collection():
             module = import_module(f"recfusion.cli.{self.path.split()[0].replace('-', '_')}")
         own.command(self.name)(getattr(module, re.sub("[ -]", "_", self.path)))
         return typer.main.get_command(own).make_context(info_name, args, parent, **extra)

@@ -5,7 +5,7 @@ import math
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import typer
@@ -161,8 +161,9 @@ def live(title: str) -> Iterator[Live]:
     """Show a bar under permanent lines."""
     console = Console(stderr=True)
     columns = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), _LeftColumn(), _REST)
-    with Progress(*columns, console=console, expand=True, disable=not console.is_terminal) as bar:
-        bar.add_task(title, total=None)
+    bar = Progress(*columns, console=console, expand=True, disable=not console.is_terminal)
+    bar.add_task(title, total=None)
+    with nullcontext() if bar.disable else bar:  # before rich 14.3, the end of a disabled bar is an empty line
         yield Live(bar)
 
 
