@@ -18,13 +18,13 @@ from recfusion.experiments.foreign_lists import PLACE
 from recfusion.experiments.result import Result, read_results
 from recfusion.inference.model_card import WATTS
 from recfusion.models.registry import MODELS
-from recfusion.report.main_table import MARKS, code_mark
+from recfusion.report.main_table import CODE_MARKS, code_mark
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 BEYOND = ROOT / "studies" / "results" / "beyond_accuracy.json"
-# Title -> name of the diagram, and stores. With ratings, known dislikes are no candidates, which raises all values.
 PLANNED = "Planned data sets and a given split"
+# Title -> name of the diagram, and stores. With ratings, known dislikes are no candidates, which raises all values.
 PROTOCOLS = {
     "Binary, users outside of the training data": (
         "binary",
@@ -88,7 +88,7 @@ that never finds a rare item. Fit: seconds of a fit with its search. Energy: its
 times {WATTS:g} W, or measured (with an m); older results do not have it. In the tables with ratings, items that a test
 user is known to dislike are no candidates, so their values are higher than without ratings. An empty cell was not run.
 Trials, intervals and tests are in the table of each store.
-{" ".join(f"{mark}: {meaning}" for mark, meaning in MARKS.items())}
+{" ".join(f"{mark}: {meaning}" for mark, meaning in CODE_MARKS.items())}
 """
 ABOUT_PLANNED = f"""
 The models, settings and hypotheses of msweb and douban were written down before the runs. Gowalla has the published

@@ -17,7 +17,7 @@ from recfusion.report.sections import PageCell, base_tests, difference_cells, me
 
 Place: TypeAlias = Literal["page", "files", "csv"]  # files: Markdown and LaTeX
 STALE, UNKNOWN = "†", "‡"  # marks of rows that are not known to be made by today's code
-MARKS: Mapping[str, str] = {
+CODE_MARKS: Mapping[str, str] = {
     STALE: "fitted by older code than that of this version.",
     UNKNOWN: "not known to be fitted by the code of this version.",
 }
@@ -132,7 +132,7 @@ def row_name(model: ModelSummary) -> str:
 def code_note(comparison: Comparison) -> str:
     """Return the meanings of the marks in a comparison; an empty text if there are none."""
     used = {code_mark(model.code, model.place) for model in comparison.models.values()}
-    return " ".join(f"{mark}: {meaning}" for mark, meaning in MARKS.items() if mark in used)
+    return " ".join(f"{mark}: {meaning}" for mark, meaning in CODE_MARKS.items() if mark in used)
 
 
 def code_text(model: ModelSummary) -> str:
