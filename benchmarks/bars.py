@@ -1,10 +1,13 @@
 """The large sizes, each as one process from the file to the judged model: seconds and peak memory by stage.
 
-    python benchmarks/bars.py netflix exact million shop near --data FOLDER --out benchmarks/bars.json
+    python benchmarks/bars.py netflix exact million local near shop shop-local --data FOLDER --out benchmarks/bars.json
 
 Data is generated into FOLDER where it is not there yet, as `recfusion data generate --form parquet` does. A stage's
 peak is the most memory that the process had during it. The clock says how long it took here; where a machine is busy
 with other work, CPU seconds of all threads are what two quiet cores would share.
+
+`shop` and `shop-local` are the whole command `recfusion train` on the preset `shop`, from the CSV file to the saved
+folder, on all cores; `load` is the average over a minute at the start and at the end.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +31,7 @@ from recfusion.data.load import load
 from recfusion.data.options import SplitPlan
 from recfusion.data.split import split
 from recfusion.data.synthetic import Size
-from recfusion.data.synthetic_files import generate
+from recfusion.data.synthetic_files import PRESETS, generate
 from recfusion.evaluation.evaluate import evaluate
 from recfusion.models.base import Shape
 from recfusion.models.registry import make_model
@@ -42,17 +46,22 @@ class Bar:
     judged: int
     minutes: float | None = None
     gigabytes: float | None = None
+    preset: str | None = None  # measure `recfusion train` on it, instead of the stages
 
 
 Named = tuple[str, dict[str, Any]]
 LINEAR: Named = ("thinning-linear", {})
 LOCAL: Named = ("thinning-local", {})
+DEFAULT: Named = ("thinning", {})
+SHOP = PRESETS["shop"]
 BARS = {
     "netflix": Bar(Size(480_189, 17_770, 100_480_507), (LINEAR,), 10_000, 15, 10),
     "exact": Bar(Size(150_000, 42_000, 6_000_000), (LINEAR,), 5_000, 12, 9),
     "million": Bar(Size(1_000_000, 1_000_000, 100_000_000), (("thinning-local", {"neighbours": 50}),), 1_000, 60, 12),
-    "shop": Bar(Size(400_000, 200_000, 5_000_000), (LOCAL,), 5_000, 5, 4),
+    "local": Bar(SHOP.size, (LOCAL,), 5_000, 5, 4),
     "near": Bar(Size(60_000, 18_000, 3_000_000), (LINEAR, LOCAL), 6_000),
+    "shop": Bar(SHOP.size, (DEFAULT,), 0, 5, 4, "shop"),
+    "shop-local": Bar(SHOP.size, (LOCAL,), 0, 5, 4, "shop"),
 }
 
 
@@ -100,6 +109,34 @@ def run(bar: Bar, path: Path) -> dict[str, Any]:
     }
 
 
+def train(model: str, path: Path) -> dict[str, Any]:
+    """Run `recfusion train` on a file in a process of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        command = [sys.executable, "-m", "recfusion", "train", model, "--data", str(path), "--out", f"{place}/model"]
+        load, began = [os.getloadavg()[0]], time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(f"recfusion train ended with {process.returncode}.")
+        card, config, metrics = (
+            json.loads((Path(place) / "model" / f"{name}.json").read_text())
+            for name in ("protocol", "config", "metrics")
+        )
+    cpu_seconds, peak = used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss
+    stage = {"stage": f"recfusion train {model}", "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak}
+    return {
+        **{name: card[name] for name in ("users", "items", "interactions")},  # before the split
+        "rows": card["read"]["rows"],
+        "fit_seconds": config["fit_seconds"],
+        "validation": {METRIC: metrics["validation"][METRIC]},
+        "cores": len(os.sched_getaffinity(0)),
+        "load": [*load, os.getloadavg()[0]],
+        **{key: value for key, value in stage.items() if key != "stage"},
+        "stages": [stage],
+    }
+
+
 def resident() -> int:
     """Return the memory that this process has now."""
     return 1024 * int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0])
@@ -126,12 +163,14 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     for name in asked.bars:
-        path = asked.data / name / "interactions.parquet"
+        bar = BARS[name]
+        form = "parquet" if bar.preset is None else PRESETS[bar.preset].form
+        path = asked.data / (bar.preset or name) / f"interactions.{form}"
         if asked.one:
-            print(json.dumps(run(BARS[name], path)))
+            print(json.dumps(run(bar, path) if bar.preset is None else train(bar.models[0][0], path)))
             return
         if not path.exists():
-            generate(BARS[name].size, 0, "parquet", path.parent)
+            generate(bar.size, 0, form, path.parent)
         command = [sys.executable, __file__, name, "--one", "--data", str(asked.data)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
