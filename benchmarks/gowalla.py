@@ -34,7 +34,7 @@ from recfusion.models.settings import setting_values
 METRICS = ("recall@20", "ndcg@20")
 MODELS = "thinning-local;thinning-fast;thinning;thinning-local, a = 0;thinning-linear"
 SHARED = ("l2", "kappa", "nu", "b", "c")  # settings of thinning-linear and thinning-local
-PEERS = ("sansa", "als", "cosine")
+PEERS = ("sansa", "als", "als-large", "cosine")
 
 
 def run_one(name: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ comes in as an .npz file (see `scale.py`), and lists for validation and test use
 caller judges both sides' lists alike. If the file has a `whole` training matrix, the lists of test users come from a
 second fit on it, and the times are those of the second fit.
 
-    sparse_peers.py als|cosine|sansa SPLIT.npz LISTS.npz
+    sparse_peers.py als|als-large|cosine|sansa SPLIT.npz LISTS.npz
 """
 
 import json
@@ -21,7 +21,10 @@ from scipy.sparse import csr_matrix
 # settings tried on the same validation users: as many as our models' searches have trials, or all that make sense
 GRIDS: dict[str, list[dict[str, float]]] = {
     "als": [{"regularization": r, "alpha": a} for a in (1.0, 4.0, 16.0) for r in (0.01, 1.0, 10.0)],
-    "cosine": [{"K": k} for k in (20, 50, 100, 200, 400)],
+    "als-large": [
+        {"factors": f, "regularization": r, "alpha": a} for f in (128, 256) for r in (1.0, 10.0) for a in (16.0, 64.0)
+    ],
+    "cosine": [{"K": k} for k in (20, 50, 100, 200, 400, 1000)],
     "sansa": [{"l2": l2, "density": d} for d in (0.0005, 0.001, 0.002) for l2 in (5.0, 20.0)],
 }
 BATCH = 1000  # users whose scores SANSA computes at a time
@@ -38,8 +41,8 @@ def fitted(kind: str, settings: dict[str, float], train: csr_matrix) -> Any:
     from implicit.als import AlternatingLeastSquares
     from implicit.nearest_neighbours import CosineRecommender
 
-    if kind == "als":
-        model = AlternatingLeastSquares(factors=64, iterations=15, random_state=0, num_threads=1, **settings)
+    if kind.startswith("als"):
+        model = AlternatingLeastSquares(**{"factors": 64} | settings, iterations=15, random_state=0, num_threads=1)
     else:
         model = CosineRecommender(num_threads=1, **settings)
     model.fit(train, show_progress=False)
@@ -49,7 +52,7 @@ def fitted(kind: str, settings: dict[str, float], train: csr_matrix) -> Any:
 def top_items(kind: str, model: Any, users: csr_matrix, length: int) -> np.ndarray:
     """Return lists of unseen items."""
     if kind != "sansa":
-        options = {"filter_already_liked_items": True, "recalculate_user": kind == "als"}
+        options = {"filter_already_liked_items": True, "recalculate_user": kind.startswith("als")}
         return model.recommend(np.arange(users.shape[0]), users, N=length, **options)[0]
     lists = []
     for start in range(0, users.shape[0], BATCH):
