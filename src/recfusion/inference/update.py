@@ -117,7 +117,7 @@ def changed_bundle(
         new = NewRows([], _blank(training.rows.over(len(bundle.items)), 0), nobody, bundle.items["item"].clear(), {})
     places = training.places(training.digests(new.ids))
     change, changed, digests = _change(training, new, places, gone, replaced=replaced)
-    items = _items(bundle, new.new_items, column_counts(change.rows.matrix))
+    items = _items(bundle, new.new_items, change)
     rows = with_item_features(change.rows, items, bundle.recipes.items)
     probes = probe_rows(change.rows.matrix, stream(bundle.seed, "probes"))
     for again in (False, True):  # a correction that is not exact enough is replaced by a new solution
@@ -243,7 +243,8 @@ def _keys(matrix: Csr) -> IntArray:
     return np.asarray(rows * matrix.shape[1] + matrix.indices)
 
 
-def _items(bundle: Bundle, new: pl.Series, counts: IntArray) -> pl.DataFrame:
+def _items(bundle: Bundle, new: pl.Series, change: Change) -> pl.DataFrame:
     """Return the item table with new items and the counts after the update."""
+    more = pl.Series(column_counts(change.after.matrix) - column_counts(change.before.matrix))
     table = with_new_ids(bundle.items, new)
-    return table.with_columns(pl.Series(COUNT, counts).cast(table.schema[COUNT]))
+    return table.with_columns((pl.col(COUNT) + more).cast(table.schema[COUNT]))

@@ -42,9 +42,8 @@ class UserRows:
 
     def replaced(self, changed: IntArray, after: "UserRows") -> "UserRows":
         """Return the rows without the `changed` ones, followed by the non-empty ones of `after`."""
-        stay = np.ones(self.matrix.shape[0], bool)
-        stay[changed] = False
-        kept = self if stay.all() else self._each(lambda matrix: _kept_rows(matrix, stay))
+        gone = np.unique(changed)
+        kept = self._each(lambda matrix: _without_rows(matrix, gone)) if len(gone) else self
         return kept.followed_by(after.take(np.flatnonzero(np.diff(after.matrix.indptr))))
 
     def followed_by(self, others: "UserRows") -> "UserRows":
@@ -71,12 +70,13 @@ class UserRows:
         return UserRows(change(self.matrix), extra)
 
 
-def _kept_rows(matrix: Csr, stay: NDArray[np.bool_]) -> Csr:
-    """Return most of the rows; scipy would copy them one by one."""
-    lengths = np.diff(matrix.indptr)
-    entries, starts = np.repeat(stay, lengths), np.concatenate([[0], np.cumsum(lengths[stay])])
-    parts = (matrix.data[entries], matrix.indices[entries], starts.astype(matrix.indptr.dtype))
-    return csr_array(parts, shape=(len(starts) - 1, matrix.shape[1]))
+def _without_rows(matrix: Csr, gone: IntArray) -> Csr:
+    """Return the rows but some, which are sorted: as long pieces, because scipy would copy row by row."""
+    starts, ends = np.append(0, matrix.indptr[gone + 1]), np.append(matrix.indptr[gone], matrix.nnz)
+    pieces = [slice(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    indptr = np.append(0, np.cumsum(np.delete(np.diff(matrix.indptr), gone))).astype(matrix.indptr.dtype)
+    parts = (np.concatenate([array[piece] for piece in pieces]) for array in (matrix.data, matrix.indices))
+    return csr_array((*parts, indptr), shape=(len(indptr) - 1, matrix.shape[1]))
 
 
 def wider(matrix: Csr, n_items: int) -> Csr:
