@@ -34,11 +34,16 @@ def timed(command: list[str]) -> tuple[float, float]:
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def ready(command: list[str]) -> tuple[float, float]:
-    """Return the seconds until a service is ready, and its CPU seconds until it has ended."""
+def free_port() -> int:
+    """Return a port that no program listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def ready(command: list[str]) -> tuple[float, float]:
+    """Return the seconds until a service is ready, and its CPU seconds until it has ended."""
+    port = free_port()
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with subprocess.Popen(
         [*command, "--port", str(port)], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -223,7 +223,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_loading_is_shown_on_a_terminal_after_half_a_second_and_then_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_is_counted_on_a_terminal_after_half_a_second_and_then_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, quick, file = Terminal(), Terminal(), io.StringIO()
     monkeypatch.setattr("sys.stderr", quick)
     with loading("the model"):
@@ -233,7 +233,7 @@ def test_loading_is_shown_on_a_terminal_after_half_a_second_and_then_erased(monk
     monkeypatch.setattr("sys.stderr", screen)
     with loading("the model"):
         until = time.monotonic() + 60
-        while "Loading the model" not in screen.getvalue():
+        while "Loading the model ... 1 s" not in screen.getvalue():
             assert time.monotonic() < until
     assert screen.getvalue().endswith("\r\x1b[K")
     monkeypatch.setattr("sys.stderr", file)

@@ -152,7 +152,7 @@ def test_serve_has_an_option_per_described_setting(
     assert {"port", "also_share", "host_name"} < options
     assert all(f"--{name.replace('_', '-')} " in shown for name in options)
     started: list[Settings] = []
-    monkeypatch.setattr("recfusion.server.start.run", started.append)
+    monkeypatch.setattr("recfusion.server.start.run", lambda settings, **_: started.append(settings))
     names = ("--host-name", "a", "--host-name", "b")
     call(str(folder), "--port", "0", "--also", str(folder), "--also-share", "0.1", *names)
     assert [one.also_share for one in started] == [0.1]

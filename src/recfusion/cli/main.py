@@ -1,10 +1,13 @@
 """The entry point of the command line: finds the command, and converts errors into a sentence and an exit code."""
 
+import atexit
+import gc
 import logging
 import os
 import re
 import sqlite3
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -60,7 +63,7 @@ class Command(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the arguments by the function of the command."""
         own = typer.Typer(add_completion=False)
-        with loading("recfusion"), without_collection():
+        with loading("recfusion", silent=time.process_time()), without_collection():
             module = import_module(f"recfusion.cli.{self.path.split()[0].replace('-', '_')}")
         own.command(self.name)(getattr(module, re.sub("[ -]", "_", self.path)))
         return typer.main.get_command(own).make_context(info_name, args, parent, **extra)
@@ -114,6 +117,7 @@ def main() -> None:
     # As in core/pool.py, for this process. They must be set before numpy and torch are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    atexit.register(gc.freeze)  # or the exit searches all objects of torch for garbage, for half a second
     guard_low_memory(BAD_INPUT)
     try:
         code = command_line()(standalone_mode=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from recfusion.cli.loading import loading
+from recfusion.cli.loading import loading, without_collection
 from recfusion.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def parse_settings(pairs: list[str] | None, form: str = "--set NAME=VALUE") -> d
 
 def load_bundle(folder: Path, trust: list[str] | None) -> "Bundle":
     """Load a model folder, whose class may be one that the options --trust name."""
-    with loading("the model"):  # also the modules, which commands without a model do not need
+    with loading("the model"), without_collection():  # also the modules, which commands without a model do not need
         from recfusion.inference.bundle import Bundle
         from recfusion.models.registry import find
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from typer import Argument
 
+from recfusion.cli.loading import loading, without_collection
 from recfusion.cli.output import note, working
 from recfusion.cli.request_options import request_options
 from recfusion.core.errors import InputError
@@ -90,14 +91,16 @@ def _check_separate(shops: Mapping[str, Settings], chosen: Mapping[str, Any]) ->
 
 
 def _start(settings: Settings) -> None:
-    from recfusion.server.keys import Keys
-    from recfusion.server.loaded_models import load_served
-    from recfusion.server.start import check_tls, free_port, run
+    with loading("the service"), without_collection():
+        from recfusion.server.keys import Keys
+        from recfusion.server.loaded_models import load_served
+        from recfusion.server.start import check_tls, free_port, run
 
     shops = settings.shops or (settings,)
     if settings.workers > 1:  # a worker process that cannot load them would be started again and again
-        for shop in shops:
-            load_served(shop)
+        with loading("the models"):
+            for shop in shops:
+                load_served(shop)
     shops = tuple(shop.model_copy(update={"page_secret": secrets.token_hex(32)}) for shop in shops)
     tokens = [Keys.of(shop).token() for shop in shops]
     check_tls(settings)
@@ -114,7 +117,8 @@ def _start(settings: Settings) -> None:
         note(f"Serving {shop.folder.name}: {address}")
         note(f"Events are stored in {shop.events}; stop with Ctrl-C.")
     alone = not settings.shops
-    run(shops[0].model_copy(update={"port": port} if alone else {"port": port, "shops": shops}))
+    given = shops[0].model_copy(update={"port": port} if alone else {"port": port, "shops": shops})
+    run(given, while_loading=loading("the models"))
 
 
 def _train_example(folder: Path) -> Path:

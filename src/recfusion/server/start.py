@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import uvicorn
@@ -31,12 +31,14 @@ _OPEN_FILES, _FEWEST_CONNECTIONS = 64, 16  # files of the libraries and of each 
 _STARTUP_FAILURE = 3  # the exit code of a worker of uvicorn that cannot start
 
 
-def run(settings: Settings) -> None:
-    """Serve until the process is stopped."""
+def run(settings: Settings, while_loading: AbstractContextManager[None] | None = None) -> None:
+    """Serve until the process is stopped; a service of one process enters `while_loading` to load its models."""
     settings = settings.model_copy(update={"max_connections": _most_connections(settings)})
     signal.signal(signal.SIGTERM, _exit)  # uvicorn finishes open requests first and then calls it
     if settings.workers == 1:
-        config = uvicorn.Config(make_app(settings), **options(settings))
+        with while_loading or nullcontext():
+            served = make_app(settings)
+        config = uvicorn.Config(served, **options(settings))
         with suppress(KeyboardInterrupt):  # Ctrl-C, after open requests are finished
             Server(config).run([config.bind_socket()])
         return
