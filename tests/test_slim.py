@@ -243,9 +243,13 @@ def test_loading_is_counted_on_a_terminal_after_half_a_second_and_then_erased(mo
 
 
 def test_a_command_is_imported_without_garbage_collection() -> None:
-    with pytest.raises(InputError), without_collection():
-        assert not gc.isenabled()
-        raise InputError("stopped")
+    def stopped() -> None:
+        with without_collection():
+            assert not gc.isenabled()
+            raise InputError("stopped")
+
+    with pytest.raises(InputError):
+        stopped()
     assert gc.isenabled()
     frozen = gc.get_freeze_count()
     assert frozen > 0
