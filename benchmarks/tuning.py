@@ -1,14 +1,20 @@
-"""What tuning gains from processes and from TPE, and what memory Spark's workers need for many users.
+"""What tuning gains from processes and from TPE, what Spark's workers need, and what threads cost that wait.
 
-    python benchmarks/tuning.py --out benchmarks/tuning.json [--part parallel|search|memory] [--small]
+    python benchmarks/tuning.py --out benchmarks/tuning.json [--part parallel|search|memory|waiting] [--small]
 
 Parts: the same trials with one process and with two, one thread each, in turns; TPE against random search with the
 same budget on EASE and RecFusion, several splits; the largest worker process while Spark makes lists for 200,000
-users and for a tenth of them. All on ml-latest-small. The machine should have nothing else to do for the first.
+users and for a tenth of them; `recfusion compare --workers 1` beside a busy process, with threads that sleep while they
+wait and with the libraries' own way, in turns. All on ml-latest-small. The machine should have nothing else to do for
+the first.
 """
 
 import argparse
 import json
+import os
+import resource
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +27,7 @@ import polars as pl
 import psutil
 
 from recfusion.core.files import write_json
+from recfusion.core.pool import SLEEPING_THREADS, THREAD_VARIABLES
 from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.options import Source
@@ -30,7 +37,9 @@ from recfusion.experiments.tuning.space_file import tuning_space
 from recfusion.experiments.tuning.tune import Algorithm, SearchRequest, run_trials
 from recfusion.models.registry import entry
 
-PARTS = ("parallel", "search", "memory")
+PARTS = ("parallel", "search", "memory", "waiting")
+# How libgomp and OpenBLAS wait unless OMP_WAIT_POLICY and OPENBLAS_THREAD_TIMEOUT (core/pool.py) say otherwise.
+SPINNING = {"GOMP_SPINCOUNT": "300000", "OPENBLAS_THREAD_TIMEOUT": "26"}
 # EASE's own search for l2 is switched off: it would do the work that is measured here.
 SEARCHED: Mapping[str, dict[str, Any]] = {"ease": {"tune_trials": 0}, "recfusion": {"max_epochs": 40}}
 
@@ -45,7 +54,7 @@ def main() -> None:
     data = load("ml-latest-small")
     found: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.is_file() else {}
     for part in options.part or PARTS:
-        run = {"parallel": parallel, "search": search, "memory": memory}[part]
+        run = {"parallel": parallel, "search": search, "memory": memory, "waiting": waiting}[part]
         found[part] = {"small": options.small, **run(data, options.small)}
         print(json.dumps({part: found[part]}, indent=2))
         if options.out:
@@ -172,6 +181,29 @@ class _Largest:
                         self.megabytes = max(self.megabytes, process.memory_info().rss / 1e6)
                 except psutil.Error:
                     continue
+
+
+def waiting(_: Interactions, small: bool) -> dict[str, Any]:
+    """Return the CPU seconds of the same comparison, with threads that sleep while they wait and that spin."""
+    compare = [sys.executable, "-m", "recfusion", "compare", "--workers", "1", "--splits", "1", "--tune-trials", "0"]
+    models = {"ease": [], "multvae": ["--set", f"multvae.max_epochs={3 if small else 20}"]}
+    ways = {"asleep": dict[str, str](), "spinning": SPINNING}
+    plain = {name: value for name, value in os.environ.items() if name not in (*THREAD_VARIABLES, *SLEEPING_THREADS)}
+    found: dict[str, Any] = {name: {way: [] for way in ways} for name in models}
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        for number in range(1 if small else 3):
+            for name, options in models.items():
+                for way, variables in ways.items():
+                    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+                    store = str(Path(folder) / f"{name}-{way}-{number}.jsonl")  # a known store has nothing to fit
+                    command = [*compare, "--models", name, *options, "--out", store]
+                    subprocess.run(command, env=plain | variables, capture_output=True, check=True)
+                    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+                    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+                    found[name][way].append({"cpu_seconds": cpu, "seconds": time.perf_counter() - began})
+        busy.kill()
+    return {"cores": len(os.sched_getaffinity(0)), "load before": load, **found}
 
 
 if __name__ == "__main__":
