@@ -3,12 +3,12 @@
     python benchmarks/updates.py --out benchmarks/updates.json [--items 1000,2000,5000,20000] [--repeats 10000]
     python benchmarks/updates.py --skip-users --local gowalla,5000,20000 --out benchmarks/updates.json
 
-An update forgets users who are in the model: rows, weights and certificate, for thinning-linear in place in memory, and
-once more with a copy of the weights. The refit has given settings and the same rows without these users. Both run in
-turns, with one thread (OMP_NUM_THREADS=1), in CPU seconds; the best of the rounds counts. The difference is the largest
-one to the scores of a fit with the same fixed means, over the standard deviation of the scores. `--repeats` forgets and
-adds single users again and again, compares the model with a fit after each block, and stores the block. 20,000 items
-are four separate shops, so that no fit on all items is needed; --local fits all items. docs/gallery draws the figure.
+An update forgets users who are in the model: `rf.update` on a bundle as a caller uses it, and for thinning-linear also
+rows, weights and certificate alone, in place in memory. A refit has the same rows without these users, once with given
+settings and once with the search of a training. All run in turns, with one thread (OMP_NUM_THREADS=1), in CPU seconds;
+the best of the rounds counts, for the search of two. The difference is the largest one to the scores of a refit with
+the equivalent penalty, over the standard deviation of the scores. `--repeats` forgets and adds single users again and
+again, compares the model with a fit after each block, and stores the block. docs/gallery draws the figure.
 """
 
 import argparse
@@ -24,22 +24,25 @@ from unittest.mock import patch
 
 import numpy as np
 from scipy.linalg.lapack import spotrf, spotri
-from scipy.sparse import block_diag, csr_array
 
 from recfusion.core.arrays import Csr, IntArray, binary_csr
+from recfusion.data.interactions import Interactions
 from recfusion.data.load import load
 from recfusion.data.synthetic import Size, chunks
+from recfusion.experiments.train import train
+from recfusion.inference.bundle import Bundle
+from recfusion.inference.update import update
 from recfusion.models.base import Recommender
 from recfusion.models.linear.gram import gram, user_weighted
 from recfusion.models.thinning.linear import ThinningLinear
 from recfusion.models.thinning.local import ThinningLocal
 from recfusion.models.thinning.local_updates import LocalField, LocalUpdater
-from recfusion.models.thinning.updates import Counts, LinearUpdater, solved
+from recfusion.models.thinning.low_rank_update import gram_by_length
+from recfusion.models.thinning.updates import LinearUpdater, equivalent_l2
 from recfusion.models.updating import Arrays, Change, UserRows, probe_rows
 
 SETTINGS: dict[str, Any] = {"l2": 693.0, "nu": 0.318, "kappa": 0.876, "b": 0.5, "c": 0.2}
 USERS = (1, 3, 10, 30, 100, 300, 1000)
-LARGE = 20_000  # items from which the fit is that of a quarter of them: an inverse would take minutes
 JUDGED = 300  # users whose scores are compared
 BLOCK = 1000  # updates of `--repeats` between two comparisons, which are stored at once
 
@@ -108,39 +111,49 @@ class Bench:
 
 
 def difference(model: ThinningLinear, kept: Arrays, rows: UserRows) -> float:
-    """Return the largest difference to the scores of a fit with the same fixed means, over their spread."""
-    weights, _ = solved(Counts.kept(model, kept), rows.matrix)
-    some = rows.matrix[:JUDGED]
-    expected = some @ weights
-    return float(np.abs(some @ model.weights_ - expected).max() / expected.std())
+    """Return the largest difference to the scores of a fit, up to a common factor, over their spread."""
+    again = ThinningLinear(**SETTINGS | {"l2": equivalent_l2(model, kept, rows.matrix)}).fit(rows.matrix)
+    found, expected = (rows.matrix[:JUDGED] @ one.weights_ for one in (model, again))
+    factor = float(np.vdot(found, expected) / np.vdot(expected, expected))
+    return float(np.abs(found - factor * expected).max() / found.std())
+
+
+def trained(data: Interactions) -> Bundle:
+    return train(ThinningLinear(**SETTINGS), data, all_users=True, updatable=True)
 
 
 def over_users(rounds: int) -> list[dict[str, Any]]:
-    bench, found = Bench(load("ml-1m").matrix), []
+    data = load("ml-1m")
+    bench, bundle, found = Bench(data.matrix), trained(data), []
     for count in USERS:
         places = bench.users(count)
-        updates, copies, refits = [], [], []
-        for _ in range(rounds):
-            copies.append(seconds(lambda: bench.forget(places))[0])  # noqa: B023
+        names = [str(data.users[int(place)]) for place in places]
+        every, updates, refits, searches = [], [], [], []
+        for number in range(rounds):
+            every.append(seconds(lambda: update(bundle, forget=names))[0])  # noqa: B023
             with bench.copied():
                 spent, (model, kept, rows, error) = seconds(lambda: bench.forget(places, in_place=True))  # noqa: B023
             updates.append(spent)
             refits.append(seconds(lambda: ThinningLinear(**SETTINGS).fit(rows.matrix))[0])  # noqa: B023
+            if number < 2:
+                searches.append(seconds(lambda: ThinningLinear().fit(rows.matrix, rng=0))[0])  # noqa: B023
         items = len(np.unique(bench.rows.matrix[places].indices))
-        row = {"users": count, "changed_items": items, "update": min(updates), "refit": min(refits)}
-        row["update_of_a_copy"] = min(copies)
-        found.append(row | {"certificate": error, "difference": difference(model, kept, rows)})
+        row = {"users": count, "changed_items": items, "rf_update": min(every), "update": min(updates)}
+        row |= {"refit": min(refits), "refit_with_search": min(searches), "certificate": error}
+        if count == 1:
+            less = update(bundle, forget=names)
+            rows_of = {names[0]: [data.items[int(item)] for item in data.matrix[places].indices]}
+            row["rf_update_adding"] = min(seconds(lambda: update(less, rows_of))[0] for _ in range(rounds))  # noqa: B023
+            row["rf_train"] = min(seconds(lambda: trained(data))[0] for _ in range(2))
+        found.append(row | {"difference": difference(model, kept, rows)})
         print(json.dumps(found[-1]), flush=True)
-    spent, searched = seconds(lambda: ThinningLinear().fit(bench.rows.matrix, rng=0))
-    found.append({"search": spent, "trials": searched.trials_})
-    print(json.dumps(found[-1]), flush=True)
     return found
 
 
 def floor(rounds: int) -> list[dict[str, Any]]:
     """Return the best seconds of a refit and its parts: an update of many users needs at least the inverse."""
-    train = load("ml-1m").matrix
-    rows = user_weighted(train, SETTINGS["b"])
+    train_rows = load("ml-1m").matrix
+    rows = user_weighted(train_rows, SETTINGS["b"])
     some, g = rows[np.random.default_rng(0).choice(rows.shape[0], USERS[-1], replace=False)], gram(rows)
     g[np.diag_indices(len(g))] += np.float32(SETTINGS["l2"])
 
@@ -148,9 +161,10 @@ def floor(rounds: int) -> list[dict[str, Any]]:
         spotri(spotrf(g.copy(order="F"), lower=True, overwrite_a=True, clean=False)[0], lower=True, overwrite_c=True)
 
     jobs: dict[str, Callable[[], Any]] = {
-        "refit": lambda: ThinningLinear(**SETTINGS).fit(train),
+        "refit": lambda: ThinningLinear(**SETTINGS).fit(train_rows),
         "gram": lambda: gram(rows),
-        "gram_of_1000_users": lambda: gram(some),
+        "gram_by_length": lambda: gram_by_length(rows),
+        "gram_of_1000_users": lambda: gram_by_length(some),
         "inverse": inverse,
     }
     found = {name: min(seconds(job)[0] for _ in range(rounds)) for name, job in jobs.items()}
@@ -189,31 +203,15 @@ def over_local(names: list[str], rounds: int) -> Iterator[dict[str, Any]]:
         yield row | {"difference": float(np.abs(one - two).max() / two.std())}
 
 
-def four_shops(bench: Bench) -> Bench:
-    """Return four separate shops of the same kind as one model: its weights are known without a fit on all items."""
-    rows, model, n_items = bench.rows.matrix, copy(bench.model), bench.rows.matrix.shape[1]
-    model.weights_ = np.zeros((4 * n_items, 4 * n_items), np.float32)
-    for shop in range(4):
-        place = slice(shop * n_items, (shop + 1) * n_items)
-        model.weights_[place, place] = bench.model.weights_
-    many = copy(bench)
-    many.model, many.fit_seconds = model, float("nan")
-    many.rows = UserRows(csr_array(block_diag([rows] * 4, format="csr")))
-    many.kept = {n: a if n in ("means", "age") else np.tile(a, 4) for n, a in bench.kept.items()}
-    return many
-
-
 def over_items(sizes: list[int]) -> list[dict[str, Any]]:
     found = []
     for n_items in sizes:
-        bench = Bench(generated(n_items)) if n_items < LARGE else four_shops(Bench(generated(n_items // 4)))
-        spent = []
+        bench, spent = Bench(generated(n_items)), []
         for place in bench.order[: 5 if n_items <= 5000 else 3]:
             more, (model, kept, rows, error) = seconds(lambda: bench.forget(np.array([place]), in_place=True))  # noqa: B023
             bench.model, bench.kept, bench.rows = model, kept, rows
             spent.append(more)
-        refit = None if np.isnan(bench.fit_seconds) else bench.fit_seconds
-        row = {"items": n_items, "users": bench.rows.matrix.shape[0], "update": min(spent), "refit": refit}
+        row = {"items": n_items, "users": rows.matrix.shape[0], "update": min(spent), "refit": bench.fit_seconds}
         found.append(row | {"certificate": error, "items_of_user": int(np.median(np.diff(rows.matrix.indptr)))})
         print(json.dumps(found[-1]), flush=True)
     return found
