@@ -117,7 +117,7 @@ def main() -> None:
     # As in core/pool.py, for this process. They must be set before numpy and torch are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    atexit.register(gc.freeze)  # or the exit searches all objects of torch for garbage, for half a second
+    atexit.register(gc.freeze)  # or the exit searches all objects of torch for garbage
     guard_low_memory(BAD_INPUT)
     try:
         code = command_line()(standalone_mode=False)
